@@ -74,28 +74,47 @@ void fused_step(Kernel kernel, AdamwState& state, const at::Tensor& gradients, c
                    [&](std::int64_t begin, std::int64_t end) { kernel(arrays, constants, begin, end); });
 }
 
-// The loops know no fp16: gradients are widened, and compute weights rounded, a piece at a time.
-void fused_step_in_pieces(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
-                          const std::optional<at::Tensor>& compute_weights) {
-  constexpr std::int64_t piece = 1 << 16;
-  const auto kernel = adamw_loops().fp32;
+// Elements that are converted or computed at a time by operators which return new memory: on a GPU enough to hide the
+// launches, on a processor few enough for its cache.
+std::int64_t piece_elements(const at::Tensor& weights) { return weights.is_cpu() ? 1 << 16 : 1 << 21; }
+
+// Calls work(states, gradients, compute weights) for one piece after the other, so that temporary memory is as large as
+// a piece, not as the shard of a rank (the tiled optimizer of Singh et al., arXiv 2303.06318).
+template <class Work>
+void in_pieces(const AdamwState& state, const at::Tensor& gradients, const std::optional<at::Tensor>& compute_weights,
+               Work work) {
+  const std::int64_t piece = piece_elements(state.weights);
   for (std::int64_t begin = 0; begin < state.weights.numel(); begin += piece) {
     const auto part = [&](const at::Tensor& x) { return x.slice(0, begin, begin + piece); };
     AdamwState states{part(state.weights), part(state.m), part(state.v)};
-    fused_step<float>(kernel, states, part(gradients).to(at::kFloat), step, std::nullopt);
+    work(states, part(gradients));
     if (compute_weights) part(*compute_weights).copy_(states.weights);
   }
 }
 
+// The loops know no fp16: gradients are widened, and compute weights rounded.
+void fused_step_in_pieces(const AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
+                          const std::optional<at::Tensor>& compute_weights) {
+  const auto kernel = adamw_loops().fp32;
+  in_pieces(state, gradients, compute_weights, [&](AdamwState& states, const at::Tensor& part) {
+    fused_step<float>(kernel, states, part.to(at::kFloat), step, std::nullopt);
+  });
+}
+
 // The same step in LibTorch operators. The decay multiplies the weights before the update and does not enter the
 // moments (decoupled, arXiv 1711.05101, algorithm 2); eps is added to √v after its bias correction, as in PyTorch.
-void reference_step(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step) {
-  const at::Tensor g = gradients.to(state.weights.scalar_type()).mul(step.gradient_scale);
-  state.weights.mul_(1 - step.learning_rate * step.weight_decay);
-  state.m.lerp_(g, 1 - step.beta1);
-  state.v.mul_(step.beta2).addcmul_(g, g, 1 - step.beta2);
-  const at::Tensor denominator = state.v.sqrt().div_(std::sqrt(bias_correction(step.beta2, step.step))).add_(step.eps);
-  state.weights.addcdiv_(state.m, denominator, -step.learning_rate / bias_correction(step.beta1, step.step));
+void reference_step(const AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
+                    const std::optional<at::Tensor>& compute_weights) {
+  const double root = std::sqrt(bias_correction(step.beta2, step.step));
+  const double size = step.learning_rate / bias_correction(step.beta1, step.step);
+  in_pieces(state, gradients, compute_weights, [&](AdamwState& states, const at::Tensor& part) {
+    const at::Tensor g = part.to(states.weights.scalar_type()).mul(step.gradient_scale);
+    states.weights.mul_(1 - step.learning_rate * step.weight_decay);
+    states.m.lerp_(g, 1 - step.beta1);
+    states.v.mul_(step.beta2).addcmul_(g, g, 1 - step.beta2);
+    const at::Tensor denominator = states.v.sqrt().div_(root).add_(step.eps);
+    states.weights.addcdiv_(states.m, denominator, -size);
+  });
 }
 
 void check_payload(const char* name, const at::Tensor& x, at::ScalarType type, std::int64_t n) {
@@ -158,13 +177,10 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
   check_size("v", state.v, n);
   check_size("gradients", gradients, n);
   if (compute_weights) check_size("compute_weights", *compute_weights, n);
-  // The fused step writes the rounded compute weights in the same pass over memory; the reference needs another one.
-  if (has_fp32_states(state) && gradients.is_cpu() && !can_fuse(state, gradients, compute_weights))
-    return fused_step_in_pieces(state, gradients, step, compute_weights);
+  // The fused step writes the rounded compute weights in the same pass over memory; the others need another one.
   if (!can_fuse(state, gradients, compute_weights)) {
-    reference_step(state, gradients, step);
-    if (compute_weights) at::Tensor(*compute_weights).copy_(state.weights);
-    return;
+    const bool has_loop = has_fp32_states(state) && gradients.is_cpu();
+    return (has_loop ? fused_step_in_pieces : reference_step)(state, gradients, step, compute_weights);
   }
   const auto kernels = adamw_loops();
   if (gradients.scalar_type() == at::kFloat) {

@@ -25,7 +25,7 @@ struct AdamwState {
 };
 
 // One pass over flat, contiguous memory; updates the state in place. `gradients` [n] is of any float dtype.
-// `compute_weights` [n], when given, receives the rounded new weights.
+// `compute_weights` [n], when given, receives the rounded new weights. Temporary memory does not grow with n.
 void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
             const std::optional<at::Tensor>& compute_weights);
 

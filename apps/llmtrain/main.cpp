@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/help_format.h"
 #include "apps/llmtrain/shell/completion.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "apps/llmtrain/usage.h"
@@ -18,6 +21,7 @@ namespace {
 int parse_and_act(const std::vector<std::string>& arguments) {
   Action action;
   CLI::App program("Trains large language models from one recipe.", "llmtrain");
+  program.formatter(std::make_shared<HelpFormat>(std::min(style_of_output().width, page_width)));
   program.set_version_flag("--version", "llmtrain " LLMTRAIN_VERSION);
   // 0 is allowed here, so that refuse_without_command() can list the commands.
   program.require_subcommand(0, 1);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -12,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/page/terminal.h"
 
 namespace llmtrain::app {
 
@@ -39,8 +41,14 @@ void write_result(std::string_view text) {
   }
 }
 
-TextColour colour_of_output() {
-  return ::isatty(STDOUT_FILENO) != 0 && wants_colours() ? TextColour::on : TextColour::off;
+TextStyle style_of_output() {
+  // In fewer columns no table fits.
+  constexpr std::size_t narrowest = 60;
+  TextStyle style;
+  if (::isatty(STDOUT_FILENO) == 0) return style;
+  style.width = std::max(narrowest, terminal_columns(STDOUT_FILENO).value_or(page_width));
+  if (wants_colours()) style.colour = TextColour::on;
+  return style;
 }
 
 }  // namespace llmtrain::app

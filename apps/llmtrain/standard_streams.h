@@ -16,7 +16,8 @@ void prepare_standard_streams();
 // Error(cannot_write).
 void write_result(std::string_view text);
 
-// Colour where standard output is a terminal and NO_COLOR is not set.
-TextColour colour_of_output();
+// How results are printed: as wide as the terminal, and in colour unless NO_COLOR is set; page_width columns where
+// standard output is no terminal.
+TextStyle style_of_output();
 
 }  // namespace llmtrain::app

@@ -105,4 +105,31 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines;
 }
 
+std::string paragraph(std::string_view text, std::size_t width) {
+  std::string lines;
+  for (const std::string& line : wrapped(text, width)) lines += line + '\n';
+  return lines;
+}
+
+std::string described(std::string_view term, std::string_view text, std::size_t indent, std::size_t width) {
+  const bool is_beside = columns(term) + 2 <= indent;
+  std::string lines;
+  std::size_t used = 0;
+  if (is_beside) {
+    lines = term;
+    used = columns(term);
+  } else if (columns(term) <= width) {
+    lines.append(term.substr(0, term.find_last_not_of(' ') + 1)) += '\n';
+  } else {
+    const std::size_t leading = term.find_first_not_of(' ');
+    for (const std::string& line : wrapped(term, width - leading)) lines += std::string(leading, ' ') + line + '\n';
+  }
+  for (const std::string& line : wrapped(text, width - indent)) {
+    lines += std::string(indent - used, ' ') + line + '\n';
+    used = 0;
+  }
+  if (!lines.ends_with('\n')) lines += '\n';
+  return lines;
+}
+
 }  // namespace llmtrain

@@ -29,8 +29,14 @@ struct Paint {
   std::string operator()(Ink ink, std::string_view text) const;
 };
 
-// Columns of the texts that commands print.
+// Columns of what commands print where no terminal sets them, and the most that a page of sentences and figures takes.
 constexpr std::size_t page_width = 100;
+
+// How a text is printed: none of its lines is wider than `width` columns (60 or more).
+struct TextStyle {
+  TextColour colour = TextColour::off;
+  std::size_t width = page_width;
+};
 
 // Text layout in terminal columns. A UTF-8 code point counts as one column.
 
@@ -49,5 +55,12 @@ std::string bar(double fraction, std::size_t width);
 
 // Lines of at most `width` columns (1 or more), broken at spaces, and inside a word only if it is longer than a line.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
+
+// Those lines in one text, each with its newline.
+std::string paragraph(std::string_view text, std::size_t width);
+
+// Lines: `term`, and `text` in columns `indent` … `width`, beginning beside the term where that leaves two spaces
+// between them, else below it. Each ends in a newline.
+std::string described(std::string_view term, std::string_view text, std::size_t indent, std::size_t width);
 
 }  // namespace llmtrain

@@ -13,6 +13,7 @@
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/hints.h"
 #include "core/recipe/keys/key_table.h"
+#include "core/recipe/pipeline_order.h"
 
 namespace llmtrain {
 namespace {
@@ -309,6 +310,7 @@ Recipe read_keys(const Document& document, const std::filesystem::path& folder, 
   Recipe recipe;
   describe_keys(reader, recipe);
   reader.finish();
+  if (!document.holds("/pipeline/schedule") && !document.holds("/pipeline/loops")) set_default_order(recipe);
   return recipe;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/json/json_text.h"
 #include "core/recipe/keys/key_table.h"
+#include "core/recipe/pipeline_order.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
@@ -163,6 +164,7 @@ Recipe with_dependent_defaults(const Recipe& recipe) {
   DefaultFiller filler;
   Recipe filled = recipe;
   describe_keys(filler, filled);
+  set_default_order(filled);
   return filled;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/run/console.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,11 +12,14 @@
 #include "core/base/elapsed_time.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/page/terminal.h"
 #include "core/page/text_layout.h"
 #include "parallel/run/progress_line.h"
 
 namespace llmtrain {
 namespace {
+
+constexpr std::size_t usual_columns = 80;  // of a terminal that does not say
 
 // Drawing more often costs time and is not readable; logs of pipes and CI should stay short.
 constexpr std::chrono::milliseconds redraw_interval{100};
@@ -28,13 +30,6 @@ bool is_live_terminal() {
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
   return ::isatty(STDERR_FILENO) == 1 && !dumb && std::getenv("CI") == nullptr;
-}
-
-// Asked at every redraw: people resize windows.
-std::size_t terminal_columns() {
-  constexpr std::size_t usual = 80;  // where the terminal does not say
-  struct winsize size {};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : usual;
 }
 
 }  // namespace
@@ -59,7 +54,8 @@ ProgressLine Progress::line(const TrainingRow& row) const {
 
 std::string Progress::drawn(const TrainingRow& row) const {
   // A terminal wraps a line that reaches its last column, and the next one would then be drawn below it.
-  const std::size_t width = terminal_columns() - 1;
+  // Asked at every redraw: people resize windows.
+  const std::size_t width = terminal_columns(STDERR_FILENO).value_or(usual_columns) - 1;
   const std::string text = line(row).text(width);
   const std::string bar = progress_bar(row.step, total_, width - std::min(width, columns(text)));
   if (bar.empty()) return text;

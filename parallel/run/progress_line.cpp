@@ -19,23 +19,31 @@ struct Field {
   int rank = 0;  // fields of higher rank are left out first
 };
 
+// Of the tokens' choices of experts; nothing where none was dropped.
+std::string dropped(const TrainingRow& row) {
+  if (!row.routing || row.routing->dropped_share <= 0) return "";
+  const double percent = 100 * row.routing->dropped_share;
+  return percent < 0.1 ? "dropped <0.1 %" : fmt::format("dropped {:.1f} %", percent);
+}
+
 }  // namespace
 
 std::string ProgressLine::text(std::size_t width) const {
-  const std::array<Field, 8> fields{
+  const std::array<Field, 9> fields{
       {{fmt::format("step {:>{}}/{}", row.step, fmt::formatted_size("{}", total_steps), total_steps), 0},
        {fmt::format("loss {:.4f}", row.loss), 0},
        {fmt::format("grad norm {:.2f}", row.gradient_norm), 3},
-       {fmt::format("lr {:.2e}", row.learning_rate), 4},
+       {dropped(row), 4},
+       {fmt::format("lr {:.2e}", row.learning_rate), 5},
        {format_count(row.tokens_per_second) + " tok/s", 2},
-       {fmt::format("MFU {:.0f} %", 100 * row.mfu), 5},
-       {format_bytes(row.memory_bytes), 6},
+       {fmt::format("MFU {:.0f} %", 100 * row.mfu), 6},
+       {format_bytes(row.memory_bytes), 7},
        {time, 1}}};
   std::string line;
-  for (int highest = 6; highest >= 0; --highest) {
+  for (int highest = 7; highest >= 0; --highest) {
     line.clear();
     for (const Field& field : fields)
-      if (field.rank <= highest) line += (line.empty() ? "" : "  ") + field.text;
+      if (field.rank <= highest && !field.text.empty()) line += (line.empty() ? "" : "  ") + field.text;
     if (columns(line) <= width) return line;
   }
   return line.substr(0, width);

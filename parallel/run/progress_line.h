@@ -16,7 +16,8 @@ struct ProgressLine {
   std::string time;  // "1m 30s left"
 
   // In at most `width` columns, without the fields that matter least if need be: memory first, then MFU, learning rate,
-  // gradient norm, speed and time. A width that is too narrow for step and loss cuts the text.
+  // dropped choices of experts (which are named where there are any), gradient norm, speed and time. A width that is
+  // too narrow for step and loss cuts the text.
   std::string text(std::size_t width = std::string::npos) const;
 };
 

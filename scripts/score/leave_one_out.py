@@ -50,14 +50,14 @@ def information(found, jacobian, values):
     value says, and the row that says most."""
     rows = found.tool.rows
     result = []
-    for derivatives in jacobian:
+    for derivatives, prior in zip(jacobian, found.priors):
         by_source, best = {}, (0.0, None)
         for i, derivative, value in zip(found.chosen, derivatives, values):
             # Rows that contradict the others say less, as in the fit.
             said = derivative * derivative / (1 + value * value)
             by_source[rows[i]["source"]] = by_source.get(rows[i]["source"], 0.0) + said
             best = max(best, (said, i), key=lambda pair: pair[0])
-        result.append((by_source, fit.PRIOR**2, best[1]))
+        result.append((by_source, prior**2, best[1]))
     return result
 
 

@@ -79,6 +79,14 @@ class Exchange(ProgramTest):
         self.write("hf/tokenizer.json", '{"model": {"type": "WordPiece"}}')
         self.assertIn("tokenizer.json", self.import_model(name="other").stderr)
 
+    def test_what_experts_train_with_elsewhere_is_said(self):
+        hf.write(self.folder / "hf", hf.mixtral_config(router_aux_loss_coef=0.02))
+        self.assertNotIn("router", self.import_model().stderr)
+        hf.write(self.folder / "other", hf.mixtral_config(output_router_logits=True, router_jitter_noise=0.1))
+        said = self.import_model("other", "checkpoint-other").stderr
+        self.assertIn("other/config.json: /router_jitter_noise: is 0.1", said)
+        self.assertNotIn("router_aux_loss_coef", said)
+
     def test_shards_hold_what_they_may(self):
         tensors = hf.write(self.folder / "hf", hf.config_of())
         self.import_model()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes and reads folders of Hugging Face transformers (Llama) with only Python's standard library."""
+"""Writes and reads folders of Hugging Face transformers (Llama, Mixtral) with only Python's standard library."""
 import json
 import random
 import struct
@@ -16,15 +16,31 @@ def config_of(layers=2, hidden=16, vocabulary=256, dtype="F32"):
             "eos_token_id": [4, 5]}
 
 
+def mixtral_config(experts=2, **keys):
+    return {**config_of(), "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
+            "num_local_experts": experts, "num_experts_per_tok": 1, **keys}
+
+
+def networks_of(config):
+    """The shapes of a layer's feed-forward networks."""
+    hidden, ffn = config["hidden_size"], config["intermediate_size"]
+    if "num_local_experts" not in config:
+        return {"mlp.gate_proj": [ffn, hidden], "mlp.up_proj": [ffn, hidden], "mlp.down_proj": [hidden, ffn]}
+    parts = {"block_sparse_moe.gate": [config["num_local_experts"], hidden]}
+    for expert in range(config["num_local_experts"]):
+        path = f"block_sparse_moe.experts.{expert}."
+        parts.update({path + "w1": [ffn, hidden], path + "w2": [hidden, ffn], path + "w3": [ffn, hidden]})
+    return parts
+
+
 def shapes_of(config):
-    """The tensors of a LlamaForCausalLM, in the order of their names, in which save_pretrained writes them."""
-    hidden, ffn, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    """The tensors of the model, in the order of their names, in which save_pretrained writes them."""
+    hidden, vocabulary = config["hidden_size"], config["vocab_size"]
     shapes = {"model.embed_tokens.weight": [vocabulary, hidden]}
     for layer in range(config["num_hidden_layers"]):
         parts = {"self_attn.q_proj": [hidden, hidden], "self_attn.k_proj": [hidden // 2, hidden],
                  "self_attn.v_proj": [hidden // 2, hidden], "self_attn.o_proj": [hidden, hidden],
-                 "mlp.gate_proj": [ffn, hidden], "mlp.up_proj": [ffn, hidden], "mlp.down_proj": [hidden, ffn],
-                 "input_layernorm": [hidden], "post_attention_layernorm": [hidden]}
+                 "input_layernorm": [hidden], "post_attention_layernorm": [hidden], **networks_of(config)}
         shapes.update({f"model.layers.{layer}.{part}.weight": shape for part, shape in parts.items()})
     shapes.update({"model.norm.weight": [hidden], "lm_head.weight": [vocabulary, hidden]})
     return dict(sorted(shapes.items()))

@@ -67,6 +67,37 @@ class Search(PlanTest):
             self.assertEqual(found["step"]["seconds"], entry["step_seconds"], entry["recipe"])
 
 
+class PipelineOrder(PlanTest):
+    """Llama-3 8B on eight H100, as people write it who leave the order of a pipeline open."""
+
+    def recipe(self, **parallel):
+        source = json.loads((SOURCE / "recipes" / "models" / "llama3-8b.json").read_text())
+        source.pop("pipeline")
+        cluster = {"profile": "h100-sxm-80gb", "nodes": 1, "devices_per_node": 8, "device": "cuda"}
+        self.write("recipe.json", {**source, "parallel": parallel, "cluster": cluster})
+        return "recipe.json"
+
+    def peak(self, report):
+        return max(rank["peak_bytes"] for rank in report["ranks"])
+
+    def test_zero_3_gathers_layers_and_bounds_activations(self):
+        plan = self.report(self.recipe(pipeline=2, zero_stage=3))
+        self.assertEqual(plan["recipe"]["pipeline"]["schedule"], "interleaved")
+        self.assertEqual(plan["recipe"]["pipeline"]["loops"], 16)
+        self.assertTrue(plan["fits"])
+        whole = self.report("recipe.json", "--set", "pipeline.schedule=1f1b")
+        self.assertLess(self.peak(plan), 0.8 * self.peak(whole))
+        # The order that was the default.
+        kept = self.report("recipe.json", "--set", "pipeline.schedule=breadth_first")
+        self.assertGreater(self.peak(kept), 50 * self.peak(plan))
+        self.assertLess(plan["step"]["seconds"], 1.01 * kept["step"]["seconds"])
+
+    def test_suggestions_name_1f1b_where_breadth_first_keeps_too_much(self):
+        plan = self.report(self.recipe(pipeline=4, zero_stage=1))
+        self.assertFalse(plan["fits"])
+        self.assertIn("pipeline.schedule=1f1b", [each["change"] for each in plan["suggestions"]])
+
+
 class Contract(PlanTest):
     def check_shape(self, value, shape, path):
         if isinstance(shape, dict):

@@ -89,7 +89,7 @@ class Sweep(TableTest):
         text = self.plan(GPT3, *self.AXES)
         self.assert_narrow(text)
         lines = text.splitlines()
-        self.assertEqual(sum(line.endswith("  best") for line in lines), 1)
+        self.assertEqual(sum(line.startswith("*  ") for line in lines), 1)
         self.assertEqual(sum("refused: /batch/" in line for line in lines), 2)
         self.assertEqual(sum("does not fit" in line for line in lines), 4 - len(fitting))
 

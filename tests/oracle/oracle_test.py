@@ -134,9 +134,21 @@ class OracleTest(TrainingChecks):
             gradient = trained[f"{name}.m"] / 0.1
             self.assertLessEqual((gradient - parameter.grad).norm() / parameter.grad.norm(), GRADIENT, name)
 
-    def test_gradients_of_experts_equal_transformers(self):
+    def test_gradients_of_experts_equal_pytorch(self):
         self.for_each([name for name in VARIANTS if "experts" in name], self.check_gradients,
                       training={"steps": 1, "clip_norm": 0, "learning_rate": {}})
+
+    def check_drops(self, case):
+        """Of the last step, in the mean over its layers with experts."""
+        _, model = case.expected()
+        shares = [layer.ffn.dropped_share for layer in model.layers if hasattr(layer.ffn, "dropped_share")]
+        self.assertGreater(min(shares), 0)
+        self.assertAlmostEqual(case.actual()[-1]["dropped_share"], sum(shares) / len(shares))
+
+    def test_experts_drop_what_pytorch_drops(self):
+        self.for_each([name for name, variant in VARIANTS.items()
+                       if variant["model"].get("moe", {"capacity_factor": 0}).get("capacity_factor", 1) != 0],
+                      self.check_drops, training={"steps": 3})
 
     def check_logits(self, case):
         model = ReferenceModel(case.recipe["model"])

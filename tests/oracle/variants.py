@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes that together cover every key of `model` except dropout and those of moe that transformers lacks, including
-odd shapes."""
+"""Recipes that together cover every key of `model` except dropout and replayed routings, including odd shapes."""
 import json
 from array import array
 from random import Random

@@ -91,6 +91,17 @@ class LeaveOneOut(unittest.TestCase):
         self.assertAlmostEqual(first * second, 6, 1)
         self.assertAlmostEqual(first, math.sqrt(3), 1)
 
+    def test_a_measured_constant_stays_as_near_as_it_was_measured(self):
+        fit.MEASURED[("", "traffic.first")] = (1.0, 0.01)
+        self.addCleanup(fit.MEASURED.pop, ("", "traffic.first"))
+        self.found = fit.Fit(TwoSources(), ROOT / "recipes")
+        values = self.found.residuals(self.found.start)
+        jacobian = self.found.problem().jacobian(self.found.start, values)
+        _, reached = leave_one_out.leave_one_out(self.found, jacobian, values)
+        first, second = (math.exp(x) for x in reached["A"])
+        self.assertAlmostEqual(first, 1, 2)
+        self.assertAlmostEqual(second, 6, 1)
+
     def test_says_which_source_decides_a_constant(self):
         lines = list(leave_one_out.constants(self.found, self.jacobian, self.values, {}))
         self.assertEqual([line[4] for line in lines], ["one source: A 100 %", "one source: B 100 %"])

@@ -17,6 +17,7 @@
 #include "core/base/file.h"
 #include "core/base/units.h"
 #include "core/graph/graph.h"
+#include "core/page/text_table.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/rules/rules.h"
 
@@ -64,21 +65,20 @@ std::string json_of(const std::vector<BundledRecipe>& recipes) {
   return list.dump(2) + "\n";
 }
 
-// At most so many columns, cut at a space; --json has the whole text.
-std::string shortened(const std::string& text) {
-  constexpr std::size_t columns = 52;
-  if (text.size() <= columns) return text;
-  return text.substr(0, text.rfind(' ', columns - 2)) + " …";
-}
-
 std::string table_of(const std::vector<BundledRecipe>& recipes) {
-  std::string text = fmt::format("{:<18} {:<27} {:>10} {:>7}\n", "recipe", "model", "parameters", "devices");
-  for (const BundledRecipe& each : recipes) {
-    text += fmt::format("{:<18} {:<27} {:>10} {:>7}  {}\n", each.name, each.model,
-                        format_count(static_cast<double>(each.parameters)), each.devices, shortened(each.description));
-  }
-  return text +
-         "\nllmtrain plan NAME prices one; llmtrain new --model NAME makes a recipe of your own from its model.\n";
+  const TextStyle style = style_of_output();
+  TextTable table({{"recipe", Align::left}, {"model", Align::left}, {"parameters"}, {"devices"}});
+  // --json has the whole description.
+  for (const BundledRecipe& each : recipes)
+    table.add({{each.name},
+               {each.model},
+               {format_count(static_cast<double>(each.parameters))},
+               {std::to_string(each.devices)}},
+              each.description);
+  std::string text = table.text(style) + '\n';
+  const std::string next =
+      "llmtrain plan NAME prices one; llmtrain new --model NAME makes a recipe of your own from its model.";
+  return text + paragraph(next, style.width);
 }
 
 int show_recipes(bool json) {

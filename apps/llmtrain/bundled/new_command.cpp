@@ -24,7 +24,7 @@ int make_recipe(NewRecipe wanted) {
     throw Error(ExitCode::cannot_write, wanted.output.string() + ": exists already; choose another file with --output");
   const auto recipe = new_recipe(wanted);
   write_file_atomically(wanted.output, commented(recipe).dump(2) + "\n");
-  write_result(explained(recipe));
+  write_result(explained(recipe, style_of_output().width));
   const std::string file = wanted.output.string();
   const std::int64_t bytes = 256, vocabulary = read_recipe(wanted.output).model.vocab_size;
   if (vocabulary > bytes)

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/page/text_layout.h"
 #include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_io.h"
@@ -153,11 +154,14 @@ NewJson commented_section(const NewJson& section, const std::string& path, const
   return result;
 }
 
-void explain(std::string& text, const NewJson& value, const std::string& path, const NewJson& schema) {
+void explain(std::string& text, const NewJson& value, const std::string& path, const NewJson& schema,
+             std::size_t width) {
   if (value.is_object()) {
-    for (const auto& [key, child] : value.items()) explain(text, child, path.empty() ? key : path + "." + key, schema);
+    for (const auto& [key, child] : value.items())
+      explain(text, child, path.empty() ? key : path + "." + key, schema, width);
   } else {
-    text += fmt::format("{:<44} {}\n", path + " = " + value.dump(), help_at(schema, path));
+    constexpr std::size_t help_column = 45;
+    text += described(path + " = " + value.dump(), help_at(schema, path), help_column, width);
   }
 }
 
@@ -179,11 +183,11 @@ NewJson new_recipe(const NewRecipe& wanted) {
   return recipe;
 }
 
-std::string explained(const NewJson& recipe) {
+std::string explained(const NewJson& recipe, std::size_t width) {
   std::string text;
   const NewJson schema = recipe_schema();
   for (const auto& [key, value] : recipe.items())
-    if (is_explained(key)) explain(text, value, key, schema);
+    if (is_explained(key)) explain(text, value, key, schema, width);
   return text;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -27,7 +28,8 @@ nlohmann::ordered_json new_recipe(const NewRecipe& wanted);
 // The recipe with a "description" in each section, which says what its keys mean.
 nlohmann::ordered_json commented(const nlohmann::ordered_json& recipe);
 
-// One line per key of the recipe: its path, its value, and what the recipe's schema says of it.
-std::string explained(const nlohmann::ordered_json& recipe);
+// Each key of the recipe: its path, its value, and what the recipe's schema says of it, in lines of at most `width`
+// columns.
+std::string explained(const nlohmann::ordered_json& recipe, std::size_t width);
 
 }  // namespace llmtrain::app

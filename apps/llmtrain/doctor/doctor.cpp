@@ -28,11 +28,12 @@ std::string_view word(FindingState state) {
   return "";
 }
 
-std::string as_text(const std::vector<Finding>& findings) {
+std::string as_text(const std::vector<Finding>& findings, std::size_t width) {
+  constexpr std::size_t text_column = 26;
   std::string text;
   for (const Finding& finding : findings) {
-    text += fmt::format("{:<8} {:<16} {}\n", word(finding.state), finding.name, finding.text);
-    if (!finding.fix.empty()) text += fmt::format("{:<25} to fix it: {}\n", "", finding.fix);
+    text += described(fmt::format("{:<8} {}", word(finding.state), finding.name), finding.text, text_column, width);
+    if (!finding.fix.empty()) text += described("", "to fix it: " + finding.fix, text_column, width);
   }
   return text;
 }
@@ -55,7 +56,7 @@ int doctor(Format format) {
   find_limits(findings);
   const bool can_train = std::none_of(findings.begin(), findings.end(),
                                       [](const Finding& finding) { return finding.state == FindingState::missing; });
-  write_result(format == Format::json ? as_json(findings, can_train) : as_text(findings));
+  write_result(format == Format::json ? as_json(findings, can_train) : as_text(findings, style_of_output().width));
   // The exit code lets a script refuse a machine that cannot train.
   return static_cast<int>(can_train ? ExitCode::done : ExitCode::internal_error);
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/profiles.h"
@@ -15,7 +16,9 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/page/text_table.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/planner/search.h"
 
@@ -23,28 +26,6 @@ namespace llmtrain::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A line of the table.
-struct Cells {
-  std::string best, step, memory, tensor, context, pipeline, data, experts, zero, schedule, micro, recompute, fp8,
-      verdict;
-};
-
-// Which columns there are: of experts for models with them, of context ranks where any layout has them.
-struct Columns {
-  bool context = false, experts = false;
-};
-
-std::string line_of(const Columns& columns, const Cells& cells) {
-  std::string line = fmt::format("{:<2}{:>8}  {:>9}  {:>6}  ", cells.best, cells.step, cells.memory, cells.tensor);
-  if (columns.context) line += fmt::format("{:>7}  ", cells.context);
-  line += fmt::format("{:>8}  {:>5}  ", cells.pipeline, cells.data);
-  if (columns.experts) line += fmt::format("{:>7}  ", cells.experts);
-  line += fmt::format("{:>4}  {:<24}  {:>5}  {:<11}  {:<3}  {}", cells.zero, cells.schedule, cells.micro,
-                      cells.recompute, cells.fp8, cells.verdict);
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + '\n';
-}
 
 // A single stage only differs by whether gradients are accumulated with one micro-batch alive.
 std::string schedule_of(const Recipe& recipe, const std::string& name) {
@@ -57,7 +38,8 @@ std::string schedule_of(const Recipe& recipe, const std::string& name) {
   return fmt::format("{} × {}{}", name, pipeline.loops, balance);
 }
 
-std::string row(const Columns& columns, const SearchCandidate& candidate, bool is_best) {
+// `splits_sequences`: whether there is a column of context ranks.
+std::vector<TableCell> row(const SearchCandidate& candidate, bool splits_sequences, bool is_best) {
   const Recipe& recipe = candidate.recipe;
   const ParallelRecipe& parallel = recipe.parallel;
   const Json layout = layout_keys(recipe);
@@ -65,35 +47,51 @@ std::string row(const Columns& columns, const SearchCandidate& candidate, bool i
   const auto of_ranks = [](std::int64_t count, std::string_view joint, std::int64_t others) {
     return others > 0 ? fmt::format("{}{}{}", count, joint, others) : std::to_string(count);
   };
-  return line_of(
-      columns, {.best = is_best ? "*" : "",
-                .step = format_duration(candidate.step_seconds),
-                .memory = format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
-                .tensor = std::to_string(parallel.tensor),
-                .context = std::to_string(parallel.context),
-                .pipeline = std::to_string(parallel.pipeline),
-                .data = std::to_string(*parallel.data),
-                // Over how many ranks they are, and how many of these split each.
-                .experts = of_ranks(parallel.expert, " × ", expert_tensor(parallel) > 1 ? expert_tensor(parallel) : 0),
-                // The stage, and over how many ranks it shards where they are not all data ranks.
-                .zero = of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0)),
-                .schedule = schedule_of(recipe, text("pipeline", "schedule")),
-                .micro = std::to_string(recipe.batch.micro),
-                .recompute = text("memory", "recompute"),
-                .fp8 = text("precision", "fp8_level"),
-                .verdict = candidate.is_tight ? "tight" : ""});
+  const std::int64_t splits = expert_tensor(parallel);
+  return {{is_best ? "*" : ""},
+          {format_duration(candidate.step_seconds)},
+          {format_bytes(static_cast<std::int64_t>(candidate.peak_bytes))},
+          {std::to_string(parallel.tensor)},
+          {splits_sequences ? std::to_string(parallel.context) : ""},
+          {std::to_string(parallel.pipeline)},
+          {std::to_string(*parallel.data)},
+          // Over how many ranks they are, and how many of these split each.
+          {recipe.model.moe ? of_ranks(parallel.expert, " × ", splits > 1 ? splits : 0) : ""},
+          // The stage, and over how many ranks it shards where they are not all data ranks.
+          {of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0))},
+          {schedule_of(recipe, text("pipeline", "schedule"))},
+          {std::to_string(recipe.batch.micro)},
+          {text("memory", "recompute")},
+          {text("precision", "fp8_level")},
+          {candidate.is_tight ? "tight" : ""}};
 }
 
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {
-  std::string text =
-      fmt::format("{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:\n\n",
-                  recipe.name, profile, result.layouts, result.estimated, result.simulated);
-  const auto splits_sequences = [](const SearchCandidate& candidate) { return candidate.recipe.parallel.context > 1; };
-  const Columns columns{std::ranges::any_of(result.front, splits_sequences), recipe.model.moe.has_value()};
-  text += line_of(columns, {"", "step", "memory", "tensor", "context", "pipeline", "data", "experts", "ZeRO",
-                            "schedule × loops", "micro", "recompute", "FP8", ""});
-  for (std::size_t i = 0; i < result.front.size(); ++i) text += row(columns, result.front[i], i == result.best);
-  return text + "\n* best: the fastest that fits; not a tight one where one with room is about as fast\n";
+  const TextStyle style = style_of_output();
+  const std::string title = fmt::format(
+      "{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
+      profile, result.layouts, result.estimated, result.simulated);
+  // Of experts for models with them, of context ranks where any layout has them.
+  const bool splits_sequences = std::ranges::any_of(
+      result.front, [](const SearchCandidate& candidate) { return candidate.recipe.parallel.context > 1; });
+  TextTable front({{""},
+                   {"step"},
+                   {"memory"},
+                   {"tensor"},
+                   {splits_sequences ? "context" : ""},
+                   {"pipeline"},
+                   {"data"},
+                   {recipe.model.moe ? "experts" : ""},
+                   {"ZeRO"},
+                   {"schedule × loops", Align::left},
+                   {"micro"},
+                   {"recompute", Align::left},
+                   {"FP8", Align::left},
+                   {"", Align::left}});
+  for (std::size_t i = 0; i < result.front.size(); ++i)
+    front.add(row(result.front[i], splits_sequences, i == result.best));
+  return paragraph(title, style.width) + '\n' + front.text(style) + '\n' +
+         paragraph("* best: the fastest that fits; not a tight one where one with room is about as fast", style.width);
 }
 
 std::string json_text(const SearchResult& result) {

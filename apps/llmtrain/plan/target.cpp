@@ -11,8 +11,10 @@
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/json/json_text.h"
+#include "core/page/text_table.h"
 #include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain::app {
@@ -81,37 +83,46 @@ std::vector<Candidate> candidates_of(const std::string& file, const std::vector<
 
 std::string duration_of(const std::optional<double>& seconds) { return seconds ? format_duration(*seconds) : "never"; }
 
-// Only where there is a price.
-std::string price_column(const PlannedRun& run) {
-  return run.price ? fmt::format("  {:>12}", price_text(run)) : std::string();
-}
-
-std::string row(const Candidate& candidate, bool is_answer) {
+std::vector<TableCell> row(const Candidate& candidate, bool is_answer) {
   const Mesh& mesh = candidate.report.mesh;
-  const auto& goodput = candidate.run().goodput;
-  return fmt::format("{} {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}{}  {:>12}  {}\n", is_answer ? '*' : ' ',
-                     mesh.world(), candidate.report.recipe.cluster.nodes, mesh.data,
-                     format_duration(candidate.report.step.seconds), duration_of(candidate.run().seconds),
-                     goodput ? duration_of(goodput->expected_seconds) : "unknown",
-                     format_count(candidate.run().device_hours), price_column(candidate.run()),
-                     format_bytes(static_cast<std::int64_t>(fullest_rank(candidate.report).peak_bytes)),
-                     verdict_word(verdict_of(candidate.report)));
+  const PlannedRun& run = candidate.run();
+  return {{is_answer ? "*" : ""},
+          {std::to_string(mesh.world())},
+          {std::to_string(candidate.report.recipe.cluster.nodes)},
+          {std::to_string(mesh.data)},
+          {format_duration(candidate.report.step.seconds)},
+          {duration_of(run.seconds)},
+          {run.goodput ? duration_of(run.goodput->expected_seconds) : "unknown"},
+          {format_count(run.device_hours)},
+          {run.price ? price_text(run) : ""},
+          {format_bytes(static_cast<std::int64_t>(fullest_rank(candidate.report).peak_bytes))},
+          {std::string(verdict_word(verdict_of(candidate.report)))}};
 }
 
 std::string table(const std::vector<Candidate>& candidates, double target, const Candidate* answer) {
+  const TextStyle style = style_of_output();
   const PlanReport& first = candidates.front().report;
-  std::string text = fmt::format("{} on {}: {} steps in {}\n\n", first.recipe.name, first.profile,
-                                 first.recipe.training.steps, format_duration(target));
-  text += fmt::format("  {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}{}  {:>12}\n", "devices", "nodes", "data",
-                      "step", "run", "failures", "device-hours",
-                      first.run.price ? fmt::format("  {:>12}", "price") : std::string(), "memory");
-  for (const Candidate& candidate : candidates) text += row(candidate, &candidate == answer);
-  if (answer == nullptr)
-    return text + "\nNo number of data ranks is enough; change the layout (plan --search) or batch.global.\n";
-  const std::int64_t devices = answer->report.mesh.world();
-  return text + fmt::format("\n{} {} enough: --set parallel.data={} --set cluster.nodes={}\n",
-                            format_number_of(devices, "device"), devices == 1 ? "is" : "are", answer->report.mesh.data,
-                            answer->report.recipe.cluster.nodes);
+  const std::string title = fmt::format("{} on {}: {} steps in {}", printable(first.recipe.name), first.profile,
+                                        first.recipe.training.steps, format_duration(target));
+  TextTable plans({{""},
+                   {"devices"},
+                   {"nodes"},
+                   {"data"},
+                   {"step"},
+                   {"run"},
+                   {"failures"},
+                   {"device-hours"},
+                   {first.run.price ? "price" : ""},
+                   {"memory"},
+                   {"", Align::left}});
+  for (const Candidate& candidate : candidates) plans.add(row(candidate, &candidate == answer));
+  const std::string conclusion =
+      answer == nullptr ? "No number of data ranks is enough; change the layout (plan --search) or batch.global."
+                        : fmt::format("{} {} enough: --set parallel.data={} --set cluster.nodes={}",
+                                      format_number_of(answer->report.mesh.world(), "device"),
+                                      answer->report.mesh.world() == 1 ? "is" : "are", answer->report.mesh.data,
+                                      answer->report.recipe.cluster.nodes);
+  return paragraph(title, style.width) + '\n' + plans.text(style) + '\n' + paragraph(conclusion, style.width);
 }
 
 Json json_of(const Candidate& candidate, double target) {

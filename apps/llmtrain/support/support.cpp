@@ -24,10 +24,12 @@ const char* word(bool can) { return can ? "yes" : "no"; }
 
 // Cases or pairs that differ in one value alone, as a line of the table and, where they are refused, one with the
 // reason.
-std::string row(const std::string& names, const Support& support) {
-  std::string text = fmt::format("  {:<4}  {:<3}  {}\n", word(support.plans), word(support.runs), names);
-  if (!support.runs) text += fmt::format("             {}\n", support.plans ? support.run_reason : support.plan_reason);
-  return text;
+std::string row(const std::string& names, const Support& support, std::size_t width) {
+  constexpr std::size_t name_column = 13, reason_column = 15;
+  const std::string answers = fmt::format("  {:<4}  {:<3}", word(support.plans), word(support.runs));
+  const std::string text = described(answers, names, name_column, width);
+  if (support.runs) return text;
+  return text + described("", support.plans ? support.run_reason : support.plan_reason, reason_column, width);
 }
 
 std::string needs_text(const SupportCase& one) {
@@ -36,7 +38,7 @@ std::string needs_text(const SupportCase& one) {
   return text;
 }
 
-std::string singles_table(const std::vector<Support>& alone) {
+std::string singles_table(const std::vector<Support>& alone, std::size_t width) {
   const auto& cases = support_cases();
   std::string text = "  plan  run  key=value\n";
   for (std::size_t first = 0, next = 0; first < cases.size(); first = next) {
@@ -46,7 +48,7 @@ std::string singles_table(const std::vector<Support>& alone) {
              alone[index] == alone[first];
     };
     for (; next < cases.size() && is_alike(next); ++next) values += (values.empty() ? "" : "|") + cases[next].value;
-    text += row(cases[first].key + "=" + values + needs_text(cases[first]), alone[first]);
+    text += row(cases[first].key + "=" + values + needs_text(cases[first]), alone[first], width);
   }
   return text;
 }
@@ -63,7 +65,7 @@ struct PairRow {
 };
 
 // Joins pairs in the values of the second key, and then rows in those of the first.
-std::string pairs_table(const std::vector<SupportPair>& pairs) {
+std::string pairs_table(const std::vector<SupportPair>& pairs, std::size_t width) {
   std::vector<PairRow> rows;
   const auto add = [&rows](PairRow one, std::string PairRow::*joined, std::string PairRow::*same) {
     const auto place =
@@ -80,13 +82,14 @@ std::string pairs_table(const std::vector<SupportPair>& pairs) {
   std::string text;
   for (const PairRow& one : rows)
     text += row(one.pair->first->key + "=" + one.first + " and " + one.pair->second->key + "=" + one.second,
-                one.pair->support);
+                one.pair->support, width);
   return text;
 }
 
-std::string tables(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs) {
-  return singles_table(alone) + "\nPairs whose answer does not follow from the lines above:\n" + pairs_table(pairs) +
-         "\nllmtrain support --json also names the keys that are not tried, with the reason.\n";
+std::string tables(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs, std::size_t width) {
+  return singles_table(alone, width) + "\nPairs whose answer does not follow from the lines above:\n" +
+         pairs_table(pairs, width) + "\n" +
+         paragraph("llmtrain support --json also names the keys that are not tried, with the reason.", width);
 }
 
 Json support_json(const std::vector<Override>& settings, const Support& support) {
@@ -124,7 +127,7 @@ int support(bool json) {
   std::vector<Support> alone;
   for (const SupportCase& one : support_cases()) alone.push_back(support_of(one.overrides(), profile));
   const auto pairs = surprising_pairs(alone, profile);
-  write_result(json ? json_text(alone, pairs) : tables(alone, pairs));
+  write_result(json ? json_text(alone, pairs) : tables(alone, pairs, style_of_output().width));
   return static_cast<int>(ExitCode::done);
 }
 

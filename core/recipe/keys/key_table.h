@@ -19,7 +19,7 @@ inline constexpr std::int64_t most_steps = 1'000'000'000'000;
 inline constexpr std::string_view section_comment = "description";
 
 // The key table: every key of a recipe, once, with its member, type, range, default and help. A key follows the keys
-// that its default depends on.
+// that its default depends on, but for those of set_default_order() (core/recipe/pipeline_order.h).
 void describe_keys(KeyVisitor& keys, Recipe& recipe);
 
 // The JSON pointers of all keys and sections, in the order of the table; entries of a list as "/data/train/0/path".

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <iterator>
 
 #include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
+#include "core/recipe/pipeline_order.h"
 #include "core/recipe/pipeline_schedules.h"
 
 namespace llmtrain {
@@ -110,44 +109,36 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
 }
 
 // Without a pipeline loops are the units that ZeRO-3 gathers: by default one per layer, as FSDP wraps a model, so that
-// no rank ever holds more than two layers' weights.
+// no rank ever holds more than two layers' weights. With one, set_default_order() decides.
 std::int64_t default_loops(const Recipe& recipe) {
-  if (recipe.parallel.pipeline > 1 || recipe.parallel.zero_stage < 3) return 1;
-  const BalanceRecipe& balance = recipe.pipeline.balance;
-  switch (balance.kind) {
-    case BalanceKind::layers:
-      return recipe.model.layers;
-    case BalanceKind::blocks:
-      return recipe.model.layers + 2;
-    case BalanceKind::list:
-      return std::max<std::int64_t>(1, std::ssize(balance.layers_per_stage));
-  }
-  return 1;
+  return recipe.parallel.pipeline > 1 || recipe.parallel.zero_stage < 3 ? 1 : finest_stages(recipe);
 }
 
-// One rank has no bubble to fill, so it need not keep the activations of more than one micro-batch. FP8 gradients that
-// are sharded can only be reduced once per step, after all of them.
+// One rank has no bubble to fill, so it need not keep the activations of more than one micro-batch.
 PipelineSchedule default_schedule(const Recipe& recipe) {
-  const bool reduces_once = stores_fp8(recipe.precision.fp8_level) && recipe.parallel.zero_stage >= 2;
-  return recipe.parallel.pipeline > 1 || reduces_once ? PipelineSchedule::breadth_first : PipelineSchedule::interleaved;
+  return recipe.parallel.pipeline > 1 || reduces_once(recipe) ? PipelineSchedule::breadth_first
+                                                              : PipelineSchedule::interleaved;
 }
 
 void describe_pipeline(KeyVisitor& keys, Recipe& recipe) {
   PipelineRecipe& pipeline = recipe.pipeline;
-  keys.choice({"schedule",
-               "Pipeline schedule: the order of micro-batches on the stages. On one pipeline rank interleaved and 1f1b "
-               "finish one micro-batch, forward and backward, before the next.",
-               "breadth_first; with one pipeline rank interleaved, except for FP8 gradients with ZeRO-2 or -3"},
-              keys.otherwise(pipeline.schedule, default_schedule(recipe)), pipeline_schedule_words);
+  keys.choice(
+      {"schedule",
+       "Pipeline schedule: the order of micro-batches on the stages. On one pipeline rank interleaved and 1f1b "
+       "finish one micro-batch, forward and backward, before the next.",
+       "breadth_first; interleaved with one pipeline rank, and with ZeRO-3 on several where loops are left out, too "
+       "(1f1b where micro-batches are no multiple of them); FP8 gradients with ZeRO-2 or -3 keep breadth_first"},
+      keys.otherwise(pipeline.schedule, default_schedule(recipe)), pipeline_schedule_words);
   keys.balance(
       {"balance",
        "How layers are distributed over the pipeline × loops stages: \"layers\" evenly, \"blocks\" evenly "
        "with embedding and head counted as one layer each, or a list of layers per stage. Where they do not divide, "
        "stages differ by one layer at most, and those with embedding or head have fewer."},
       pipeline.balance, {0, 10'000});
-  keys.integer({"loops", "Stages per pipeline rank; with one pipeline rank, the units in which ZeRO-3 gathers weights.",
-                "1; with ZeRO-3 on one pipeline rank a unit per layer"},
-               keys.otherwise(pipeline.loops, default_loops(recipe)), {1, 10'000});
+  keys.integer(
+      {"loops", "Stages per pipeline rank; with ZeRO-3 the units in which weights are gathered.",
+       "1; with ZeRO-3 a unit per layer, on several pipeline ranks where schedule is left out, too, and is not 1f1b"},
+      keys.otherwise(pipeline.loops, default_loops(recipe)), {1, 10'000});
 }
 
 void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {

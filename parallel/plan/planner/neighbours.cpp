@@ -42,7 +42,8 @@ class NeighbourList {
       for (const std::int64_t stage : {0, 1, 2, 3})
         add([&](Recipe& other) {
           other.parallel.zero_stage = stage;
-          if (mesh_.pipeline == 1 && stage != recipe_.parallel.zero_stage) set_default_stages(other);
+          const bool has_own_stages = mesh_.pipeline == 1 || stage == 3;
+          if (has_own_stages && stage != recipe_.parallel.zero_stage) set_default_stages(other);
         });
     }
     if (mesh_.tensor > 1) add([](Recipe& other) { other.parallel.sequence = true; });
@@ -65,6 +66,8 @@ class NeighbourList {
   }
 
   void change_pipeline() {
+    // Before interleaved with one loop, which is the same by another name.
+    if (mesh_.pipeline > 1) change_schedule(PipelineSchedule::one_forward_one_backward, 1);
     // One stage per layer, and the granularities next to the recipe's.
     const std::int64_t loops = recipe_.pipeline.loops, finest = recipe_.model.layers / mesh_.pipeline;
     for (const std::int64_t other : {loops, loops * 2, loops / 2, finest}) {
@@ -72,7 +75,6 @@ class NeighbourList {
       change_schedule(PipelineSchedule::breadth_first, other);
       change_schedule(PipelineSchedule::interleaved, other);
     }
-    if (mesh_.pipeline > 1) change_schedule(PipelineSchedule::one_forward_one_backward, 1);
     if (mesh_.pipeline > 1 && recipe_.pipeline.balance.kind != BalanceKind::list)
       for (const BalanceKind balance : {BalanceKind::layers, BalanceKind::blocks})
         add([&](Recipe& other) { other.pipeline.balance.kind = balance; });
@@ -135,7 +137,8 @@ class NeighbourList {
       // A list is for the stages that there were.
       other.pipeline.balance = {};
       set_default_stages(other);
-      if (pipeline > 1) other.pipeline.schedule = PipelineSchedule::one_forward_one_backward;
+      if (pipeline > 1 && other.parallel.zero_stage < 3)
+        other.pipeline.schedule = PipelineSchedule::one_forward_one_backward;
     });
   }
 

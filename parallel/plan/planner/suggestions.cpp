@@ -88,6 +88,21 @@ void prefer_room(std::vector<Neighbour>& better, const std::optional<PlanError>&
                 better.begin() + static_cast<std::ptrdiff_t>(*first) + 1);
 }
 
+bool differ_in_loops_alone(const Neighbour& left, const Neighbour& right) {
+  Recipe other = left.recipe;
+  other.pipeline.loops = right.recipe.pipeline.loops;
+  return other == right.recipe;
+}
+
+// The first of those that differ in pipeline.loops alone: the others would take the places of other orders.
+void keep_one_per_order(std::vector<Neighbour>& better) {
+  std::vector<Neighbour> kept;
+  for (Neighbour& other : better)
+    if (std::ranges::none_of(kept, [&](const Neighbour& first) { return differ_in_loops_alone(first, other); }))
+      kept.push_back(std::move(other));
+  better = std::move(kept);
+}
+
 }  // namespace
 
 std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
@@ -102,6 +117,7 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
   const auto same = [](const Neighbour& left, const Neighbour& right) { return left.prices_like(right); };
   better.erase(std::unique(better.begin(), better.end(), same), better.end());
   prefer_room(better, profile.accuracy.step);
+  keep_one_per_order(better);
   if (better.size() > suggestion_count) better.resize(suggestion_count);
   std::vector<PlanSuggestion> suggestions;
   for (const Neighbour& other : better)

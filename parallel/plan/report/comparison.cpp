@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <string_view>
 
 #include "core/base/printable.h"
@@ -15,7 +16,7 @@ namespace llmtrain {
 namespace {
 
 constexpr std::size_t name_width = 26;
-constexpr std::size_t value_width = 14;
+constexpr std::size_t wide_value = 14, narrow_value = 11;
 constexpr std::size_t change_width = 12;
 constexpr std::size_t key_width = 28;
 constexpr std::size_t setting_width = 15;
@@ -32,21 +33,37 @@ std::string change(double first, double second) {
 
 class Writer {
  public:
-  explicit Writer(TextColour colour) : paint_{colour} {}
+  explicit Writer(const TextStyle& style) : paint_{style.colour}, width_(std::min(style.width, page_width)) {
+    if (name_width + 2 * wide_value + change_width > width_) value_width_ = narrow_value;
+  }
 
   void heading(std::string_view text) { text_ += '\n' + paint_(Ink::strong, text) + '\n'; }
+  void value_heading(std::string_view text) {
+    heading(left_aligned(text, name_width) + right_aligned("first", value_width_) +
+            right_aligned("second", value_width_));
+  }
   void row(std::string_view label, const std::string& first, const std::string& second, const std::string& difference,
            Ink ink = Ink::plain) {
-    text_ += "  " + left_aligned(label, name_width - 2) + right_aligned(first, value_width) +
-             right_aligned(second, value_width);
+    text_ += "  " + left_aligned(label, name_width - 2) + right_aligned(first, value_width_) +
+             right_aligned(second, value_width_);
     if (!difference.empty()) text_ += paint_(ink, right_aligned(difference, change_width));
     text_ += '\n';
   }
-  void line(const std::string& text) { text_ += text + '\n'; }
+  void line(const std::string& text) { text_ += clipped(text, width_) + '\n'; }
+  // A key, its values, and what changes with it: beside them where the page is wide enough, else below.
+  void key(const std::string& name, std::string_view first, std::string_view second, const std::string& effect,
+           Ink ink = Ink::plain) {
+    const std::string values =
+        left_aligned(name, key_width) + right_aligned(first, setting_width) + right_aligned(second, setting_width);
+    std::istringstream lines(described(values, effect, width_ >= page_width ? columns(values) + 3 : 6, width_));
+    for (std::string each; std::getline(lines, each);) text_ += paint_(ink, each) + '\n';
+  }
   std::string text() const { return text_; }
 
  private:
   Paint paint_;
+  std::size_t width_;
+  std::size_t value_width_ = wide_value;
   std::string text_;
 };
 
@@ -61,8 +78,7 @@ void write_number(Writer& page, std::string_view label, double first, double sec
 }
 
 void write_figures(Writer& page, const PlanReport& first, const PlanReport& second) {
-  page.heading(left_aligned("Figures", name_width) + right_aligned("first", value_width) +
-               right_aligned("second", value_width));
+  page.value_heading("Figures");
   const auto fits = [](const PlanReport& report) {
     if (report.device_memory_bytes <= 0) return std::string("unknown");
     if (verdict_of(report) == MemoryVerdict::tight) return std::string("tight");
@@ -127,24 +143,18 @@ std::string effect_text(const PlanReport& first, const ChangedPlan& changed) {
   return text;
 }
 
-std::string key_line(std::string_view key, std::string_view first, std::string_view second, const std::string& effect) {
-  return clipped("  " + left_aligned(key, key_width - 2) + right_aligned(first, setting_width) +
-                     right_aligned(second, setting_width) + "   " + effect,
-                 page_width);
-}
-
 void write_keys(Writer& page, const PlanComparison& comparison) {
   if (comparison.effects.empty()) {
     page.line("\nThe recipes differ in no key.");
     return;
   }
-  page.heading(left_aligned("Keys that differ", key_width) + right_aligned("first", setting_width) +
-               right_aligned("second", setting_width) + "   first with this key alone");
+  page.line("");
+  page.key("Keys that differ", "first", "second", "first with this key alone", Ink::strong);
   for (const KeyEffect& effect : comparison.effects)
-    page.line(key_line(printable(effect.difference.key), setting_text(effect.difference.first),
-                       setting_text(effect.difference.second), effect_text(comparison.first, effect.alone)));
+    page.key("  " + printable(effect.difference.key), setting_text(effect.difference.first),
+             setting_text(effect.difference.second), effect_text(comparison.first, effect.alone));
   if (comparison.together)
-    page.line(key_line("the refused keys together", "", "", effect_text(comparison.first, *comparison.together)));
+    page.key("  the refused keys together", "", "", effect_text(comparison.first, *comparison.together));
 }
 
 Json changed_json(const ChangedPlan& changed) {
@@ -174,13 +184,11 @@ std::vector<KeyDifference> key_differences(const Recipe& first, const Recipe& se
   return found;
 }
 
-std::string comparison_text(const PlanComparison& comparison, TextColour colour) {
+std::string comparison_text(const PlanComparison& comparison, const TextStyle& style) {
   const PlanReport &first = comparison.first, &second = comparison.second;
-  Writer page(colour);
-  page.line(
-      clipped(fmt::format("first   {} on {}", printable(first.recipe.name), printable(first.profile)), page_width));
-  page.line(
-      clipped(fmt::format("second  {} on {}", printable(second.recipe.name), printable(second.profile)), page_width));
+  Writer page(style);
+  page.line(fmt::format("first   {} on {}", printable(first.recipe.name), printable(first.profile)));
+  page.line(fmt::format("second  {} on {}", printable(second.recipe.name), printable(second.profile)));
   write_figures(page, first, second);
   write_step(page, first, second);
   write_memory(page, first, second);

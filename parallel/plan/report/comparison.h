@@ -35,9 +35,9 @@ struct PlanComparison {
   std::optional<ChangedPlan> together;  // the first recipe with all keys that are refused alone, where they are several
 };
 
-// Figures, the parts of a step, memory and keys, each with the second plan's change. Newline-terminated lines of at
-// most 100 columns.
-std::string comparison_text(const PlanComparison& comparison, TextColour colour);
+// Figures, the parts of a step, memory and keys, each with the second plan's change. Newline-terminated lines of
+// at most page_width columns.
+std::string comparison_text(const PlanComparison& comparison, const TextStyle& style);
 
 // {"plans": [as report_json(), twice], "differences": [{"key", "first", "second", "refused": null or why, and without a
 // refusal "step_seconds", "peak_bytes", "fits", "verdict" of the first recipe with this key alone}],

@@ -20,6 +20,13 @@ constexpr std::size_t left_width = 48;
 constexpr std::size_t label_width = 8;  // "Speed   ", "Run     "
 constexpr std::size_t suggestion_width = 48;
 
+// What is written, no line wider than `width`.
+struct Page {
+  std::string text;
+  Paint paint;
+  std::size_t width = page_width;
+};
+
 // A row of one of the two tables: its text and its bar.
 struct Row {
   std::string text;
@@ -41,15 +48,15 @@ std::string mesh_text(const PlanReport& report) {
 }
 
 // Prefixes the first line with `first` and the others with as many spaces.
-void write_wrapped(std::string& page, const std::string& first, const std::string& text, const Paint& paint) {
+void write_wrapped(Page& page, const std::string& first, const std::string& text, Ink ink = Ink::strong) {
   bool is_first = true;
-  for (const std::string& line : wrapped(printable(text), page_width - columns(first))) {
-    page += (is_first ? paint(Ink::strong, first) : std::string(columns(first), ' ')) + line + '\n';
+  for (const std::string& line : wrapped(printable(text), page.width - columns(first))) {
+    page.text += (is_first ? page.paint(ink, first) : std::string(columns(first), ' ')) + line + '\n';
     is_first = false;
   }
 }
 
-void write_title(std::string& page, const PlanReport& report, const Paint& paint) {
+void write_title(Page& page, const PlanReport& report) {
   const std::string name = clipped(printable(report.recipe.name), 60);
   std::string rest = ": " + format_count(static_cast<double>(report.total_parameters)) + " parameters";
   if (report.active_parameters != report.total_parameters)
@@ -62,30 +69,32 @@ void write_title(std::string& page, const PlanReport& report, const Paint& paint
     rest += ", run by " + printable(std::filesystem::path(cluster.program).stem().string());
   const std::string mesh = mesh_text(report);
   if (!mesh.empty()) rest += ", " + mesh;
-  const auto lines = wrapped(name + rest, page_width);
+  const auto lines = wrapped(name + rest, page.width);
   // A name with spaces may be wrapped; then nothing is emphasised, since escapes would have to span lines.
   const bool whole_name = lines.front().compare(0, name.size(), name) == 0;
-  page += whole_name ? paint(Ink::strong, name) + lines.front().substr(name.size()) : lines.front();
-  page += '\n';
-  for (std::size_t i = 1; i < lines.size(); ++i) page += lines[i] + '\n';
+  page.text += whole_name ? page.paint(Ink::strong, name) + lines.front().substr(name.size()) : lines.front();
+  page.text += '\n';
+  for (std::size_t i = 1; i < lines.size(); ++i) page.text += lines[i] + '\n';
 }
 
-void write_verdict(std::string& page, const PlanReport& report, const Paint& paint) {
+void write_verdict(Page& page, const PlanReport& report) {
   const PlannedRank& rank = fullest_rank(report);
   const double limit = report.device_memory_bytes;
   const std::string needs = "the fullest rank needs " + bytes_text(rank.peak_bytes);
   const std::string of_limit =
       limit > 0 ? fmt::format("{} of {} ({:.0f} %)", needs, bytes_text(limit), 100 * rank.peak_bytes / limit) : needs;
   if (limit <= 0) {
-    page += paint(Ink::strong, "Memory:") + " " + needs + ", the profile states no limit\n";
+    write_wrapped(page, "Memory: ", needs + ", the profile states no limit");
   } else if (verdict_of(report) == MemoryVerdict::tight) {
-    page += paint(Ink::notice, "Tight:") +
-            fmt::format(" {}, plans of memory err by {}\n", of_limit, margin_text(*report.accuracy.memory));
+    write_wrapped(page, "Tight: ", of_limit + ", plans of memory err by " + margin_text(*report.accuracy.memory),
+                  Ink::notice);
   } else if (report.fits) {
-    page += paint(Ink::good, "Fits:") + fmt::format(" {}, {} free\n", of_limit, bytes_text(limit - rank.peak_bytes));
+    write_wrapped(page, "Fits: ", fmt::format("{}, {} free", of_limit, bytes_text(limit - rank.peak_bytes)), Ink::good);
   } else {
-    page += paint(Ink::bad, "Does not fit:") + fmt::format(" {} of {}, {} over the limit\n", needs, bytes_text(limit),
-                                                           bytes_text(std::max(0.0, rank.peak_bytes - limit)));
+    write_wrapped(page, "Does not fit: ",
+                  fmt::format("{} of {}, {} over the limit", needs, bytes_text(limit),
+                              bytes_text(std::max(0.0, rank.peak_bytes - limit))),
+                  Ink::bad);
   }
   std::string where = fmt::format("rank {}", rank.rank);
   if (rank.count > 1) where += fmt::format(" and {} like it", rank.count - 1);
@@ -93,10 +102,10 @@ void write_verdict(std::string& page, const PlanReport& report, const Paint& pai
   if (const auto most = fallback_peak(report))
     where += fmt::format(", at most {} once layers have left FP8", bytes_text(*most));
   if (rank.host_bytes > 0) where += fmt::format(", plus {} of host memory", bytes_text(rank.host_bytes));
-  write_wrapped(page, "  ", where, paint);
+  write_wrapped(page, "  ", where);
 }
 
-void write_routing(std::string& page, const PlanReport& report, const Paint& paint) {
+void write_routing(Page& page, const PlanReport& report) {
   if (!report.routing) return;
   const PlannedRouting& routing = *report.routing;
   std::string text = fmt::format("the fullest expert has {:.2f} times its even share of tokens", routing.expert_load);
@@ -105,7 +114,7 @@ void write_routing(std::string& page, const PlanReport& report, const Paint& pai
                         routing.idle_ranks, report.mesh.expert);
   if (routing.dropped_share > 0)
     text += fmt::format("; {:.1f} % of the choices are dropped", 100 * routing.dropped_share);
-  write_wrapped(page, "Routing: ", text, paint);
+  write_wrapped(page, "Routing: ", text);
 }
 
 std::vector<Row> memory_rows(const PlanReport& report) {
@@ -135,19 +144,37 @@ std::vector<Row> step_rows(const PlannedStep& step) {
   return rows;
 }
 
-void write_tables(std::string& page, const PlanReport& report, const Paint& paint) {
-  const auto left = memory_rows(report);
-  const auto right = step_rows(report.step);
-  page += paint(Ink::strong, left_aligned("Memory of the fullest rank", left_width)) +
-          paint(Ink::strong, "Step of " + duration_text(report.step.seconds)) + '\n';
+void write_table(Page& page, const std::string& head, const std::vector<Row>& rows) {
+  page.text += page.paint(Ink::strong, head) + '\n';
+  for (const Row& row : rows) page.text += row.text + page.paint(row.ink, row.bar) + '\n';
+}
+
+void write_side_by_side(Page& page, const std::string& left_head, const std::vector<Row>& left,
+                        const std::string& right_head, const std::vector<Row>& right) {
+  page.text +=
+      page.paint(Ink::strong, left_aligned(left_head, left_width)) + page.paint(Ink::strong, right_head) + '\n';
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     const Row memory = i < left.size() ? left[i] : Row{};
     const Row time = i < right.size() ? right[i] : Row{};
     // Measured without colour escapes, which take no columns.
     const std::size_t used = columns(memory.text) + columns(memory.bar);
-    page += memory.text + paint(memory.ink, memory.bar);
-    if (!time.text.empty()) page += std::string(left_width - used, ' ') + time.text + paint(time.ink, time.bar);
-    page += '\n';
+    page.text += memory.text + page.paint(memory.ink, memory.bar);
+    if (!time.text.empty())
+      page.text += std::string(left_width - used, ' ') + time.text + page.paint(time.ink, time.bar);
+    page.text += '\n';
+  }
+}
+
+void write_tables(Page& page, const PlanReport& report) {
+  const auto memory = memory_rows(report), step = step_rows(report.step);
+  const std::string memory_head = "Memory of the fullest rank";
+  const std::string step_head = "Step of " + duration_text(report.step.seconds);
+  if (page.width >= page_width) {
+    write_side_by_side(page, memory_head, memory, step_head, step);
+  } else {
+    write_table(page, memory_head, memory);
+    page.text += '\n';
+    write_table(page, step_head, step);
   }
 }
 
@@ -162,7 +189,7 @@ std::string goodput_text(const PlannedGoodput& goodput, bool is_stated) {
                      goodput.expected_seconds ? duration_text(*goodput.expected_seconds) : "it never ends");
 }
 
-void write_accuracy(std::string& page, const PlanReport& report, const Paint& paint) {
+void write_accuracy(Page& page, const PlanReport& report) {
   std::string text;
   const auto add = [&text](std::string_view what, const std::optional<PlanError>& error) {
     if (error)
@@ -170,24 +197,22 @@ void write_accuracy(std::string& page, const PlanReport& report, const Paint& pa
   };
   add("step", report.accuracy.step);
   add("memory", report.accuracy.memory);
-  if (!text.empty()) write_wrapped(page, label("Error"), text, paint);
+  if (!text.empty()) write_wrapped(page, label("Error"), text);
 }
 
-void write_figures(std::string& page, const PlanReport& report, const Paint& paint) {
+void write_figures(Page& page, const PlanReport& report) {
   const PlannedThroughput& speed = report.throughput;
   write_wrapped(page, label("Speed"),
                 fmt::format("{} tokens/s, {} tokens per day; MFU {}, HFU {}, {} per device",
                             format_count(speed.tokens_per_second), format_count(speed.tokens_per_second * 86400),
-                            percent(speed.mfu), percent(speed.hfu), tflops_text(speed.model_tflops_per_device)),
-                paint);
+                            percent(speed.mfu), percent(speed.hfu), tflops_text(speed.model_tflops_per_device)));
   write_wrapped(page, label("Bubble"),
-                percent(report.step.bubble_fraction) + " idle between the first and the last pass", paint);
+                percent(report.step.bubble_fraction) + " idle between the first and the last pass");
   write_wrapped(page, label("Run"),
                 fmt::format("{} steps, {} tokens: {}, {}", report.recipe.training.steps,
-                            format_count(report.run.tokens), duration_text(report.run.seconds), cost_text(report.run)),
-                paint);
+                            format_count(report.run.tokens), duration_text(report.run.seconds), cost_text(report.run)));
   if (const auto& goodput = report.run.goodput)
-    write_wrapped(page, label("Goodput"), goodput_text(*goodput, report.recipe.checkpoint.every > 0), paint);
+    write_wrapped(page, label("Goodput"), goodput_text(*goodput, report.recipe.checkpoint.every > 0));
 }
 
 std::string traffic_text(const CommunicationEntry& traffic) {
@@ -199,7 +224,7 @@ std::string traffic_text(const CommunicationEntry& traffic) {
   return text + fmt::format(" ({} not hidden)", duration_text(traffic.exposed_seconds));
 }
 
-void write_communication(std::string& page, const PlanReport& report, const Paint& paint) {
+void write_communication(Page& page, const PlanReport& report) {
   std::vector<CommunicationEntry> purposes;  // one entry per purpose: the sum of its lines
   for (const CommunicationEntry& line : report.communication) {
     auto sum = std::ranges::find(purposes, line.purpose, &CommunicationEntry::purpose);
@@ -214,53 +239,77 @@ void write_communication(std::string& page, const PlanReport& report, const Pain
   for (const CommunicationEntry& traffic : purposes)
     // Scalars are negligible here; the page's table and the JSON list them.
     if (traffic.purpose != Purpose::control) text += (text.empty() ? "" : "; ") + traffic_text(traffic);
-  if (!text.empty()) write_wrapped(page, label("Sends"), text + "; by the busiest rank, per step", paint);
+  if (!text.empty()) write_wrapped(page, label("Sends"), text + "; by the busiest rank, per step");
 }
 
-void write_warnings(std::string& page, const PlanReport& report, const Paint& paint) {
+void write_warnings(Page& page, const PlanReport& report) {
   if (report.warnings.empty()) return;
-  page += '\n' + paint(Ink::notice, "Warnings") + '\n';
-  for (const std::string& warning : report.warnings) write_wrapped(page, "  - ", warning, paint);
+  page.text += '\n' + page.paint(Ink::notice, "Warnings") + '\n';
+  for (const std::string& warning : report.warnings) write_wrapped(page, "  - ", warning);
 }
 
-void write_suggestions(std::string& page, const PlanReport& report, const Paint& paint) {
-  if (report.suggestions.empty()) return;
-  page += '\n' + paint(Ink::strong, report.fits ? "Changes that make it faster" : "Changes that make it fit") + '\n';
+struct SuggestionText {
+  std::string set, figures;
+};
+
+std::vector<SuggestionText> suggestion_texts(const PlanReport& report) {
+  std::vector<SuggestionText> texts;
   for (const PlanSuggestion& suggestion : report.suggestions) {
-    const std::string figures =
-        fmt::format("{} per step ({}), {}{}", duration_text(suggestion.step_seconds),
-                    change_text(suggestion.step_seconds / report.step.seconds, 0), bytes_text(suggestion.peak_bytes),
-                    suggestion.is_tight ? ", tight"
-                    : suggestion.fits   ? ""
-                                        : ", does not fit");
-    const std::string set = "  --set " + printable(suggestion.change);
-    if (columns(set) < suggestion_width && suggestion_width + columns(figures) <= page_width) {
-      page += left_aligned(set, suggestion_width) + figures + '\n';
+    texts.push_back(
+        {"  --set " + printable(suggestion.change),
+         fmt::format("{} per step ({}), {}{}", duration_text(suggestion.step_seconds),
+                     change_text(suggestion.step_seconds / report.step.seconds, 0), bytes_text(suggestion.peak_bytes),
+                     suggestion.is_tight ? ", tight"
+                     : suggestion.fits   ? ""
+                                         : ", does not fit")});
+  }
+  return texts;
+}
+
+// Where the figures begin beside their changes; narrow pages have them all there, or none.
+std::size_t figures_column(const Page& page, const std::vector<SuggestionText>& texts) {
+  if (page.width >= page_width) return suggestion_width;
+  std::size_t sets = 0, figures = 0;
+  for (const SuggestionText& text : texts) {
+    sets = std::max(sets, columns(text.set));
+    figures = std::max(figures, columns(text.figures));
+  }
+  return sets + 2 + figures <= page.width ? sets + 2 : 0;
+}
+
+void write_suggestions(Page& page, const PlanReport& report) {
+  if (report.suggestions.empty()) return;
+  page.text +=
+      '\n' + page.paint(Ink::strong, report.fits ? "Changes that make it faster" : "Changes that make it fit") + '\n';
+  const std::vector<SuggestionText> texts = suggestion_texts(report);
+  const std::size_t column = figures_column(page, texts);
+  for (const auto& [set, figures] : texts) {
+    if (columns(set) < column && column + columns(figures) <= page.width) {
+      page.text += left_aligned(set, column) + figures + '\n';
     } else {
-      for (const std::string& line : wrapped(set, page_width - 2)) page += "  " + line + '\n';
-      write_wrapped(page, "      ", figures, paint);
+      for (const std::string& line : wrapped(set, page.width - 2)) page.text += "  " + line + '\n';
+      write_wrapped(page, "      ", figures);
     }
   }
 }
 
 }  // namespace
 
-std::string report_text(const PlanReport& report, TextColour colour) {
-  const Paint paint{colour};
-  std::string page;
-  write_title(page, report, paint);
-  page += '\n';
-  write_verdict(page, report, paint);
-  write_routing(page, report, paint);
-  page += '\n';
-  write_tables(page, report, paint);
-  page += '\n';
-  write_figures(page, report, paint);
-  write_communication(page, report, paint);
-  write_accuracy(page, report, paint);
-  write_warnings(page, report, paint);
-  write_suggestions(page, report, paint);
-  return page;
+std::string report_text(const PlanReport& report, const TextStyle& style) {
+  Page page{"", Paint{style.colour}, std::min(style.width, page_width)};
+  write_title(page, report);
+  page.text += '\n';
+  write_verdict(page, report);
+  write_routing(page, report);
+  page.text += '\n';
+  write_tables(page, report);
+  page.text += '\n';
+  write_figures(page, report);
+  write_communication(page, report);
+  write_accuracy(page, report);
+  write_warnings(page, report);
+  write_suggestions(page, report);
+  return page.text;
 }
 
 }  // namespace llmtrain

@@ -6,25 +6,20 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
+#include <utility>
 
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/json/json_text.h"
+#include "core/page/text_table.h"
 #include "parallel/plan/report/report.h"
 
 namespace llmtrain {
 namespace {
 
-// The columns after those of the axes.
-struct Figure {
-  std::string_view head;
-  std::size_t width = 0;
-};
-constexpr std::array<Figure, 7> figures{
-    {{"step", 8}, {"tokens/s", 10}, {"per device", 12}, {"MFU", 8}, {"memory", 10}, {"bubble", 8}, {"exposed", 9}}};
+constexpr std::array<const char*, 7> figures{"step", "tokens/s", "per device", "MFU", "memory", "bubble", "exposed"};
 
-std::array<std::string, figures.size()> cells(const PlanReport& report) {
+std::array<std::string, figures.size()> figures_of(const PlanReport& report) {
   return {duration_text(report.step.seconds),
           format_count(report.throughput.tokens_per_second),
           format_count(report.throughput.tokens_per_second_per_device),
@@ -32,17 +27,6 @@ std::array<std::string, figures.size()> cells(const PlanReport& report) {
           bytes_text(fullest_rank(report).peak_bytes),
           percent(report.step.bubble_fraction),
           duration_text(report.step.exposed_communication_seconds)};
-}
-
-// Wide enough for the axis' name and all of its values.
-std::vector<std::size_t> axis_widths(const Sweep& sweep, const std::vector<std::string>& names) {
-  std::vector<std::size_t> widths;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    std::size_t width = columns(names[i]);
-    for (const std::string& value : sweep.axes[i].values) width = std::max(width, columns(printable(value)));
-    widths.push_back(width + 2);
-  }
-  return widths;
 }
 
 std::string title(const Sweep& sweep) {
@@ -60,16 +44,31 @@ std::string title(const Sweep& sweep) {
 
 bool is_tight(const SweepPoint& point) { return point.report && verdict_of(*point.report) == MemoryVerdict::tight; }
 
-std::string figures_text(const SweepPoint& point, bool is_best, const Paint& paint) {
-  std::string text;
-  const auto values = cells(*point.report);
-  for (std::size_t i = 0; i < figures.size(); ++i) text += right_aligned(values[i], figures[i].width);
-  if (is_tight(point)) {
-    text += paint(Ink::notice, "  tight");
-  } else if (!point.report->fits) {
-    text += paint(Ink::bad, "  does not fit");
+TableCell verdict_cell(const SweepPoint& point) {
+  if (is_tight(point)) return {"tight", Ink::notice};
+  return point.report->fits ? TableCell{} : TableCell{"does not fit", Ink::bad};
+}
+
+TextTable table_of(const Sweep& sweep, const SweepPoint* best) {
+  std::vector<TableColumn> columns;
+  columns.push_back({""});
+  for (const std::string& name : short_names(sweep.axes)) columns.push_back({name});
+  for (const char* figure : figures) columns.push_back({figure});
+  columns.push_back({"", Align::left});
+  TextTable table(std::move(columns));
+  for (const SweepPoint& point : sweep.points) {
+    std::vector<TableCell> cells;
+    cells.push_back({&point == best ? "*" : "", Ink::good});
+    for (const std::string& value : point.values) cells.push_back({printable(value)});
+    if (!point.report) {
+      table.add(std::move(cells), "refused: " + printable(point.refusal));
+      continue;
+    }
+    for (std::string& figure : figures_of(*point.report)) cells.push_back({std::move(figure)});
+    cells.push_back(verdict_cell(point));
+    table.add(std::move(cells));
   }
-  return is_best ? text + paint(Ink::good, "  best") : text;
+  return table;
 }
 
 Json value_json(const std::string& text) {
@@ -115,34 +114,15 @@ std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
   return unique;
 }
 
-std::string sweep_text(const Sweep& sweep, TextColour colour) {
-  const Paint paint{colour};
-  const std::vector<std::string> names = short_names(sweep.axes);
-  const std::vector<std::size_t> widths = axis_widths(sweep, names);
-  std::string text, head;
-  for (const std::string& line : wrapped(printable(title(sweep)), page_width)) text += line + '\n';
-  std::size_t used = 0;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    head += right_aligned(names[i], widths[i]);
-    used += widths[i];
-  }
-  for (const Figure& figure : figures) head += right_aligned(figure.head, figure.width);
-  text += '\n' + paint(Ink::strong, head) + '\n';
+std::string sweep_text(const Sweep& sweep, const TextStyle& style) {
   const SweepPoint* best = best_point(sweep);
-  for (const SweepPoint& point : sweep.points) {
-    for (std::size_t i = 0; i < names.size(); ++i) text += right_aligned(printable(point.values[i]), widths[i]);
-    if (point.report) {
-      text += figures_text(point, &point == best, paint);
-    } else {
-      const std::string reason = "  refused: " + printable(point.refusal);
-      text += clipped(reason, page_width > used ? page_width - used : 0);
-    }
-    text += '\n';
-  }
-  if (best != nullptr) text += "\nbest: the most tokens per second per device among the plans that fit\n";
+  std::string text = paragraph(printable(title(sweep)), style.width) + '\n' + table_of(sweep, best).text(style);
+  if (best != nullptr)
+    text += '\n' + paragraph("* best: the most tokens per second per device among the plans that fit", style.width);
   if (std::ranges::any_of(sweep.points, is_tight))
-    text += "tight: fits or not by less than plans err; best only where none with room is about as fast\n";
-  if (sweep.derives_data) text += fmt::format("data: {}\n", derived_data_note);
+    text += paragraph("tight: fits or not by less than plans err; best only where none with room is about as fast",
+                      style.width);
+  if (sweep.derives_data) text += paragraph(fmt::format("data: {}", derived_data_note), style.width);
   return text;
 }
 

@@ -46,9 +46,8 @@ const SweepPoint* best_point(const Sweep& sweep);
 // Every key without the sections that it shares with no other axis: "tensor" for "parallel.tensor".
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
 
-// A table with a newline-terminated line per point. Figures take 80 columns beside those of the axes; the title and
-// reasons end at 100.
-std::string sweep_text(const Sweep& sweep, TextColour colour);
+// A table with a row per point, in newline-terminated lines.
+std::string sweep_text(const Sweep& sweep, const TextStyle& style);
 
 // {"name", "axes": [{"key", "values"}], "derives_data", "best": index or null, "plans": [{"set": {key: value},
 // "refused": null or why, and with a plan "fits", "verdict", "peak_bytes", "device_memory_bytes", "mesh", "step",

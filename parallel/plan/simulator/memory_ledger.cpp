@@ -13,6 +13,8 @@ MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory,
       timeline_(timeline),
       now_(memory.rank),
       is_gathered_(memory.stages.size(), false),
+      is_head_alone_(memory.stages.size(), false),
+      backward_starts_(memory.stages.size(), -1),
       result_(result) {
   // Stage s lives on pipeline rank s mod pipeline.
   for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline) {
@@ -86,12 +88,32 @@ void MemoryLedger::hold_for_a_moment(const Event& event, MemoryCategory category
   add(category, -bytes);
 }
 
-// Slices that have arrived are joined before the pass that waits for them takes memory of its own.
+// Slices that have arrived are joined before the pass that waits for them takes memory of its own, but beside those of
+// the next stage, whose gather begins when the link is free, which is this instant.
 void MemoryLedger::start_pass(const Event& event) {
   running_ = event.instruction;
   const auto stage = static_cast<std::size_t>(event.stage);
-  if (is_gathered_[stage]) hold_for_a_moment(event, MemoryCategory::weights, memory_.stages[stage].joined_weights);
+  const double joined = memory_.stages[stage].joined_weights;
+  if (is_gathered_[stage] && joined > 0) {
+    double gathered = 0;
+    for (const Event& other : ahead_)
+      if (other.seconds == event.seconds && other.change == MemoryChange::weights_are_gathered)
+        gathered += memory_.stages[static_cast<std::size_t>(other.stage)].gathered_weights;
+    // Those of the slices are not there yet where the head alone has begun its stage's gradients.
+    const double early = is_head_alone_[stage] ? memory_.stages[stage].packed_gradients : 0;
+    add(MemoryCategory::gradients, -early);
+    hold_for_a_moment(event, MemoryCategory::weights, joined + gathered);
+    add(MemoryCategory::gradients, early);
+  }
   is_gathered_[stage] = false;
+  if (event.change != MemoryChange::backward_starts) return;
+  is_head_alone_[stage] = false;
+  backward_starts_[stage] = event.seconds;
+}
+
+void MemoryLedger::note_head(const Event& event) {
+  const auto stage = static_cast<std::size_t>(event.stage);
+  is_head_alone_[stage] = backward_starts_[stage] != event.seconds;
 }
 
 // A received tensor is counted from its arrival until its pass ends; a sent one from its pass's start until it is sent.
@@ -117,6 +139,7 @@ void MemoryLedger::apply(const Event& event) {
     case MemoryChange::weights_are_freed:
       return add(MemoryCategory::weights, -stage.gathered_weights);
     case MemoryChange::gradients_begin:
+      note_head(event);
       return add(MemoryCategory::gradients, stage.unreduced_gradients);
     case MemoryChange::gradients_are_reduced:
       return add(MemoryCategory::gradients, -stage.unreduced_gradients - stage.cast_gradients);

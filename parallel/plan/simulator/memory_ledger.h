@@ -64,6 +64,7 @@ class MemoryLedger {
   void keep_activations(const StageMemory& stage, int micro_batches);
   void hold_for_a_moment(const Event& event, MemoryCategory category, double bytes);
   void start_pass(const Event& event);
+  void note_head(const Event& event);
   void note_peak(const Event& event);
 
   const ScheduleShape& shape_;
@@ -75,7 +76,11 @@ class MemoryLedger {
   double on_host_ = 0;
   double wide_ = 0;                // gradients that wait for the optimizer outside of FP8
   std::vector<bool> is_gathered_;  // by stage: whether no pass has used the weights yet
-  std::int32_t running_ = 0;       // instruction of the pass that started last
+  // By stage: whether the head has begun its gradients and no backward has added to them, and when the last one
+  // started.
+  std::vector<bool> is_head_alone_;
+  std::vector<double> backward_starts_;
+  std::int32_t running_ = 0;  // instruction of the pass that started last
   RankSimulation& result_;
 };
 

@@ -40,7 +40,7 @@ struct RunComparison {
 RunComparison compare_runs(const std::vector<std::filesystem::path>& directories);
 
 // Figures, curves of the loss over tokens, and keys. Newline-terminated lines.
-std::string comparison_text(const RunComparison& comparison, TextColour colour);
+std::string comparison_text(const RunComparison& comparison, const TextStyle& style);
 
 // {"runs": [{"directory", "name", "steps", "tokens", "seconds", "loss": {"last", "best", "best_step",
 // "at_equal_tokens"}, "validation_loss": null or {"last", "best", "best_step"}, "tokens_per_second", "step_seconds",

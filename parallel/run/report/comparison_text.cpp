@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t label_width = 30;
 constexpr std::size_t narrowest_value = 14, widest_value = 24;
-constexpr std::size_t curve_width = 60;
+constexpr std::size_t widest_curve = 60;
 
 std::string loss_words(const std::optional<LossFigure>& figure) {
   if (!figure) return "–";
@@ -31,12 +31,12 @@ std::string finite_words(double value, Words words) {
 }
 
 // The run's loss in columns of equal tokens, as eighths of a line's height between the runs' lowest and highest loss.
-std::string curve_words(const ComparedRun& run, std::int64_t most_tokens, double low, double high) {
+std::string curve_words(const ComparedRun& run, std::size_t width, std::int64_t most_tokens, double low, double high) {
   constexpr std::array<std::string_view, 8> levels{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::string text;
   auto row = run.metrics.training.begin();
-  for (std::size_t column = 1; column <= curve_width; ++column) {
-    const double until = static_cast<double>(most_tokens) * static_cast<double>(column) / curve_width;
+  for (std::size_t column = 1; column <= width; ++column) {
+    const double until = static_cast<double>(most_tokens) * static_cast<double>(column) / static_cast<double>(width);
     double sum = 0;
     int count = 0;
     for (; row != run.metrics.training.end() && static_cast<double>(row->tokens) <= until; ++row) {
@@ -52,21 +52,26 @@ std::string curve_words(const ComparedRun& run, std::int64_t most_tokens, double
 
 class TableText {
  public:
-  TableText(const RunComparison& comparison, TextColour colour) : comparison_(comparison), paint_{colour} {
+  TableText(const RunComparison& comparison, const TextStyle& style)
+      : comparison_(comparison), paint_{style.colour}, page_(style.width) {
+    const std::size_t runs = comparison.runs.size();
+    // Names are clipped before the runs are shown in several tables.
+    const std::size_t widest = std::clamp((page_ - label_width) / runs, narrowest_value, widest_value);
     width_ = narrowest_value;
-    for (const ComparedRun& run : comparison.runs)
-      width_ = std::max(width_, std::min(columns(run.name) + 2, widest_value));
+    for (const ComparedRun& run : comparison.runs) width_ = std::max(width_, std::min(columns(run.name) + 2, widest));
+    per_table_ = std::max<std::size_t>(1, (page_ - label_width) / width_);
   }
 
-  void heading(std::string_view text) {
-    std::string line = left_aligned(text, label_width);
-    for (const ComparedRun& run : comparison_.runs) line += right_aligned("  " + run.name, width_);
-    text_ += (text_.empty() ? "" : "\n") + paint_(Ink::strong, line) + '\n';
-  }
-  void row(const std::string& label, const std::vector<std::string>& values) {
-    std::string line = "  " + left_aligned(label, label_width - 2);
-    for (const std::string& value : values) line += right_aligned(value, width_);
-    text_ += line + '\n';
+  void figures() {
+    const auto figures = compared_figures(comparison_);
+    for_each_table([&](Range runs) {
+      std::string section;
+      for (const ComparedFigure& figure : figures) {
+        if (figure.section != section) heading(figure.section, runs);
+        section = figure.section;
+        row(figure.label, figure.values, runs);
+      }
+    });
   }
   void curves() {
     double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -82,26 +87,54 @@ class TableText {
     if (!(low <= high)) return;
     text_ += "\n" + paint_(Ink::strong, fmt::format("Loss over tokens, {:.4f} to {:.4f}", low, high)) + "\n";
     for (const ComparedRun& run : comparison_.runs)
-      text_ += "  " + left_aligned(run.name, label_width - 2) + curve_words(run, most_tokens, low, high) + "\n";
+      text_ += "  " + left_aligned(run.name, label_width - 2) +
+               curve_words(run, curve_width(), most_tokens, low, high) + "\n";
   }
   void keys() {
     if (comparison_.keys.empty()) {
       text_ += "\nThe recipes differ in no key.\n";
       return;
     }
-    heading("Keys that differ");
-    for (const ComparedKey& key : comparison_.keys) {
-      std::vector<std::string> values;
-      for (const Json& value : key.values) values.push_back(setting_text(value, width_ - 2));
-      row(printable(key.key), values);
-    }
+    for_each_table([&](Range runs) {
+      heading("Keys that differ", runs);
+      for (const ComparedKey& key : comparison_.keys) {
+        std::vector<std::string> values;
+        for (const Json& value : key.values) values.push_back(setting_text(value, width_ - 2));
+        row(printable(key.key), values, runs);
+      }
+    });
   }
   std::string text() const { return text_; }
 
  private:
+  // Runs that stand side by side.
+  struct Range {
+    std::size_t begin, end;
+  };
+
+  template <class Write>
+  void for_each_table(Write write) {
+    const std::size_t runs = comparison_.runs.size();
+    for (std::size_t begin = 0; begin < runs; begin += per_table_)
+      write(Range{begin, std::min(runs, begin + per_table_)});
+  }
+  void heading(std::string_view text, Range runs) {
+    std::string line = left_aligned(text, label_width);
+    for (std::size_t i = runs.begin; i < runs.end; ++i) line += right_aligned("  " + comparison_.runs[i].name, width_);
+    text_ += (text_.empty() ? "" : "\n") + paint_(Ink::strong, line) + '\n';
+  }
+  void row(const std::string& label, const std::vector<std::string>& values, Range runs) {
+    std::string line = "  " + left_aligned(label, label_width - 2);
+    for (std::size_t i = runs.begin; i < runs.end; ++i) line += right_aligned(values[i], width_);
+    text_ += line + '\n';
+  }
+  std::size_t curve_width() const { return std::min(widest_curve, page_ - label_width); }
+
   const RunComparison& comparison_;
   Paint paint_;
+  std::size_t page_;
   std::size_t width_ = 0;
+  std::size_t per_table_ = 0;
   std::string text_;
 };
 
@@ -142,14 +175,9 @@ std::vector<ComparedFigure> compared_figures(const RunComparison& comparison) {
   return figures;
 }
 
-std::string comparison_text(const RunComparison& comparison, TextColour colour) {
-  TableText writer(comparison, colour);
-  std::string section;
-  for (const ComparedFigure& figure : compared_figures(comparison)) {
-    if (figure.section != section) writer.heading(figure.section);
-    section = figure.section;
-    writer.row(figure.label, figure.values);
-  }
+std::string comparison_text(const RunComparison& comparison, const TextStyle& style) {
+  TableText writer(comparison, style);
+  writer.figures();
   writer.curves();
   writer.keys();
   return writer.text();

@@ -32,6 +32,23 @@ void favour(SmallModel& model, std::int64_t expert,
   }
 }
 
+// What routers multiply their input with, and add to their logits.
+DropoutMasks random_numbers(const ModelRecipe& recipe, const MicroBatch& micro) {
+  return [moe = *recipe.moe, width = recipe.hidden_size, micro](const std::string& site, at::IntArrayRef shape) {
+    const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, stable_hash(site));
+    const std::int64_t first = micro.first_sample * micro.sequence;
+    at::Tensor result = at::ones(shape, at::kDouble);
+    if (site.ends_with("ffn.router") && moe.jitter > 0) {
+      kernels::jitter_(result, {moe.jitter, key, first * width});
+    } else if (site.ends_with("ffn.router.noise") && moe.gate_noise > 0) {
+      kernels::fill_normal_(result, key, moe.gate_noise / static_cast<double>(moe.experts), first * moe.experts);
+    } else {
+      return at::Tensor();
+    }
+    return result;
+  };
+}
+
 }  // namespace
 
 TEST_CASE("experts give the losses and every gradient of autograd, whatever is recomputed") {
@@ -141,14 +158,7 @@ TEST_CASE("jitter scales what routers see in training, and nothing else") {
       recipe.moe->jitter = 0.4;
       const MicroBatch micro = random_micro_batch(recipe);
       SmallModel model(recipe, {.recompute = recompute, .type = at::kDouble});
-      const auto factors = [&](const std::string& site, at::IntArrayRef shape) {
-        if (!site.ends_with("ffn.router")) return at::Tensor();
-        at::Tensor result = at::ones(shape, at::kDouble);
-        const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, stable_hash(site));
-        kernels::jitter_(result, {0.4, key, micro.first_sample * micro.sequence * recipe.hidden_size});
-        return result;
-      };
-      const Expected expected = reference_passes(recipe, model.weights(), micro, factors);
+      const Expected expected = reference_passes(recipe, model.weights(), micro, random_numbers(recipe, micro));
       CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
       check_gradients(model.take_gradients(), expected.gradients, 1e-10);
       const Expected without = reference_passes(recipe, model.weights(), micro);
@@ -167,14 +177,7 @@ TEST_CASE("gate noise is added to the logits in training alone, and the load-imp
       recipe.moe->capacity_factor = 0.8;
       const MicroBatch micro = random_micro_batch(recipe);
       SmallModel model(recipe, {.type = type});
-      const auto noise = [&](const std::string& site, at::IntArrayRef shape) {
-        if (site.find("ffn.router.noise") == std::string::npos) return at::Tensor();
-        at::Tensor result = at::empty(shape, at::kDouble);
-        const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, stable_hash(site));
-        kernels::fill_normal_(result, key, 1.5 / 8, micro.first_sample * micro.sequence * 8);
-        return result;
-      };
-      const Expected expected = reference_passes(recipe, model.weights(), micro, noise);
+      const Expected expected = reference_passes(recipe, model.weights(), micro, random_numbers(recipe, micro));
       CHECK(distance(model.learn(micro), expected.losses) < tolerance_of(type));
       check_gradients(model.take_gradients(), expected.gradients, tolerance_of(type));
       const RoutingSums sums = model.stage().take_routing();
@@ -182,6 +185,34 @@ TEST_CASE("gate noise is added to the logits in training alone, and the load-imp
       const Expected without = reference_passes(recipe, model.weights(), micro);
       CHECK(distance(expected.losses, without.losses) > 1e-6);
       CHECK(distance(model.forward(micro, ForwardMode::evaluation), without.losses) < tolerance_of(type));
+    }
+  }
+}
+
+TEST_CASE("routers, priorities, losses, noise, jitter and capacity go together") {
+  for (const Router router : {Router::linear, Router::cosine}) {
+    for (const BalanceLoss loss : {BalanceLoss::gshard, BalanceLoss::load_importance, BalanceLoss::none}) {
+      for (const RouterPriority priority : {RouterPriority::position, RouterPriority::score}) {
+        ModelRecipe recipe = with_experts(priority == RouterPriority::score ? mixed_model() : gpt2_model());
+        recipe.moe->router = router;
+        recipe.moe->balance_loss = loss;
+        recipe.moe->priority = priority;
+        recipe.moe->capacity_factor = 0.8;
+        recipe.moe->gate_noise = 1.5;
+        recipe.moe->jitter = 0.3;
+        recipe.moe->shared_experts = 1;
+        recipe.moe->shared_gate = true;
+        INFO("router " << static_cast<int>(router) << ", loss " << static_cast<int>(loss) << ", priority "
+                       << static_cast<int>(priority));
+        const MicroBatch micro = random_micro_batch(recipe);
+        SmallModel model(recipe, {.type = at::kDouble});
+        const Expected expected = reference_passes(recipe, model.weights(), micro, random_numbers(recipe, micro));
+        CHECK(expected.dropped > 0);
+        CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
+        check_gradients(model.take_gradients(), expected.gradients, 1e-10);
+        const RoutingSums sums = model.stage().take_routing();
+        CHECK(sums.dropped_share * 21 * 2 == Approx(static_cast<double>(expected.dropped)));
+      }
     }
   }
 }

@@ -121,7 +121,6 @@ TEST_CASE("ZeRO-3 without a pipeline gathers layer by layer, one micro-batch at 
       {{zero, "pipeline.balance=\"blocks\""}, depth_first, layers + 2},
       {{zero, "pipeline.balance=[" + std::to_string(layers - 1) + ",1]"}, depth_first, 2},
       {{"parallel.zero_stage=2"}, depth_first, 1},
-      {{zero, "parallel.pipeline=2"}, breadth_first, 1},
       {{zero, "precision.fp8_level=\"O1\""}, breadth_first, layers},
       // What is written stays.
       {{zero, "pipeline.loops=1", "pipeline.schedule=\"breadth_first\""}, breadth_first, 1},
@@ -132,6 +131,55 @@ TEST_CASE("ZeRO-3 without a pipeline gathers layer by layer, one micro-batch at 
     CHECK(pipeline.schedule == each.schedule);
     CHECK(pipeline.loops == each.loops);
   }
+}
+
+TEST_CASE("ZeRO-3 with a pipeline has the order that bounds activations and gathers layer by layer, where it is legal",
+          "[recipe]") {
+  struct OrderDefault {
+    std::vector<Override> overrides;
+    PipelineSchedule schedule;
+    std::int64_t loops;
+  };
+  const auto one_by_one = PipelineSchedule::one_forward_one_backward, interleaved = PipelineSchedule::interleaved,
+             breadth_first = PipelineSchedule::breadth_first;
+  // Four micro-batches on one data rank.
+  const std::vector<Override> common{"parallel.zero_stage=3", "parallel.pipeline=2"};
+  const std::vector<OrderDefault> cases{
+      {{"parallel.data=2"}, interleaved, 2},
+      {{"launch.ranks=4"}, interleaved, 2},
+      {{"cluster.nodes=2", "cluster.devices_per_node=2"}, interleaved, 2},
+      {{"parallel.data=2", "pipeline.balance=\"blocks\""}, interleaved, 3},
+      {{"parallel.data=2", "pipeline.balance=[0,1,1,2]"}, interleaved, 2},
+      {{"parallel.data=2", "model.layers=5"}, interleaved, 2},
+      // One micro-batch, or three, on two ranks; the number of ranks is the machine's; a layer per rank.
+      {{"parallel.data=4"}, one_by_one, 1},
+      {{"parallel.data=2", "batch.global=12"}, one_by_one, 1},
+      {{"parallel.tensor=2"}, one_by_one, 1},
+      {{"parallel.data=2", "pipeline.balance=[3,1]"}, one_by_one, 1},
+      {{"parallel.data=2", "parallel.pipeline=4"}, one_by_one, 1},
+      // FP8 gradients are reduced once a step.
+      {{"parallel.data=4", "precision.fp8_level=\"O1\""}, breadth_first, 2},
+      // Other sharding, and where either key is written.
+      {{"parallel.data=2", "parallel.zero_stage=2"}, breadth_first, 1},
+      {{"parallel.data=2", "pipeline.loops=1"}, breadth_first, 1},
+      {{"parallel.data=2", "pipeline.loops=2"}, breadth_first, 2},
+      {{"parallel.data=2", "pipeline.schedule=\"interleaved\""}, interleaved, 1},
+  };
+  for (const OrderDefault& each : cases) {
+    std::vector<Override> overrides = common;
+    overrides.insert(overrides.end(), each.overrides.begin(), each.overrides.end());
+    CAPTURE(each.overrides);
+    const Recipe recipe = parse(small_recipe(), overrides);
+    CHECK(recipe.pipeline.schedule == each.schedule);
+    CHECK(recipe.pipeline.loops == each.loops);
+    // A run's recipe.json states both, so that a resumed run keeps them.
+    CHECK(parse(to_json(recipe).dump()) == recipe);
+  }
+  Recipe open = parse(small_recipe(), {"parallel.zero_stage=3", "parallel.pipeline=2", "parallel.data=2"});
+  open.pipeline.schedule = breadth_first;
+  open.pipeline.loops = 1;
+  CHECK(with_dependent_defaults(open).pipeline.schedule == interleaved);
+  CHECK(with_dependent_defaults(open).pipeline.loops == 2);
 }
 
 TEST_CASE("A key of a preset can be overridden without changing the others", "[recipe]") {

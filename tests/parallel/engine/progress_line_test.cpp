@@ -34,6 +34,20 @@ TEST_CASE("a progress line leaves out what matters least until it fits") {
   for (std::size_t width = 1; width < 120; ++width) CHECK(columns(sample.text(width)) <= width);
 }
 
+TEST_CASE("a progress line says how many choices of experts were dropped, if any") {
+  ProgressLine line = sample;
+  line.row.routing = RoutingRow{};
+  CHECK(line.text() == sample.text());
+  line.row.routing->dropped_share = 0.0314;
+  CHECK(line.text() ==
+        "step 473/500  loss 1.4046  grad norm 0.63  dropped 3.1 %  lr 3.25e-04  12.7k tok/s  MFU 70 %  433 MiB  4.7s "
+        "left");
+  CHECK(line.text(85) == "step 473/500  loss 1.4046  grad norm 0.63  dropped 3.1 %  12.7k tok/s  4.7s left");
+  CHECK(line.text(77) == sample.text(77));
+  line.row.routing->dropped_share = 1e-5;
+  CHECK(line.text().find("  dropped <0.1 %  ") != std::string::npos);
+}
+
 TEST_CASE("a bar takes the room that is left, if it is enough to tell something") {
   CHECK(progress_bar(1, 2, 8).empty());
   CHECK(progress_bar(1, 2, 9) == "━━━━╌╌╌╌");

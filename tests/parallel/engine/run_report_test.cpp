@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "core/base/file.h"
@@ -189,10 +190,17 @@ TEST_CASE("runs side by side") {
   const Json json = Json::parse(comparison_json(comparison));
   CHECK(json.at("runs").at(1).at("loss").at("at_equal_tokens") == 0.6);
   CHECK(json.at("runs").at(1).at("loss").at("last") == 0.3);
-  const std::string text = comparison_text(comparison, TextColour::off);
+  const std::string text = comparison_text(comparison, {});
   CHECK(contains(text, "  at 1.3k tokens                      0.5000        0.6000        0.7000\n"));
   CHECK(contains(text, "  training.steps                          10            20            10\n"));
   CHECK(contains(text, "█"));
+  // Runs that a page has no room for stand in another table.
+  const std::string narrow = comparison_text(comparison, {TextColour::off, 60});
+  CHECK(contains(narrow, "  at 1.3k tokens                      0.5000        0.6000\n"));
+  CHECK(contains(narrow, "  at 1.3k tokens                      0.7000\n"));
+  CHECK(contains(narrow, "  training.steps                          10\n"));
+  std::istringstream lines(narrow);
+  for (std::string line; std::getline(lines, line);) CHECK(columns(line) <= 60);
   const std::string page = comparison_page(comparison);
   for (const char* part : {"first, second, third", "data-name=\"second\"", "<code>seed</code>"})
     CHECK(contains(page, part));

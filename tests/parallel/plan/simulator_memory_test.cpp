@@ -85,6 +85,15 @@ TEST_CASE("ZeRO-3 holds two gathered stages, or one if the rank has one") {
   CHECK(run(shape, {.gather = 0.5}).ranks[0].high_water[Category::weights] == 4096);
 }
 
+TEST_CASE("slices are joined beside those of the next stage, which are on their way already") {
+  const ScheduleShape shape{.loops = 2, .micro_batches = 1, .zero_stage = 3, .reduces = true};
+  StepMemory memory = equal_memory(shape);
+  for (StageMemory& stage : memory.stages) stage.joined_weights = 1024;
+  const Simulation simulation =
+      simulate(make_schedule(shape), equal_costs(shape, {.gather = 0.5}), memory, Timeline::record);
+  CHECK(simulation.ranks[0].high_water[Category::weights] == 2 * 4096 + 2 * 64 + 1024);
+}
+
 TEST_CASE("full gradients exist from a group's first backward to the rank's next reduction") {
   const ScheduleShape shape{.loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true};
   // B1 ends at 8 and its reduction at 11, B0 at 12 and its reduction at 15.

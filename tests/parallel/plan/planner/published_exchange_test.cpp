@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The prices of linear and hierarchical exchanges, and the memory of a layer, compared with those that Tutel has
 // measured (Hwang et al., arXiv 2206.03382) on nodes of eight A100 with eight adapters of 200 Gb/s.
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
@@ -9,6 +8,8 @@
 
 #include "core/graph/operators.h"
 #include "parallel/plan/cost/operator_cost.h"
+#include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/simulator/simulator.h"
 #include "tests/parallel/plan/planner/planner_case.h"
 
 namespace llmtrain::test {
@@ -54,6 +55,36 @@ double gain(std::int64_t ranks, std::int64_t tokens = 16384) {
   return layer_seconds(ranks, AllToAll::linear, tokens) / layer_seconds(ranks, AllToAll::hierarchical, tokens);
 }
 
+// Memory of the layer alone, with its parameters' states and what a process takes, from the ledger of a step: two
+// experts of width 4,096 on each rank.
+double layer_bytes(std::int64_t tokens) {
+  Recipe recipe = single_layer(8, AllToAll::linear);
+  recipe.model.hidden_size = recipe.model.moe->ffn_hidden_size = 4096;
+  recipe.model.max_sequence_length = recipe.batch.sequence_length = tokens / recipe.batch.micro;
+  const Partition partition = Partition::make(recipe, 8);
+  const PassSetting setting = pass_setting(partition, KernelSet::cuda);
+  const OperatorList experts = experts_of(partition, setting);
+  const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model, setting));
+  StageMemory stage;
+  for (const StateGroup& group : partition.groups.front())
+    if (group.kind == StateGroup::Kind::experts) {
+      const StateTypes& types = group.types;
+      const double bytes_per_element =
+          types.weight_bytes() + types.gradient_bytes() + types.master_bytes() + types.moment_bytes();
+      stage.resident[MemoryCategory::weights] += bytes_per_element * static_cast<double>(group.elements());
+    }
+  stage.saved_activations = saved_bytes(experts, Recompute::none);
+  stage.forward_workspace = peak.forward - stage.saved_activations;
+  stage.backward_workspace = peak.backward - stage.saved_activations;
+  StepMemory memory;
+  memory.stages = {stage};
+  memory.rank[MemoryCategory::framework] = make_step_memory(partition, KernelSet::cuda).rank[MemoryCategory::framework];
+  StepCosts costs;
+  costs.stages = {{.forward = {.seconds = 1}, .backward = {.seconds = 1}}};
+  costs.transfer_seconds = costs.optimizer_seconds = {0};
+  return simulate(make_schedule({}), costs, memory, Timeline::leave_out).ranks.front().peak_bytes;
+}
+
 }  // namespace
 
 TEST_CASE("at 64 to 2,048 ranks hierarchical exchanges gain as much as Tutel publishes") {
@@ -71,21 +102,39 @@ TEST_CASE("at 64 to 2,048 ranks hierarchical exchanges gain as much as Tutel pub
   for (const std::int64_t ranks : {16, 64, 2048}) CHECK(gain(ranks, 64) > 1);
 }
 
-TEST_CASE("a layer's memory grows with its tokens as Tutel's") {
-  // Of its two experts of width 4,096 on each rank, without states, which do not grow.
-  const auto bytes = [](std::int64_t tokens) {
-    Recipe recipe = single_layer(8, AllToAll::linear);
+TEST_CASE("exchanges over 16 to 256 ranks take about as long as Tutel publishes") {
+  // Those of a step of its layer of width 4,096 in both directions, with 65,536 tokens of a rank. We
+  // take it that they are in fp32, which is not said: in 16 bits all prices would be half of these.
+  const auto milliseconds = [](std::int64_t ranks) {
+    Recipe recipe = single_layer(ranks, AllToAll::linear);
     recipe.model.hidden_size = recipe.model.moe->ffn_hidden_size = 4096;
-    recipe.model.max_sequence_length = recipe.batch.sequence_length = tokens / recipe.batch.micro;
+    recipe.model.max_sequence_length = recipe.batch.sequence_length = 65536 / recipe.batch.micro;
+    recipe.precision.compute = DataType::fp32;
     const Partition partition = Partition::make(recipe, 8);
-    const PassSetting setting = pass_setting(partition, KernelSet::cuda);
-    const OperatorList experts = experts_of(partition, setting);
-    const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model, setting));
-    return std::max(peak.forward, peak.backward);
+    const ClusterProfile cluster = profile_of(recipe);
+    const CostContext context(partition, cluster);
+    double seconds = 0;
+    for (const Operator& item : experts_of(partition, context.setting))
+      for (const Exchange& exchange : item.exchanges)
+        if (exchange.axis == RankAxis::expert) seconds += exchange_seconds(context, exchange);
+    return 1e3 * seconds;
   };
-  // From 2.9 to 5.7 GiB, rounded to 0.1, for 4,096 to 32,768 tokens; planned is a tenth more.
+  CHECK(milliseconds(16) == Approx(189).epsilon(0.12));
+  CHECK(milliseconds(64) == Approx(324).epsilon(0.12));
+  // A quarter less than measured: beyond eight nodes a rank's bytes hardly grow, but the measured times do by half. The
+  // switches between nodes, where messages meet, have no price.
+  CHECK(milliseconds(256) == Approx(491).epsilon(0.27));
+  CHECK(milliseconds(256) < 491);
+}
+
+TEST_CASE("a layer takes the memory that Tutel publishes, and grows with its tokens as much") {
   constexpr double gib = 1024.0 * 1024 * 1024;
-  CHECK(bytes(32768) - bytes(4096) == Approx(2.8 * gib).epsilon(0.12));
+  // Measured are about 0.45 GiB more at all sizes. We take it that these are buffers of its communicator: plans know
+  // those of whole programs, which have several.
+  for (const auto& [tokens, published] : {std::pair{4096, 2.9}, {8192, 3.2}, {16384, 4.0}, {32768, 5.7}})
+    CHECK(layer_bytes(tokens) / gib == Approx(published - 0.45).margin(0.17));
+  // Rounded to 0.1; planned is a tenth more.
+  CHECK(layer_bytes(32768) - layer_bytes(4096) == Approx(2.8 * gib).epsilon(0.12));
 }
 
 }  // namespace llmtrain::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/report/sweep.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <sstream>
 #include <string>
@@ -39,7 +40,7 @@ TEST_CASE("the best of a sweep is the fastest per device that fits") {
   for (SweepPoint& point : none.points)
     if (point.report) point.report->fits = false;
   CHECK(best_point(none) == nullptr);
-  CHECK_THAT(sweep_text(none, TextColour::off), !Catch::Contains("best"));
+  CHECK_THAT(sweep_text(none, {}), !Catch::Contains("best"));
 }
 
 TEST_CASE("a tight plan is the best of a sweep only where none with room is about as fast") {
@@ -47,10 +48,10 @@ TEST_CASE("a tight plan is the best of a sweep only where none with room is abou
   sweep.points[0].report->throughput.tokens_per_second_per_device = 205;
   sweep.points[0].report->ranks[0].peak_bytes = 0.99 * sweep.points[0].report->device_memory_bytes;
   CHECK(best_point(sweep) == &sweep.points[2]);
-  CHECK_THAT(sweep_text(sweep, TextColour::off), Catch::Contains("  tight\n") && Catch::Contains("\ntight: "));
+  CHECK_THAT(sweep_text(sweep, {}), Catch::Contains("  tight\n") && Catch::Contains("\ntight: "));
   sweep.points[0].report->throughput.tokens_per_second_per_device = 300;
   CHECK(best_point(sweep) == sweep.points.data());
-  CHECK_THAT(sweep_text(sweep, TextColour::off), Catch::Contains("  tight  best\n"));
+  CHECK_THAT(sweep_text(sweep, {}), Catch::Contains("\n*       4      1 ") && Catch::Contains("  tight\n"));
   CHECK(parse_json(sweep_json(sweep)).value["plans"][0]["verdict"] == "tight");
 }
 
@@ -70,18 +71,19 @@ TEST_CASE("axes are named by their last word unless two share it") {
 }
 
 TEST_CASE("a sweep's table has a line per plan, none wider than a page") {
-  const std::string text = sweep_text(sample_sweep(), TextColour::off);
+  const std::string text = sweep_text(sample_sweep(), {});
   CHECK_THAT(text, Catch::StartsWith(
-                       "gpt3-175b by parallel.tensor × batch.micro: 3 plans, 2 fit, 1 refused\n\n  tensor  micro"));
-  std::istringstream lines(text);
-  std::size_t count = 0;
-  for (std::string line; std::getline(lines, line); ++count) {
-    INFO(line);
-    CHECK(columns(line) <= 100);
+                       "gpt3-175b by parallel.tensor × batch.micro: 3 plans, 2 fit, 1 refused\n\n   tensor  micro"));
+  CHECK(std::ranges::count(text, '\n') == 9);
+  CHECK_THAT(text, Catch::Contains("  does not fit\n*       8      1 "));
+  CHECK_THAT(text, Catch::Contains("\n        8      2  refused: /batch/micro: xxx"));
+  for (const std::size_t width : {60, 80, 100, 160}) {
+    std::istringstream lines(sweep_text(sample_sweep(), {TextColour::off, width}));
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(columns(line) <= width);
+    }
   }
-  CHECK(count == 9);
-  CHECK_THAT(text, Catch::Contains("  does not fit\n       8      1"));
-  CHECK_THAT(text, Catch::Contains("  best\n       8      2  refused: /batch/micro: xxx"));
 }
 
 TEST_CASE("a sweep's JSON has the values as JSON, and words as strings") {

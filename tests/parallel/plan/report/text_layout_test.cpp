@@ -36,6 +36,14 @@ TEST_CASE("a bar has eighths, and shows small values") {
   CHECK(bar(7, 4) == "████");
 }
 
+TEST_CASE("a term's text stands beside it, or below where the term is long, in a column of its own") {
+  CHECK(described("  -q", "", 8, 20) == "  -q\n");
+  CHECK(described("  -q", "Shows errors only", 8, 20) == "  -q    Shows errors\n        only\n");
+  CHECK(described("  --quiet", "Shows errors", 8, 20) == "  --quiet\n        Shows errors\n");
+  CHECK(described("", "Shows errors only", 4, 20) == "    Shows errors\n    only\n");
+  CHECK(described("  a long term of words", "text", 8, 12) == "  a long\n  term of\n  words\n        text\n");
+}
+
 TEST_CASE("a change below what its digits show has no sign") {
   CHECK(change_text(0.996, 0) == "±0 %");
   CHECK(change_text(1.004, 0) == "±0 %");
