@@ -57,10 +57,10 @@ TEST_CASE("a tight plan is the best of a sweep only where none with room is abou
 
 TEST_CASE("a sweep says that its data ranks are not those of the recipe") {
   Sweep sweep = sample_sweep();
-  CHECK_THAT(sweep_text(sweep, TextColour::off), !Catch::Contains("\ndata: "));
+  CHECK_THAT(sweep_text(sweep, {}), !Catch::Contains("\ndata: "));
   CHECK(parse_json(sweep_json(sweep)).value["derives_data"] == false);
   sweep.derives_data = true;
-  CHECK_THAT(sweep_text(sweep, TextColour::off), Catch::Contains("\ndata: what the other degrees leave"));
+  CHECK_THAT(sweep_text(sweep, {}), Catch::Contains("\ndata: what the other degrees leave"));
   CHECK(parse_json(sweep_json(sweep)).value["derives_data"] == true);
 }
 
