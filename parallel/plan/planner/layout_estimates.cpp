@@ -2,6 +2,7 @@
 #include "parallel/plan/planner/layout_estimates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -35,10 +36,15 @@ RankWork work_of(const ScheduleShape& shape, const StepCosts& costs, std::size_t
   return work;
 }
 
-// How much longer passes take for a second of data-parallel traffic that they hide (DataStream::end_beside()).
-double penalty(const WireShares& passes, const WireSeconds& wires, double seconds, double slowdown) {
+// Data-parallel traffic and the passes that hide it (DataStream::end_beside()).
+struct Beside {
+  double took = 1;      // seconds in which both run for a second of the traffic alone
+  double progress = 1;  // seconds of the passes alone that are done meanwhile
+};
+
+Beside beside_passes(const WireShares& passes, const WireSeconds& wires, double seconds, double slowdown) {
   const double shared = contention(passes, wire_shares(wires, seconds));
-  return 1 + shared - std::max(1 - slowdown, shared);
+  return {1 + shared, std::max(1 - slowdown, shared)};
 }
 
 class RankEstimate {
@@ -48,7 +54,9 @@ class RankEstimate {
         costs_(costs),
         first_(costs.stages[rank]),
         work_(work_of(shape, costs, rank)),
-        counts_(data_counts(shape)) {}
+        counts_(data_counts(shape)),
+        gather_(beside(work_.gather_wires, work_.gather)),
+        reduction_(beside(work_.reduce_wires, work_.reduce)) {}
 
   // Of one micro-batch.
   double pass() const { return work_.forward + work_.backward; }
@@ -61,36 +69,41 @@ class RankEstimate {
     const double micros = shape_.micro_batches;
     // Forwards and backwards of one rank alone, or of all micro-batches, hide their own traffic only.
     if (shape_.gather_group() == shape_.micro_batches || shape_.pipeline == 1)
-      return beside(micros * work_.forward, gathers, first_gather()) +
-             beside(micros * work_.backward, backward, last_reduction());
-    return beside(micros * pass(), gathers + backward, first_gather() + last_reduction());
+      return longer(micros * work_.forward, gathers, first_gather()) +
+             longer(micros * work_.backward, backward, last_reduction());
+    return longer(micros * pass(), gathers + backward, first_gather() + last_reduction());
   }
 
  private:
-  // By how much passes get longer if so much traffic runs beside them, of which so much is not hidden in any case.
-  double beside(double passes, double traffic, double shown) const {
+  Beside beside(const WireSeconds& wires, double seconds) const {
+    return beside_passes(wire_shares(work_.pass_wires, pass()), wires, seconds, costs_.compute_slowdown);
+  }
+
+  // By how much passes get longer if so much traffic runs beside them, of which at least so much is not hidden.
+  double longer(double passes, double traffic, double shown) const {
     if (traffic <= 0) return 0;
-    const WireShares wires = wire_shares(work_.pass_wires, work_.forward + work_.backward);
     const double gathers = (counts_.gathers_forward + counts_.gathers_backward) * work_.gather;
-    const double reductions = counts_.reductions * work_.reduce, slowdown = costs_.compute_slowdown;
-    const double each = (gathers * penalty(wires, work_.gather_wires, work_.gather, slowdown) +
-                         reductions * penalty(wires, work_.reduce_wires, work_.reduce, slowdown)) /
-                        (gathers + reductions);
-    return std::max(traffic - passes, shown + each * std::max(0.0, std::min(traffic, passes) - shown));
+    const double gathered = gathers / (gathers + counts_.reductions * work_.reduce);
+    const double took = std::lerp(reduction_.took, gather_.took, gathered);
+    const double progress = std::lerp(reduction_.progress, gather_.progress, gathered);
+    const double exposed = std::clamp(traffic - passes / progress, std::min(shown, traffic), traffic);
+    return exposed + (took - progress) * (traffic - exposed);
   }
 
   // What is left of the last reduction and of the first gather beside a backward and a forward, and of those of all of
   // a rank's stages beside the passes of one group of micro-batches.
   double last_reduction() const {
     if (!shape_.reduces) return 0;
-    return std::max({first_.reduce_seconds / first_.buckets, first_.reduce_seconds - first_.backward.seconds,
-                     work_.reduce - shape_.gather_group() * work_.backward});
+    return std::max({first_.reduce_seconds / first_.buckets,
+                     first_.reduce_seconds - first_.backward.seconds / reduction_.progress,
+                     work_.reduce - shape_.gather_group() * work_.backward / reduction_.progress});
   }
   double first_gather() const {
     if (shape_.sharding() == 0) return 0;
     if (shape_.sharding() == 3) return first_.gather_seconds;
-    return std::max({first_.gather_seconds / first_.buckets, first_.gather_seconds - first_.forward.seconds,
-                     work_.gather - shape_.gather_group() * work_.forward});
+    return std::max({first_.gather_seconds / first_.buckets,
+                     first_.gather_seconds - first_.forward.seconds / gather_.progress,
+                     work_.gather - shape_.gather_group() * work_.forward / gather_.progress});
   }
 
   const ScheduleShape& shape_;
@@ -98,6 +111,7 @@ class RankEstimate {
   const StageCost& first_;
   const RankWork work_;
   const DataCounts counts_;
+  const Beside gather_, reduction_;  // a rank's, on average
 };
 
 // What passes wait for tensors of other stages; `model`: of one micro-batch, forward and backward through all of them.

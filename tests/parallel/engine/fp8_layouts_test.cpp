@@ -20,7 +20,6 @@ const Overrides fp8_weights{"precision.fp8_level=\"O3\""};
 // Layouts with which each rank computes whole micro-batches.
 std::vector<RankCase> whole_micro_batches() {
   return {{1, {"pipeline.loops=3", "memory.recompute=\"full\""}},
-          {1, {"memory.recompute=\"selective\"", "kernels.attention=\"math\""}},
           {2, {zero(1)}},
           {4, {zero(3), "pipeline.loops=3"}},
           {2, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}},
@@ -107,7 +106,11 @@ Overrides models() { return GENERATE(Overrides{}, gpt2); }
 }  // namespace
 
 TEST_CASE("FP8 learns the same where ranks compute whole micro-batches", "[ranks]") {
-  check_alike(fp8, whole_micro_batches(), models(), moved_operands);
+  const Overrides model = models();
+  check_alike(fp8, whole_micro_batches(), model, moved_operands);
+  // Against a run with the same attention: another one's rounding moves numbers from the first forward on.
+  check_alike(fp8, {{1, {"memory.recompute=\"selective\""}}}, model + Overrides{"kernels.attention=\"math\""},
+              moved_operands);
 }
 
 TEST_CASE("FP8 learns the same where ranks share the operands of a product", "[ranks]") {
