@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tokenizer/json_fields.h"
-#include "core/tokenizer/regex.h"
+#include "core/tokenizer/pieces/json_fields.h"
+#include "core/tokenizer/pieces/regex.h"
 
 namespace llmtrain {
 

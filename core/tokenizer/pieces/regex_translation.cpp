@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/regex_translation.h"
+#include "core/tokenizer/pieces/regex_translation.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -8,7 +8,7 @@
 #include <cctype>
 #include <stdexcept>
 
-#include "core/tokenizer/recent_characters.h"
+#include "core/tokenizer/pieces/recent_characters.h"
 
 namespace llmtrain {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/recent_characters.h"
+#include "core/tokenizer/pieces/recent_characters.h"
 
 namespace llmtrain {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/normalizer.h"
+#include "core/tokenizer/pieces/normalizer.h"
 
 #include <utf8proc.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/pre_tokenizer.h"
+#include "core/tokenizer/pieces/pre_tokenizer.h"
 
 #include <cctype>
 #include <stdexcept>

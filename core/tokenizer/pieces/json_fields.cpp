@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/json_fields.h"
+#include "core/tokenizer/pieces/json_fields.h"
 
 #include <limits>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/regex.h"
+#include "core/tokenizer/pieces/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
-#include "core/tokenizer/regex_translation.h"
+#include "core/tokenizer/pieces/regex_translation.h"
 
 namespace llmtrain {
 namespace {
