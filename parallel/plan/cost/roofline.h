@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 #include "parallel/plan/cost/cluster_profile.h"
 
 namespace llmtrain {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
-#include "core/graph/expert_exchanges.h"
-#include "core/graph/expert_memory.h"
+#include "core/graph/operators/expert_exchanges.h"
+#include "core/graph/operators/expert_memory.h"
 
 namespace llmtrain {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/graph/operator_writer.h"
+#include "core/graph/operators/operator_writer.h"
 
 namespace llmtrain {
 

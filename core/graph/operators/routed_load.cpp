@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/routed_load.h"
+#include "core/graph/operators/routed_load.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/operator_writer.h"
+#include "core/graph/operators/operator_writer.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/expert_memory.h"
+#include "core/graph/operators/expert_memory.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "core/graph/operators.h"
-#include "core/graph/routed_load.h"
+#include "core/graph/operators/operators.h"
+#include "core/graph/operators/routed_load.h"
 
 namespace llmtrain {
 

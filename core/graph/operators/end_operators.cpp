@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "core/graph/operator_writer.h"
+#include "core/graph/operators/operator_writer.h"
 
 namespace llmtrain {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/graph/expert_exchanges.h"
+#include "core/graph/operators/expert_exchanges.h"
 
 namespace llmtrain {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 
 #include <algorithm>
 #include <string_view>
 
-#include "core/graph/operator_writer.h"
+#include "core/graph/operators/operator_writer.h"
 
 namespace llmtrain {
 namespace {
