@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/model/fp8_history.h"
+#include "core/model/layers/fp8_history.h"
 #include "core/model/stage.h"
 #include "core/optim/loss_scale.h"
 #include "core/optim/spike_detector.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/graph/routing_sums.h"
-#include "core/model/fp8_statistics.h"
-#include "core/model/micro_batch.h"
+#include "core/model/layers/fp8_statistics.h"
+#include "core/model/layers/micro_batch.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"

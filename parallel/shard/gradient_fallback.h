@@ -16,7 +16,7 @@ constexpr double most_saturated = 1e-5;
 
 // Which matrices' gradients leave FP8 for good: those of which more than `most_saturated` of the sums over the data
 // ranks have saturated in several steps in a row, so that their scale does not follow them. Their products stay in FP8;
-// of a layer whose operands overflow (core/model/fp8_history.h) products and gradients leave.
+// of a layer whose operands overflow (core/model/layers/fp8_history.h) products and gradients leave.
 //
 // All ranks hold this of all matrices, which is two numbers each: it follows from the shares that they exchange, any of
 // them can write a checkpoint, and any layout reads it.

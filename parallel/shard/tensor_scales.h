@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "core/model/fp8_statistics.h"
+#include "core/model/layers/fp8_statistics.h"
 #include "core/optim/optimizer.h"
 #include "core/parameters/parameter_store.h"
 #include "parallel/layout/flat_shards.h"

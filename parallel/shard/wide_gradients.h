@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/model/fp8_history.h"
+#include "core/model/layers/fp8_history.h"
 #include "core/parameters/parameter_store.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/flat_shards.h"
@@ -18,10 +18,10 @@
 
 namespace llmtrain {
 
-// The gradients of a store's matrices that have left FP8, with their products (core/model/fp8_history.h) or on their
-// own (gradient_fallback.h), where those of the others become FP8: they stay in the type in which the micro-batches
-// were summed, and data ranks sum them as they are. Each of these ranks has all of them until the update, at every ZeRO
-// stage.
+// The gradients of a store's matrices that have left FP8, with their products (core/model/layers/fp8_history.h) or on
+// their own (gradient_fallback.h), where those of the others become FP8: they stay in the type in which the
+// micro-batches were summed, and data ranks sum them as they are. Each of these ranks has all of them until the update,
+// at every ZeRO stage.
 class WideGradients {
  public:
   // All outlive this; `history` and `fallback` are null where none leave so.

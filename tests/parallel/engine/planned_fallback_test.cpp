@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/fp8_history.h"
+#include "core/model/layers/fp8_history.h"
 #include "kernels/onednn/matmul.h"
 #include "tests/parallel/engine/planned_run.h"
 

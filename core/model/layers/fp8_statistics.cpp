@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/fp8_statistics.h"
+#include "core/model/layers/fp8_statistics.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/logical_and.h>

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/low_rank_adapter.h"
-#include "core/model/micro_batch.h"
-#include "core/model/other_ranks.h"
-#include "core/model/scaled_tensor.h"
+#include "core/model/layers/low_rank_adapter.h"
+#include "core/model/layers/micro_batch.h"
+#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/scaled_tensor.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/fp8.h"

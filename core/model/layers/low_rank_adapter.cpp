@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/low_rank_adapter.h"
+#include "core/model/layers/low_rank_adapter.h"
 
 #include <optional>
 

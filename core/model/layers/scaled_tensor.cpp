@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/scaled_tensor.h"
+#include "core/model/layers/scaled_tensor.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>

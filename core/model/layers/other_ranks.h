@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/model/micro_batch.h"
+#include "core/model/layers/micro_batch.h"
 
 namespace llmtrain {
 

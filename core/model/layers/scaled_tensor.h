@@ -7,9 +7,9 @@
 #include <initializer_list>
 #include <optional>
 
-#include "core/model/fp8_history.h"
-#include "core/model/micro_batch.h"
-#include "core/model/other_ranks.h"
+#include "core/model/layers/fp8_history.h"
+#include "core/model/layers/micro_batch.h"
+#include "core/model/layers/other_ranks.h"
 #include "kernels/fp8.h"
 
 namespace llmtrain {

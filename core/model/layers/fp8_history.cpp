@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/fp8_history.h"
+#include "core/model/layers/fp8_history.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/block_parameters.h"
+#include "core/model/layers/block_parameters.h"
 
 namespace llmtrain {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/graph/fp8_products.h"
-#include "core/model/maxima_window.h"
+#include "core/model/layers/maxima_window.h"
 #include "core/recipe/recipe.h"
 #include "kernels/fp8.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/other_ranks.h"
+#include "core/model/layers/other_ranks.h"
 
 namespace llmtrain {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/maxima_window.h"
+#include "core/model/layers/maxima_window.h"
 
 #include <algorithm>
 

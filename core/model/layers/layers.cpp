@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/layers.h"
+#include "core/model/layers/layers.h"
 
 #include <limits>
 #include <utility>
 
-#include "core/model/fp8_statistics.h"
+#include "core/model/layers/fp8_statistics.h"
 #include "kernels/gemm.h"
 
 namespace llmtrain {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/model/layers.h"
-#include "core/model/low_rank_adapter.h"
-#include "core/model/other_ranks.h"
+#include "core/model/layers/layers.h"
+#include "core/model/layers/low_rank_adapter.h"
+#include "core/model/layers/other_ranks.h"
 #include "core/parameters/parameter_store.h"
 
 namespace llmtrain {
