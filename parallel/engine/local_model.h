@@ -16,9 +16,9 @@
 #include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
 #include "parallel/layout/layout.h"
-#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
-#include "parallel/shard/sharded_parameters.h"
+#include "parallel/shard/states/gradient_fallback.h"
+#include "parallel/shard/states/sharded_parameters.h"
 
 namespace llmtrain {
 

@@ -15,7 +15,7 @@
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/shard/tensor_scales.h"
+#include "parallel/shard/states/tensor_scales.h"
 
 namespace llmtrain {
 

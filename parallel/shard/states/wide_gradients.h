@@ -13,8 +13,8 @@
 #include "core/parameters/parameter_store.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/flat_shards.h"
-#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/states/gradient_fallback.h"
 
 namespace llmtrain {
 

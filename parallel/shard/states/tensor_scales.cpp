@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/tensor_scales.h"
+#include "parallel/shard/states/tensor_scales.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -13,7 +13,7 @@
 
 #include "kernels/fp8.h"
 #include "kernels/reduction.h"
-#include "parallel/shard/flat_piece.h"
+#include "parallel/shard/states/flat_piece.h"
 
 namespace llmtrain {
 namespace {

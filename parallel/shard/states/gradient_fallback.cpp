@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/gradient_fallback.h"
+#include "parallel/shard/states/gradient_fallback.h"
 
 #include <utility>
 

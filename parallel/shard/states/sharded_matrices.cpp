@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/sharded_matrices.h"
+#include "parallel/shard/states/sharded_matrices.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "parallel/shard/flat_piece.h"
+#include "parallel/shard/states/flat_piece.h"
 
 namespace llmtrain {
 namespace {

@@ -14,7 +14,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
 #include "parallel/shard/rank_groups.h"
-#include "parallel/shard/wide_gradients.h"
+#include "parallel/shard/states/wide_gradients.h"
 
 namespace llmtrain {
 

@@ -16,12 +16,12 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
-#include "parallel/shard/gradient_fallback.h"
-#include "parallel/shard/joined_experts.h"
 #include "parallel/shard/rank_groups.h"
-#include "parallel/shard/sharded_matrices.h"
-#include "parallel/shard/tensor_scales.h"
-#include "parallel/shard/wide_gradients.h"
+#include "parallel/shard/states/gradient_fallback.h"
+#include "parallel/shard/states/joined_experts.h"
+#include "parallel/shard/states/sharded_matrices.h"
+#include "parallel/shard/states/tensor_scales.h"
+#include "parallel/shard/states/wide_gradients.h"
 
 namespace llmtrain {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/joined_experts.h"
+#include "parallel/shard/states/joined_experts.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/sharded_parameters.h"
+#include "parallel/shard/states/sharded_parameters.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -10,7 +10,7 @@
 
 #include "core/parameters/flat_memory.h"
 #include "kernels/reduction.h"
-#include "parallel/shard/flat_piece.h"
+#include "parallel/shard/states/flat_piece.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {

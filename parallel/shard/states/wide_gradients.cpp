@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/wide_gradients.h"
+#include "parallel/shard/states/wide_gradients.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
