@@ -13,7 +13,7 @@
 #include "core/checkpoint/stored_model.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
-#include "parallel/engine/generation.h"
+#include "parallel/engine/generation/generation.h"
 #include "parallel/engine/model_state.h"
 
 // The sampling process that scripts/bench_sampling controls: it reads the command "run PREFIX TOKENS" from standard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/continuation_scores.h"
+#include "parallel/engine/generation/continuation_scores.h"
 
 #include <algorithm>
 #include <cmath>

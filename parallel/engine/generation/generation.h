@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "parallel/engine/generation/token_choice.h"
 #include "parallel/engine/local_model.h"
-#include "parallel/engine/token_choice.h"
 
 namespace llmtrain {
 

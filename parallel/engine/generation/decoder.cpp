@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/decoder.h"
+#include "parallel/engine/generation/decoder.h"
 
 #include <ATen/ops/tensor.h>
 

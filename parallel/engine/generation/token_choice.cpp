@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/token_choice.h"
+#include "parallel/engine/generation/token_choice.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/engine/decoder.h"
+#include "parallel/engine/generation/decoder.h"
 
 namespace llmtrain {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/generation.h"
+#include "parallel/engine/generation/generation.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
 
-#include "parallel/engine/decoder.h"
+#include "parallel/engine/generation/decoder.h"
 
 namespace llmtrain {
 namespace {
