@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/dropout.h"
+#include "kernels/random/dropout.h"
 #include "kernels/sequence_part.h"
 
 namespace llmtrain {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 
 namespace llmtrain {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/random.h"
+#include "kernels/random/random.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>

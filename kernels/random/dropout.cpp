@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/dropout.h"
+#include "kernels/random/dropout.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
@@ -12,7 +12,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 #include "kernels/vector/dropout.h"
 #include "kernels/vector/level.h"
 
@@ -51,8 +51,8 @@ WidePair multiply_words(const at::Tensor& word, std::int64_t factor) {
   return {(product.bitwise_right_shift(32)).bitwise_and(low_word), product.bitwise_and(low_word)};
 }
 
-// Philox (kernels/philox.h) in tensor operators: the words of counters [first, first + count), one after another. As
-// int64, since LibTorch lacks arithmetic on unsigned 32-bit words.
+// Philox (kernels/random/philox.h) in tensor operators: the words of counters [first, first + count), one after
+// another. As int64, since LibTorch lacks arithmetic on unsigned 32-bit words.
 at::Tensor reference_words(std::uint64_t key, std::int64_t first, std::int64_t count, const at::Device& device) {
   const at::Tensor counter = at::arange(first, first + count, at::TensorOptions(at::kLong).device(device));
   const at::Tensor zero = at::full_like(counter, 0);
