@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/vector/single_row.h"
+#include "kernels/vector/products/single_row.h"
 
-#include "kernels/vector/row_products.h"
+#include "kernels/vector/products/row_products.h"
 
 namespace llmtrain::kernels::vector {
 namespace {

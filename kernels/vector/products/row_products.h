@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/vector/lanes.h"
 #include "kernels/vector/math.h"
+#include "kernels/vector/products/lanes.h"
 
 // Shared by loops that multiply one vector with the rows of a matrix. In an unnamed namespace like math.h.
 namespace llmtrain::kernels::vector {

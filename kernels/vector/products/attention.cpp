@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/vector/attention.h"
+#include "kernels/vector/products/attention.h"
 
-#include "kernels/vector/lanes.h"
 #include "kernels/vector/math.h"
-#include "kernels/vector/row_products.h"
+#include "kernels/vector/products/lanes.h"
+#include "kernels/vector/products/row_products.h"
 
 namespace llmtrain::kernels::vector {
 namespace {
