@@ -26,7 +26,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/processor.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain::app {
 namespace {

@@ -8,7 +8,7 @@
 #include "apps/llmtrain/machine_profile.h"
 #include "core/base/error.h"
 #include "core/base/host_memory.h"
-#include "parallel/plan/cost/program.h"
+#include "parallel/plan/profile/program.h"
 
 namespace llmtrain::app {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "core/recipe/recipe.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain::app {
 

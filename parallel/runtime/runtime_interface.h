@@ -15,7 +15,7 @@
 #include "core/base/stop_signals.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain {
 

@@ -9,7 +9,7 @@
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/shell/command_table.h"
 #include "apps/llmtrain/shell/key_completion.h"
-#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/profile/named_file.h"
 
 namespace llmtrain::app {
 namespace {

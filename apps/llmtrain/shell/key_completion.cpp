@@ -3,7 +3,7 @@
 
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/schema_keys.h"
-#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/profile/named_file.h"
 
 namespace llmtrain::app {
 

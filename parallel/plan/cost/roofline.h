@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/graph/operators/operators.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain {
 

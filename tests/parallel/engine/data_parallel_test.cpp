@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "parallel/engine/trainer.h"
-#include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/profile/cluster_profile.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 

@@ -8,7 +8,7 @@
 
 #include "kernels/onednn/matmul.h"
 #include "parallel/device/measurement.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain::test {
 namespace {

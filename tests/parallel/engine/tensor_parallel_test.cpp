@@ -10,8 +10,8 @@
 
 #include "core/base/error.h"
 #include "parallel/engine/inference.h"
-#include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/profile/cluster_profile.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain::test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/base/file.h"
 #include "core/recipe/rules/rules.h"
-#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/profile/named_file.h"
 
 namespace llmtrain {
 namespace {

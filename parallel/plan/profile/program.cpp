@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/cost/program.h"
+#include "parallel/plan/profile/program.h"
 
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "parallel/plan/cost/named_file.h"
-#include "parallel/plan/cost/profile_reader.h"
+#include "parallel/plan/profile/named_file.h"
+#include "parallel/plan/profile/profile_reader.h"
 
 namespace llmtrain {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/profile/named_file.h"
 
 #include <algorithm>
 #include <string_view>

@@ -13,7 +13,7 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/plan/accuracy/accuracy.h"
-#include "parallel/plan/cost/program.h"
+#include "parallel/plan/profile/program.h"
 
 namespace llmtrain {
 

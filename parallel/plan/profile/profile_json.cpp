@@ -10,9 +10,9 @@
 
 #include "core/json/json_text.h"
 #include "core/recipe/enum_words.h"
-#include "parallel/plan/cost/cluster_profile.h"
-#include "parallel/plan/cost/profile_keys.h"
-#include "parallel/plan/cost/profile_reader.h"
+#include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/plan/profile/profile_keys.h"
+#include "parallel/plan/profile/profile_reader.h"
 
 namespace llmtrain {
 namespace {

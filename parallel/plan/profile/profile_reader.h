@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/json/json_text.h"
-#include "parallel/plan/cost/cluster_profile.h"
-#include "parallel/plan/cost/profile_keys.h"
+#include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/plan/profile/profile_keys.h"
 
 namespace llmtrain {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/cost/profile_reader.h"
+#include "parallel/plan/profile/profile_reader.h"
 
 #include <algorithm>
 #include <cmath>
