@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/parallel/engine/run_recipe.h"
+#include "tests/parallel/run/run_recipe.h"
 
 #include "core/base/error.h"
 

@@ -13,8 +13,8 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "tests/parallel/engine/captured_log.h"
-#include "tests/parallel/engine/full_disk.h"
+#include "tests/parallel/run/captured_log.h"
+#include "tests/parallel/run/full_disk.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temporary_directory.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/base/file.h"
 #include "parallel/run/metrics_log.h"
-#include "tests/parallel/engine/planned_run.h"
+#include "tests/parallel/engine/planned/planned_run.h"
 
 namespace llmtrain::test {
 namespace {

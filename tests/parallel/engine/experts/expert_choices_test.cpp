@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/parallel/engine/expert_models.h"
-#include "tests/parallel/engine/recorded_steps.h"
+#include "tests/parallel/engine/experts/expert_models.h"
+#include "tests/parallel/engine/experts/recorded_steps.h"
 
 namespace llmtrain::test {
 namespace {

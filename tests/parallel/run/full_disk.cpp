@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/parallel/engine/full_disk.h"
+#include "tests/parallel/run/full_disk.h"
 
 #include <sched.h>
 #include <sys/mount.h>

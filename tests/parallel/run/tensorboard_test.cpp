@@ -13,7 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "parallel/run/metrics_log.h"
-#include "tests/parallel/engine/full_disk.h"
+#include "tests/parallel/run/full_disk.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temporary_directory.h"
 

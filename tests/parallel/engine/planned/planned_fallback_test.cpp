@@ -8,7 +8,7 @@
 
 #include "core/model/layers/fp8_history.h"
 #include "kernels/onednn/matmul.h"
-#include "tests/parallel/engine/planned_run.h"
+#include "tests/parallel/engine/planned/planned_run.h"
 
 namespace llmtrain::test {
 namespace {

@@ -8,8 +8,8 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/run/run_directory.h"
-#include "tests/parallel/engine/captured_log.h"
-#include "tests/parallel/engine/run_recipe.h"
+#include "tests/parallel/run/captured_log.h"
+#include "tests/parallel/run/run_recipe.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {

@@ -12,7 +12,7 @@
 #include "parallel/run/report/comparison.h"
 #include "parallel/run/report/live_report.h"
 #include "parallel/run/report/prometheus.h"
-#include "tests/parallel/engine/run_recipe.h"
+#include "tests/parallel/run/run_recipe.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {

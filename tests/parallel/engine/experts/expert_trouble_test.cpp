@@ -16,7 +16,7 @@
 
 #include "core/huggingface/weight_source.h"
 #include "parallel/engine/model_state.h"
-#include "tests/parallel/engine/expert_models.h"
+#include "tests/parallel/engine/experts/expert_models.h"
 #include "tests/parallel/engine/named_weights.h"
 
 namespace llmtrain::test {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/parallel/engine/planned_expert_layouts.h"
-#include "tests/parallel/engine/planned_run.h"
+#include "tests/parallel/engine/planned/planned_expert_layouts.h"
+#include "tests/parallel/engine/planned/planned_run.h"
 
 namespace llmtrain::test {
 namespace {

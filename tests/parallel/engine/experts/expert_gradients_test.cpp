@@ -14,7 +14,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_slice.h"
-#include "tests/parallel/engine/expert_models.h"
+#include "tests/parallel/engine/experts/expert_models.h"
 #include "tests/parallel/engine/save_ranks.h"
 
 namespace llmtrain::test {

@@ -15,7 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/recipe/recipe_io.h"
-#include "tests/parallel/engine/run_recipe.h"
+#include "tests/parallel/run/run_recipe.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temporary_directory.h"
 

@@ -12,7 +12,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "parallel/engine/exchange_record.h"
-#include "tests/parallel/engine/expert_models.h"
+#include "tests/parallel/engine/experts/expert_models.h"
 #include "tests/parallel/engine/save_ranks.h"
 
 namespace llmtrain::test {

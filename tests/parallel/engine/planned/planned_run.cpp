@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/parallel/engine/planned_run.h"
+#include "tests/parallel/engine/planned/planned_run.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/parallel/engine/recorded_steps.h"
+#include "tests/parallel/engine/experts/recorded_steps.h"
 
 #include <algorithm>
 #include <cmath>

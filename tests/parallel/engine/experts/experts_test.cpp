@@ -13,7 +13,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "parallel/engine/exchange_record.h"
 #include "parallel/run/metrics_log.h"
-#include "tests/parallel/engine/expert_models.h"
+#include "tests/parallel/engine/experts/expert_models.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 #include "tests/support/resident_memory.h"

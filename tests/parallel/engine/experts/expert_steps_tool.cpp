@@ -10,7 +10,7 @@
 
 #include "core/recipe/recipe_io.h"
 #include "parallel/device/device.h"
-#include "tests/parallel/engine/recorded_steps.h"
+#include "tests/parallel/engine/experts/recorded_steps.h"
 
 // What scripts/test-experts shows: trains a recipe of a model with experts and then others, which differ in their
 // ranks, all as threads, and writes for each of the others a line of JSON with how it differs from the first one.

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "parallel/device/measurement.h"
-#include "tests/parallel/engine/planned_expert_layouts.h"
-#include "tests/parallel/engine/planned_run.h"
+#include "tests/parallel/engine/planned/planned_expert_layouts.h"
+#include "tests/parallel/engine/planned/planned_run.h"
 
 namespace llmtrain::test {
 namespace {
