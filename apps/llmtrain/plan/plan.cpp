@@ -13,7 +13,8 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
-#include "apps/llmtrain/machine_profile.h"
+#include "apps/llmtrain/machine/machine_profile.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/plan/comparison.h"
 #include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/plan/price.h"
@@ -21,7 +22,6 @@
 #include "apps/llmtrain/plan/search.h"
 #include "apps/llmtrain/plan/sweep.h"
 #include "apps/llmtrain/plan/target.h"
-#include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/base/file.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/shell/key_completion.h"
 
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/schema_keys.h"
 #include "parallel/plan/profile/named_file.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/checkpoint_exchange.h"
+#include "apps/llmtrain/checkpoint/checkpoint_exchange.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "apps/llmtrain/checkpoint_source.h"
+#include "apps/llmtrain/checkpoint/checkpoint_source.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"

@@ -3,10 +3,10 @@
 #include <memory>
 #include <string>
 
-#include "apps/llmtrain/checkpoint_diff.h"
-#include "apps/llmtrain/checkpoint_exchange.h"
-#include "apps/llmtrain/checkpoint_inspect.h"
-#include "apps/llmtrain/checkpoint_source.h"
+#include "apps/llmtrain/checkpoint/checkpoint_diff.h"
+#include "apps/llmtrain/checkpoint/checkpoint_exchange.h"
+#include "apps/llmtrain/checkpoint/checkpoint_inspect.h"
+#include "apps/llmtrain/checkpoint/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"

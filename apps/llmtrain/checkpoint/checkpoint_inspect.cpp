@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/checkpoint_inspect.h"
+#include "apps/llmtrain/checkpoint/checkpoint_inspect.h"
 
 #include <spdlog/fmt/fmt.h>
 

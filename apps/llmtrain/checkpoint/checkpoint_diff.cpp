@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/checkpoint_diff.h"
+#include "apps/llmtrain/checkpoint/checkpoint_diff.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/profiles.h"
 
 #include <string>
 #include <system_error>
 
 #include "apps/llmtrain/installation.h"
-#include "apps/llmtrain/machine_profile.h"
+#include "apps/llmtrain/machine/machine_profile.h"
 #include "core/base/error.h"
 #include "core/base/host_memory.h"
 #include "parallel/plan/profile/program.h"

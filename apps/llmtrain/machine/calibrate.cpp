@@ -8,8 +8,8 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
-#include "apps/llmtrain/machine_profile.h"
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/machine_profile.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/machine_profile.h"
+#include "apps/llmtrain/machine/machine_profile.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@
 #include "apps/llmtrain/installation.h"
 #include "apps/llmtrain/launch/launcher.h"
 #include "apps/llmtrain/launch/parent_death.h"
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
