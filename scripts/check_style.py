@@ -16,7 +16,7 @@ FILE_LINES = 400
 FUNCTION_LINES = 60
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 # What is called in one place alone: the call, that file, and what the others call.
-ONE_PLACE = (("hardware_concurrency", "core/base/processor.cpp", "usable_cores()"),)
+ONE_PLACE = (("hardware_concurrency", "core/machine/processor.cpp", "usable_cores()"),)
 CPP_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 DOCUMENTED = CPP_SUFFIXES + (".py",)
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

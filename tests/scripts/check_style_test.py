@@ -53,7 +53,7 @@ class CheckStyleTest(unittest.TestCase):
 
     def test_cores_are_counted_in_one_place(self):
         text = LICENCE + "int n = std::thread::hardware_concurrency();\n"
-        self.assertEqual(self.problems(text, "core/base/processor.cpp"), [])
+        self.assertEqual(self.problems(text, "core/machine/processor.cpp"), [])
         self.assertEqual(len(self.problems(text, "core/data/processor.cpp")), 1)
 
     def test_function_of_61_lines_fails(self):

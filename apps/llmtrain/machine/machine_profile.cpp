@@ -25,7 +25,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "core/base/processor.h"
+#include "core/machine/processor.h"
 #include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain::app {

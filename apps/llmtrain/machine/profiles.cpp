@@ -7,7 +7,7 @@
 #include "apps/llmtrain/installation.h"
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "core/base/error.h"
-#include "core/base/host_memory.h"
+#include "core/machine/host_memory.h"
 #include "parallel/plan/profile/program.h"
 
 namespace llmtrain::app {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/host_name.h"
+#include "core/machine/host_name.h"
 
 #include <unistd.h>
 
