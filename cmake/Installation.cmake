@@ -16,8 +16,9 @@ file(RELATIVE_PATH LLMTRAIN_DATA_FOLDER_FROM_PROGRAM ${CMAKE_INSTALL_FULL_BINDIR
 option(LLMTRAIN_BUNDLE_LIBTORCH "Install LibTorch's libraries for the CPU beside the program's" ${libtorch_is_in_tree})
 
 # The planner and all that it is made of: the libraries that a program of someone else's can link.
-set(llmtrain_public_libraries core_base core_json core_page core_recipe core_graph parallel_schedule parallel_layout
-  plan_accuracy plan_simulator plan_cost plan_memory plan_report plan_report_html planner)
+set(llmtrain_public_libraries core_base core_json core_page core_recipe core_graph core_graph_operators
+  parallel_schedule parallel_layout plan_accuracy plan_simulator plan_profile plan_cost plan_memory plan_report
+  plan_report_html planner)
 set(llmtrain_public_folders core/base core/json core/page core/recipe core/graph parallel/schedule parallel/layout
   parallel/plan)
 

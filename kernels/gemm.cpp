@@ -8,7 +8,7 @@
 
 #include "kernels/onednn/matmul.h"
 #include "kernels/vector/level.h"
-#include "kernels/vector/single_row.h"
+#include "kernels/vector/products/single_row.h"
 #include "kernels/vector_dispatch.h"
 #include "kernels/wide_type.h"
 

@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails on what clang-format does not check: a file without the SPDX line or longer than 400 lines, a function longer
-than 60 lines, a word that marks unfinished work, a call that one file makes for all, a path in a document that leads
-nowhere."""
+than 60 lines, a folder of more than 30 files, a word that marks unfinished work, a call that one file makes for all, a
+path in a document that leads nowhere."""
 
 import argparse
 import ast
+import collections
 import fnmatch
 import pathlib
 import re
+import subprocess
 import sys
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES = 400
 FUNCTION_LINES = 60
+FOLDER_FILES = 30
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 # What is called in one place alone: the call, that file, and what the others call.
-ONE_PLACE = (("hardware_concurrency", "core/base/processor.cpp", "usable_cores()"),)
+ONE_PLACE = (("hardware_concurrency", "core/machine/processor.cpp", "usable_cores()"),)
 CPP_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 DOCUMENTED = CPP_SUFFIXES + (".py",)
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -143,6 +146,24 @@ class Documents:
                     yield f"{file.relative_to(self.root)}:{line}: {match[1]} does not exist"
 
 
+def kept_files(root):
+    """The files that git keeps or would add; a folder that is no checkout, such as an unpacked archive, has none."""
+    if not (root / ".git").exists():
+        return []
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    names = {name for name in result.stdout.split("\0") if name}
+    return [pathlib.PurePosixPath(name) for name in sorted(names) if (root / name).exists()]
+
+
+def check_folders(files):
+    """Yields the folders that directly hold too many of the files."""
+    counts = collections.Counter(file.parent for file in files)
+    for folder, count in sorted(counts.items()):
+        if count > FOLDER_FILES:
+            yield f"{folder}: {count} files; {FOLDER_FILES} are allowed: move those of one idea to a folder of their own"
+
+
 def is_source(path, file):
     if path.suffix in CPP_SUFFIXES + (".py", ".cmake") or path.name == "CMakeLists.txt":
         return True
@@ -162,7 +183,7 @@ def main():
             for problem in check(path, file.read_text(errors="replace")):
                 print(problem)
                 failed = True
-    for problem in Documents(root).check():
+    for problem in (*check_folders(kept_files(root)), *Documents(root).check()):
         print(problem)
         failed = True
     return 1 if failed else 0

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/llmtrain/checkpoint_source.h"
+#include "apps/llmtrain/checkpoint/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/inference/choice_report.h"

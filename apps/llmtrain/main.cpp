@@ -12,8 +12,8 @@
 #include "apps/llmtrain/standard_streams.h"
 #include "apps/llmtrain/usage.h"
 #include "core/base/error.h"
-#include "core/base/host_memory.h"
 #include "core/base/log.h"
+#include "core/machine/host_memory.h"
 
 namespace llmtrain::app {
 namespace {

@@ -20,9 +20,9 @@
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
-#include "core/base/host_memory.h"
 #include "core/base/log.h"
 #include "core/base/stop_signals.h"
+#include "core/machine/host_memory.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/rules/rules.h"
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <span>
 
-#include "core/base/processor.h"
+#include "core/machine/processor.h"
 
 namespace llmtrain {
 namespace {

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/graph/operator_writer.h"
-
 namespace llmtrain {
 
 void drop_tokens(Graph& graph, const TokenDroppingRecipe& recipe) {
@@ -24,15 +22,6 @@ void drop_tokens(Graph& graph, const TokenDroppingRecipe& recipe) {
     // Ends at the block itself at the latest.
     for (first = 0; !are_alike(first, block);) ++first;
   }
-}
-
-// The kept rows are taken out of the layer's input, and what the layer makes of them replaces them in a copy of it; the
-// backward does the same with gradients, in place.
-void write_token_dropping(OperatorWriter& writer, const LocalShape& whole) {
-  const double kept = 2 * writer.shape().residual();
-  Operator& item = writer.elementwise("token_dropping.rows", 2 * kept + 2 * whole.residual(), 2 * kept);
-  item.forward_working = whole.element * whole.residual();
-  item.backward_working = whole.element * whole.residual();
 }
 
 }  // namespace llmtrain

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "core/graph/routing_sums.h"
-#include "core/model/micro_batch.h"
+#include "core/model/layers/micro_batch.h"
 
 namespace llmtrain {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/model/block_module.h"
-#include "core/model/block_parameters.h"
+#include "core/model/layers/block_parameters.h"
 #include "kernels/cross_entropy.h"
 
 namespace llmtrain {

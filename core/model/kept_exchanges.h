@@ -6,8 +6,8 @@
 #include <deque>
 #include <memory>
 
+#include "core/model/layers/other_ranks.h"
 #include "core/model/moe/expert_ranks.h"
-#include "core/model/other_ranks.h"
 
 namespace llmtrain {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/model/other_ranks.h"
+#include "core/model/layers/other_ranks.h"
 #include "kernels/attention/cached_attention.h"
 #include "kernels/rope.h"
 

@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "core/model/block_parameters.h"
-#include "core/model/micro_batch.h"
-#include "core/model/other_ranks.h"
+#include "core/model/layers/block_parameters.h"
+#include "core/model/layers/micro_batch.h"
+#include "core/model/layers/other_ranks.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention/attention.h"
 #include "kernels/rope.h"

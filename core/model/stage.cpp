@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/model/block_parameters.h"
 #include "core/model/embedding_block.h"
 #include "core/model/head_block.h"
+#include "core/model/layers/block_parameters.h"
 #include "core/model/token_dropping_layer.h"
 #include "core/model/transformer_layer.h"
 

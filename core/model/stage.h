@@ -12,10 +12,10 @@
 
 #include "core/graph/graph.h"
 #include "core/model/block_module.h"
-#include "core/model/fp8_history.h"
 #include "core/model/kept_exchanges.h"
+#include "core/model/layers/fp8_history.h"
+#include "core/model/layers/other_ranks.h"
 #include "core/model/moe/expert_ranks.h"
-#include "core/model/other_ranks.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/rope.h"

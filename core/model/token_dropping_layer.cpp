@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/base/hash.h"
-#include "kernels/dropout.h"
-#include "kernels/philox.h"
+#include "kernels/random/dropout.h"
+#include "kernels/random/philox.h"
 
 namespace llmtrain {
 namespace {

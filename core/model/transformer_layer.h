@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "core/model/block_module.h"
-#include "core/model/block_parameters.h"
 #include "core/model/kept_exchanges.h"
+#include "core/model/layers/block_parameters.h"
 #include "core/model/moe/mixture_of_experts.h"
 #include "core/model/moe/shared_gate.h"
 #include "core/model/self_attention.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/hash.h"
-#include "kernels/random.h"
+#include "kernels/random/random.h"
 
 namespace llmtrain {
 namespace {

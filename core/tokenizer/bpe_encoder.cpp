@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/tokenizer/normalizer.h"
+#include "core/tokenizer/pieces/normalizer.h"
 
 namespace llmtrain {
 

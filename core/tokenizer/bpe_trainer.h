@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/tokenizer/pre_tokenizer.h"
+#include "core/tokenizer/pieces/pre_tokenizer.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace llmtrain {

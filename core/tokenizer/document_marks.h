@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "core/tokenizer/added_tokens.h"
-#include "core/tokenizer/json_fields.h"
+#include "core/tokenizer/pieces/json_fields.h"
 
 namespace llmtrain {
 

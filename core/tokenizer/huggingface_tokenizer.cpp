@@ -8,7 +8,7 @@
 #include "core/tokenizer/byte_level.h"
 #include "core/tokenizer/byte_tokenizer.h"
 #include "core/tokenizer/document_marks.h"
-#include "core/tokenizer/normalizer.h"
+#include "core/tokenizer/pieces/normalizer.h"
 
 namespace llmtrain {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "core/tokenizer/added_tokens.h"
 #include "core/tokenizer/bpe_merges.h"
-#include "core/tokenizer/json_fields.h"
-#include "core/tokenizer/pre_tokenizer.h"
+#include "core/tokenizer/pieces/json_fields.h"
+#include "core/tokenizer/pieces/pre_tokenizer.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace llmtrain {

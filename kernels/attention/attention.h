@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/dropout.h"
+#include "kernels/random/dropout.h"
 #include "kernels/sequence_part.h"
 
 namespace llmtrain::kernels {

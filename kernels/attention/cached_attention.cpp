@@ -12,8 +12,8 @@
 
 #include "core/base/error.h"
 #include "kernels/attention/flash_attention.h"
-#include "kernels/vector/attention.h"
 #include "kernels/vector/level.h"
+#include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
 
 namespace llmtrain::kernels {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "kernels/onednn/matmul.h"
-#include "kernels/vector/attention.h"
 #include "kernels/vector/conversion.h"
 #include "kernels/vector/level.h"
+#include "kernels/vector/products/attention.h"
 
 namespace llmtrain::kernels {
 namespace {

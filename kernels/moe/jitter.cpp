@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/moe/jitter.h"
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/processor.h"
+#include "core/machine/processor.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/onednn/matmul_library.h"
 #include "kernels/onednn/widened_matmul.h"

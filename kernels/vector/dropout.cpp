@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector/dropout.h"
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 #include "kernels/vector/math.h"
 
 namespace llmtrain::kernels::vector {

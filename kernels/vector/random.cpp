@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector/random.h"
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 
 // The mathematical functions of C libraries differ in the last bit between versions and processors, and initial weights
 // must not. So logarithm, sine and cosine are written here with additions, multiplications and divisions, which IEEE

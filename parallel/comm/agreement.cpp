@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <future>
 
-#include "core/base/host_memory.h"
+#include "core/machine/host_memory.h"
 
 namespace llmtrain {
 namespace {

@@ -14,8 +14,8 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "core/base/processor.h"
 #include "core/base/units.h"
+#include "core/machine/processor.h"
 #include "parallel/device/cuda_interface.h"
 
 namespace llmtrain {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/data/dataset.h"
-#include "core/model/micro_batch.h"
+#include "core/model/layers/micro_batch.h"
 #include "core/recipe/recipe.h"
 #include "core/recipe/step_shapes.h"
 #include "kernels/sequence_part.h"

@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/model/fp8_history.h"
+#include "core/model/layers/fp8_history.h"
 #include "core/model/stage.h"
 #include "core/optim/loss_scale.h"
 #include "core/optim/spike_detector.h"
 #include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
 #include "parallel/layout/layout.h"
-#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
-#include "parallel/shard/sharded_parameters.h"
+#include "parallel/shard/states/gradient_fallback.h"
+#include "parallel/shard/states/sharded_parameters.h"
 
 namespace llmtrain {
 

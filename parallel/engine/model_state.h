@@ -21,8 +21,8 @@ namespace llmtrain {
 // AdamW) in fp32. Without a rounded copy the weights are their own master and no `.master` is written. At FP8 levels
 // that store FP8 a tensor of a matrix's states may be in fp16 or E4M3: the stored number divided by `<tensor>.scale`
 // (fp32 [1]), as in `<name>.scale`, `<name>.master.scale` and `<name>.m.scale`; `<name>.mu` is the headroom of its
-// gradients (parallel/shard/tensor_scales.h). With delayed scaling, and where layers may leave FP8, there is what
-// fp8_history_state.h says. The states of any level load at any other.
+// gradients (parallel/shard/states/tensor_scales.h). With delayed scaling, and where layers may leave FP8, there is
+// what fp8_history_state.h says. The states of any level load at any other.
 
 // What this rank writes to a checkpoint: all ranks together write every element once, and ranks that hold the same
 // elements write an equal share each. The slices point into the model's memory, or for a GPU into a host copy that

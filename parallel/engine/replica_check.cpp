@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
-#include "core/base/host_name.h"
+#include "core/machine/host_name.h"
 #include "parallel/comm/agreement.h"
 
 namespace llmtrain {

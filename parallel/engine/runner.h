@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "core/graph/routing_sums.h"
-#include "core/model/fp8_statistics.h"
-#include "core/model/micro_batch.h"
+#include "core/model/layers/fp8_statistics.h"
+#include "core/model/layers/micro_batch.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/shard/tensor_scales.h"
+#include "parallel/shard/states/tensor_scales.h"
 
 namespace llmtrain {
 

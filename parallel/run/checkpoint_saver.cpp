@@ -14,12 +14,12 @@
 
 #include "core/base/elapsed_time.h"
 #include "core/base/fault_point.h"
-#include "core/base/host_name.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
 #include "core/checkpoint/checkpoint_folder.h"
 #include "core/checkpoint/checkpoint_part.h"
 #include "core/checkpoint/finite_weights.h"
+#include "core/machine/host_name.h"
 #include "parallel/comm/agreement.h"
 
 namespace llmtrain {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/host_memory.h"
+#include "core/machine/host_memory.h"
 #include "kernels/attention/attention.h"
 #include "kernels/gemm.h"
 #include "parallel/device/device.h"

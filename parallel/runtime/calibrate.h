@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/recipe/recipe.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain {

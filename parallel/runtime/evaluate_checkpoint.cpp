@@ -11,7 +11,7 @@
 #include "core/base/log.h"
 #include "core/data/dataset.h"
 #include "core/tokenizer/open_tokenizer.h"
-#include "parallel/engine/continuation_scores.h"
+#include "parallel/engine/generation/continuation_scores.h"
 #include "parallel/engine/inference.h"
 #include "parallel/runtime/inference_requests.h"
 #include "parallel/runtime/loaded_model.h"

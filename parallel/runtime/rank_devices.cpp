@@ -17,7 +17,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
-#include "core/base/host_name.h"
+#include "core/machine/host_name.h"
 #include "parallel/comm/staged/staged_world.h"
 #include "parallel/device/device.h"
 #include "parallel/runtime/parts.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/host_memory.h"
 #include "core/base/log.h"
+#include "core/machine/host_memory.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "core/base/host_memory.h"
 #include "core/base/log.h"
 #include "core/base/stop_signals.h"
+#include "core/machine/host_memory.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain {
 

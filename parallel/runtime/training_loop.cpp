@@ -21,7 +21,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/device/device.h"
 #include "parallel/device/profiler_range.h"
-#include "parallel/engine/generation.h"
+#include "parallel/engine/generation/generation.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/replica_check.h"
 #include "parallel/engine/run_data.h"

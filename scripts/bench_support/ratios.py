@@ -3,7 +3,7 @@
 import dataclasses
 import statistics
 
-BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # as core/base/processor.cpp
+BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # as core/machine/processor.cpp
 FP8_LIMIT = 3
 WIDENED_BF16_LIMIT = 1.15
 

@@ -76,7 +76,7 @@ def print_table(answers):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="scripts/bench_sampling", description=__doc__,
+    parser = argparse.ArgumentParser(prog="scripts/benchmarks/bench_sampling", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--rounds", type=int, default=10, help="texts per side and length (default: 10)")

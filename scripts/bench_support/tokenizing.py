@@ -85,7 +85,7 @@ def print_table(rounds, megabytes):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="scripts/bench_tokenizing", description=__doc__,
+    parser = argparse.ArgumentParser(prog="scripts/benchmarks/bench_tokenizing", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="of each side and tokenizer (default: 5)")
     parser.add_argument("--texts", type=Path, help="JSON Lines with \"text\" (default: the repository's texts)")

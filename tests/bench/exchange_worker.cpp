@@ -23,9 +23,9 @@
 #include "parallel/shard/exchange_tuner.h"
 #include "parallel/shard/expert_exchange.h"
 
-// Exchanges of experts' rows, which scripts/bench_exchange compares: it reads a setting from each line of standard
-// input and answers with the seconds of each method. Ranks are threads, the network is the local backend's, and experts
-// are computed by waiting, so that neither uses the processor and there may be more ranks than cores.
+// Exchanges of experts' rows, which scripts/benchmarks/bench_exchange compares: it reads a setting from each line of
+// standard input and answers with the seconds of each method. Ranks are threads, the network is the local backend's,
+// and experts are computed by waiting, so that neither uses the processor and there may be more ranks than cores.
 
 namespace {
 

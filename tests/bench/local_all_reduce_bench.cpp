@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/elapsed_time.h"
-#include "core/base/processor.h"
+#include "core/machine/processor.h"
 #include "parallel/comm/local/local_world.h"
 
 using namespace llmtrain;

@@ -13,12 +13,12 @@
 #include "core/checkpoint/stored_model.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
-#include "parallel/engine/generation.h"
+#include "parallel/engine/generation/generation.h"
 #include "parallel/engine/model_state.h"
 
-// The sampling process that scripts/bench_sampling controls: it reads the command "run PREFIX TOKENS" from standard
-// input, one per line, generates TOKENS tokens after a prompt of PREFIX, and answers with one line of JSON: the
-// seconds until the first token, and those of each token after it.
+// The sampling process that scripts/benchmarks/bench_sampling controls: it reads the command "run PREFIX TOKENS" from
+// standard input, one per line, generates TOKENS tokens after a prompt of PREFIX, and answers with one line of JSON:
+// the seconds until the first token, and those of each token after it.
 
 namespace {
 

@@ -16,8 +16,8 @@
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/trainer.h"
 
-// The training process that scripts/bench and scripts/bench_reading control: it reads the commands "run N", "read N"
-// and "memory" from standard input, one per line, and answers each with one line of JSON.
+// The training process that scripts/bench and scripts/benchmarks/bench_reading control: it reads the commands "run N",
+// "read N" and "memory" from standard input, one per line, and answers each with one line of JSON.
 
 namespace {
 

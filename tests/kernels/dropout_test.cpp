@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/dropout.h"
+#include "kernels/random/dropout.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -13,7 +13,7 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 #include "kernels/vector/dropout.h"
 #include "tests/kernels/thread_count.h"
 #include "tests/kernels/vector_levels.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/random.h"
+#include "kernels/random/random.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -11,7 +11,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/philox.h"
+#include "kernels/random/philox.h"
 #include "kernels/vector/random.h"
 #include "tests/kernels/thread_count.h"
 #include "tests/kernels/vector_levels.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/dropout.h"
+#include "kernels/random/dropout.h"
 #include "kernels/rope.h"
 #include "tests/kernels/tensor_error.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmtrain's random numbers (kernels/philox.h): functions of a key and an element's index alone."""
+"""llmtrain's random numbers (kernels/random/philox.h): functions of a key and an element's index alone."""
 import numpy
 
 MASK, LOW = (1 << 64) - 1, numpy.uint64(0xFFFFFFFF)

@@ -53,7 +53,7 @@ class CheckStyleTest(unittest.TestCase):
 
     def test_cores_are_counted_in_one_place(self):
         text = LICENCE + "int n = std::thread::hardware_concurrency();\n"
-        self.assertEqual(self.problems(text, "core/base/processor.cpp"), [])
+        self.assertEqual(self.problems(text, "core/machine/processor.cpp"), [])
         self.assertEqual(len(self.problems(text, "core/data/processor.cpp")), 1)
 
     def test_function_of_61_lines_fails(self):
@@ -103,6 +103,45 @@ class CheckStyleTest(unittest.TestCase):
             self.assertEqual(self.document_problems(text, document),
                              [f"{document}:{line}: {name} does not exist" for line, name in enumerate(missing, 2)])
         self.assertEqual(self.document_problems("```\n`core/none.h`\n```\n"), [])
+
+    def folder_problems(self, folder, files, ignored=0):
+        """Of a checkout whose folder has so many files, one of which is not committed, and others that git ignores."""
+        with tempfile.TemporaryDirectory() as root:
+            inside = pathlib.Path(root, folder)
+            inside.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["git", "init", "--quiet", root], check=True)
+            for number in range(files - 1):
+                (inside / f"{number}.txt").write_text("")
+            subprocess.run(["git", "-C", root, "add", "--all"], check=True)
+            (inside / "new.txt").write_text("")
+            for number in range(ignored):
+                (inside / f"{number}.pyc").write_text("")
+            pathlib.Path(root, ".git/info/exclude").write_text("*.pyc\n")
+            result = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
+        self.assertEqual(result.stderr, "")
+        self.assertEqual(result.returncode, 1 if result.stdout else 0)
+        return result.stdout.splitlines()
+
+    def test_folder_of_31_files_fails(self):
+        self.assertEqual(self.folder_problems("core/data", 30, ignored=5), [])
+        self.assertEqual(
+            self.folder_problems("core/data", 31),
+            ["core/data: 31 files; 30 are allowed: move those of one idea to a folder of their own"],
+        )
+        self.assertEqual(len(self.folder_problems(".", 31)), 1)
+
+    def test_removed_files_and_those_of_subfolders_do_not_count(self):
+        with tempfile.TemporaryDirectory() as root:
+            subprocess.run(["git", "init", "--quiet", root], check=True)
+            for folder in ("docs", "docs/images"):
+                pathlib.Path(root, folder).mkdir()
+                for number in range(30):
+                    pathlib.Path(root, folder, f"{number}.txt").write_text("")
+            pathlib.Path(root, "docs/removed.txt").write_text("")
+            subprocess.run(["git", "-C", root, "add", "--all"], check=True)
+            pathlib.Path(root, "docs/removed.txt").unlink()
+            result = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
+        self.assertEqual((result.stdout, result.returncode), ("", 0))
 
     def test_built_files_are_skipped(self):
         self.assertEqual(self.problems("int a;\n", "build-asan/a.cpp"), [])

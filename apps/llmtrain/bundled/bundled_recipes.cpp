@@ -11,7 +11,7 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/installation.h"
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/base/file.h"

@@ -8,9 +8,9 @@
 #include <system_error>
 
 #include "apps/llmtrain/installation.h"
-#include "apps/llmtrain/machine_profile.h"
+#include "apps/llmtrain/machine/machine_profile.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/plan/search.h"
-#include "apps/llmtrain/profiles.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "apps/llmtrain/doctor/findings.h"
-#include "core/base/processor.h"
 #include "core/base/units.h"
+#include "core/machine/processor.h"
 
 namespace llmtrain::app {
 namespace {

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "apps/llmtrain/doctor/findings.h"
-#include "core/base/host_memory.h"
-#include "core/base/processor.h"
 #include "core/base/units.h"
+#include "core/machine/host_memory.h"
+#include "core/machine/processor.h"
 
 namespace llmtrain::app {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/host_name.h"
+#include "core/machine/host_name.h"
 
 namespace llmtrain::app {
 namespace {

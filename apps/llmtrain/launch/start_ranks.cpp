@@ -22,7 +22,7 @@
 #include "apps/llmtrain/launch/parent_death.h"
 #include "apps/llmtrain/launch/rank_watch.h"
 #include "core/base/error.h"
-#include "core/base/processor.h"
+#include "core/machine/processor.h"
 
 namespace llmtrain::app {
 namespace {

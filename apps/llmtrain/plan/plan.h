@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/host_memory.h"
+#include "core/machine/host_memory.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
 #include "parallel/runtime/runtime_interface.h"

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
-#include "apps/llmtrain/machine_profile.h"
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/machine_profile.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "parallel/plan/planner/planner.h"
 
 namespace llmtrain::app {

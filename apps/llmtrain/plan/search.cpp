@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/llmtrain/machine_profile.h"
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/machine_profile.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/base/file.h"

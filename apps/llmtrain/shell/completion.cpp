@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "apps/llmtrain/installation.h"
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/shell/command_table.h"
 #include "apps/llmtrain/shell/key_completion.h"
-#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/profile/named_file.h"
 
 namespace llmtrain::app {
 namespace {

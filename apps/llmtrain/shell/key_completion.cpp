@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/shell/key_completion.h"
 
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/schema_keys.h"
-#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/profile/named_file.h"
 
 namespace llmtrain::app {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
-#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "apps/llmtrain/support/support_cases.h"
 #include "core/base/error.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/processor.h"
+#include "core/machine/processor.h"
 #include "parallel/layout/executable.h"
 #include "parallel/plan/planner/planner.h"
 

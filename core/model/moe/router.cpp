@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "core/graph/pass_setting.h"
-#include "kernels/random.h"
+#include "kernels/random/random.h"
 #include "kernels/wide_type.h"
 
 namespace llmtrain {

@@ -4,7 +4,7 @@
 #include "core/base/collective.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/layout/mesh.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/plan/simulator/wires.h"
 
 namespace llmtrain {

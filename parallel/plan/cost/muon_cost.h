@@ -10,7 +10,7 @@
 namespace llmtrain {
 
 // Bytes that a rank sends per step for Muon's update of the layers' matrices, on the rank that sends most: parts of
-// matrices and results (parallel/shard/sharded_matrices.h). All 0 with AdamW.
+// matrices and results (parallel/shard/states/sharded_matrices.h). All 0 with AdamW.
 struct MuonTraffic {
   double cut = 0;                           // between the ranks whose ZeRO shards share a matrix
   double split = 0;                         // between tensor ranks

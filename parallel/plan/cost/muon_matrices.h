@@ -25,7 +25,7 @@ struct MatrixSize {
   bool operator==(const MatrixSize&) const = default;
 };
 
-// The matrices of one group, and what each ZeRO shard does with them (parallel/shard/sharded_matrices.h).
+// The matrices of one group, and what each ZeRO shard does with them (parallel/shard/states/sharded_matrices.h).
 class MuonMatrices {
  public:
   // Per element of what ranks send each other and of what is orthogonalised.

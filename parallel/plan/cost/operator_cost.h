@@ -4,7 +4,7 @@
 #include <span>
 
 #include "core/base/collective.h"
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/collective_cost.h"
 #include "parallel/plan/cost/roofline.h"

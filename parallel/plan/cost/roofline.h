@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "core/graph/operators.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "core/graph/operators/operators.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain {
 

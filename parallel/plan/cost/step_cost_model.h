@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "parallel/layout/layout.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/graph/graph.h"
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 #include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"

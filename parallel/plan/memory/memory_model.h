@@ -3,7 +3,7 @@
 
 #include "core/graph/pass_setting.h"
 #include "parallel/layout/layout.h"
-#include "parallel/plan/cost/program.h"
+#include "parallel/plan/profile/program.h"
 #include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {

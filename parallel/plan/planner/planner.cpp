@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/graph/graph.h"
-#include "core/graph/operators.h"
-#include "core/graph/routed_load.h"
+#include "core/graph/operators/operators.h"
+#include "core/graph/operators/routed_load.h"
 #include "core/recipe/rules/rules.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"

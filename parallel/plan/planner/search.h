@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/recipe/recipe.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain {
 

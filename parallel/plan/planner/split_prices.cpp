@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/operators.h"
-#include "core/graph/routed_load.h"
+#include "core/graph/operators/operators.h"
+#include "core/graph/operators/routed_load.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/simulator/simulator.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "parallel/layout/layout.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain {
 

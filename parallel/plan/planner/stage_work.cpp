@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/base/collective.h"
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_transfers.h"
 #include "parallel/plan/report/text_layout.h"

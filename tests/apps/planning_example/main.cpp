@@ -4,9 +4,9 @@
 #include <iostream>
 
 #include "core/recipe/recipe_io.h"
-#include "parallel/plan/cost/cluster_profile.h"
-#include "parallel/plan/cost/program.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/plan/profile/program.h"
 #include "parallel/plan/report/report.h"
 
 // usage: planning_example RECIPE RECIPES_FOLDER   prints the plan as JSON

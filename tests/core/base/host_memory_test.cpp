@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/host_memory.h"
+#include "core/machine/host_memory.h"
 
 #include <catch2/catch.hpp>
 #include <new>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/processor.h"
+#include "core/machine/processor.h"
 
 #include <sched.h>
 

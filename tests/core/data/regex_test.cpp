@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PCRE2 and Oniguruma, which the `tokenizers` package uses, take differently. The package's ids on text of all
 // scripts are compared in tests/oracle/tokenizer_test.py.
-#include "core/tokenizer/regex.h"
+#include "core/tokenizer/pieces/regex.h"
 
 #include <catch2/catch.hpp>
 #include <stdexcept>

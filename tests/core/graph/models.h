@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain::test {

@@ -11,8 +11,8 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/graph/graph.h"
-#include "core/graph/operators.h"
-#include "core/graph/routed_load.h"
+#include "core/graph/operators/operators.h"
+#include "core/graph/operators/routed_load.h"
 #include "tests/core/graph/models.h"
 #include "tests/support/temporary_directory.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/hash.h"
-#include "kernels/dropout.h"
+#include "kernels/random/dropout.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {

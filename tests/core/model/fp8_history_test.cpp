@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Delayed scaling: scales of the steps before, against closed forms and against the reference model with PyTorch's
 // casts.
-#include "core/model/fp8_history.h"
+#include "core/model/layers/fp8_history.h"
 
 #include <ATen/ATen.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/graph/fp8_products.h"
-#include "core/model/scaled_tensor.h"
+#include "core/model/layers/scaled_tensor.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/layers.h"
+#include "core/model/layers/layers.h"
+#include "core/model/layers/scaled_tensor.h"
 #include "core/model/moe/row_scaling.h"
-#include "core/model/scaled_tensor.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {

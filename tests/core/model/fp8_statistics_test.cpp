@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/model/fp8_statistics.h"
+#include "core/model/layers/fp8_statistics.h"
 
 namespace llmtrain::test {
 namespace {

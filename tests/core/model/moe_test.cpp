@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/base/hash.h"
-#include "kernels/dropout.h"
 #include "kernels/moe/jitter.h"
-#include "kernels/random.h"
+#include "kernels/random/dropout.h"
+#include "kernels/random/random.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {

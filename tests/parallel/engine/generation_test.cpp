@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/engine/continuation_scores.h"
-#include "parallel/engine/decoder.h"
-#include "parallel/engine/generation.h"
+#include "parallel/engine/generation/continuation_scores.h"
+#include "parallel/engine/generation/decoder.h"
+#include "parallel/engine/generation/generation.h"
 #include "parallel/engine/inference.h"
 #include "tests/parallel/engine/train_ranks.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "parallel/engine/token_choice.h"
+#include "parallel/engine/generation/token_choice.h"
 
 namespace llmtrain::test {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients whose sums saturate in several steps in a row leave FP8, as all ranks count them.
-#include "parallel/shard/gradient_fallback.h"
+#include "parallel/shard/states/gradient_fallback.h"
 
 #include <ATen/ATen.h>
 

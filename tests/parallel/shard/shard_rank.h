@@ -16,9 +16,9 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/layout/layout.h"
-#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
-#include "parallel/shard/sharded_parameters.h"
+#include "parallel/shard/states/gradient_fallback.h"
+#include "parallel/shard/states/sharded_parameters.h"
 
 namespace llmtrain::test {
 

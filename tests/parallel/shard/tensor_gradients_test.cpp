@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tensor ranks owe each other of their gradients, parameter by parameter.
-#include "parallel/shard/sharded_parameters.h"
+#include "parallel/shard/states/sharded_parameters.h"
 
 #include <ATen/ATen.h>
 

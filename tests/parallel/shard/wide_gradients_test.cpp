@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/graph/fp8_products.h"
-#include "core/model/fp8_history.h"
+#include "core/model/layers/fp8_history.h"
 #include "tests/parallel/shard/shard_rank.h"
 
 namespace llmtrain::test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/profile/named_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/cost/program.h"
+#include "parallel/plan/profile/program.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/recipe/recipe_io.h"
-#include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/profile/named_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/layout/layout.h"
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 
 namespace llmtrain::published {
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "tests/parallel/plan/memory/memory_case.h"
 

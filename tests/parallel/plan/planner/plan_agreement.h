@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/plan/report/plan.h"
 
 namespace llmtrain::test {

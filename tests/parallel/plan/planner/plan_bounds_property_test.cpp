@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/profile/named_file.h"
 #include "planner_case.h"
 #include "random_recipe.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/graph/operators.h"
+#include "core/graph/operators/operators.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/simulator/simulator.h"

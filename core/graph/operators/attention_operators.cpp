@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/graph/operators/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+
+// Query, key and value as the attention core reads them.
+void save_inputs(const OperatorWriter& writer, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  // The CPU keeps the projection's output and reads query, key and value as views of it.
+  if (writer.is_cpu()) {
+    writer.save(core, "attention.query_key_value", shape.element * shape.tokens * (shape.query + 2 * shape.key));
+    return;
+  }
+  writer.save(core, "attention.query", shape.element * shape.tokens * shape.query);
+  writer.save(core, "attention.key", shape.element * shape.tokens * shape.key);
+  writer.save(core, "attention.value", shape.element * shape.tokens * shape.key);
+}
+
+void save_core(const OperatorWriter& writer, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  if (core.kind == OperatorKind::fused_attention) {
+    // One number per row replaces the S scores of it: the backward recomputes the probabilities from it.
+    writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
+    // Otherwise the output projection's kept input is the same tensor; at FP8 levels CUDA keeps that as FP8 only.
+    if (writer.takes_fp8({Role::attention_output_weight}) && !writer.is_cpu())
+      writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
+    return;
+  }
+  // s² per head: what selective recompute exists to drop (arXiv 2205.05198, section 5).
+  writer.save(core, "attention.probabilities", shape.element * shape.scores, Recompute::none);
+  // The CPU generates masks again from their key, so it keeps neither mask nor dropped copy.
+  if (!writer.drops() || writer.is_cpu()) return;
+  writer.save(core, "attention.mask", dropout_mask_bytes * shape.scores, Recompute::none);
+  writer.save(core, "attention.dropped", shape.element * shape.scores, Recompute::none);
+}
+
+// Context ranks gather the keys and values of whole sequences before attention, and again before its backward, whose
+// gradients are reduced and scattered to the ranks that own the tokens. Where selective recompute repeats the core, the
+// gather of the backward serves both.
+void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
+  const auto add = [&](Collective collective, Direction direction, const char* tensors) {
+    writer.exchange(core, RankAxis::context, collective, direction, tensors, bytes);
+  };
+  add(Collective::all_gather, Direction::forward, "keys and values");
+  add(Collective::all_gather, Direction::backward, "keys and values");
+  add(Collective::reduce_scatter, Direction::backward, "gradients of keys and values");
+}
+
+// Scores of the math path while they are computed, and the gradients of probabilities and scores. The CPU's softmax
+// works in fp32 and rounds its result.
+void add_scores_work(const OperatorWriter& writer, double key_gradients, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  const bool is_stored = core.kind == OperatorKind::stored_attention;
+  const double in_fp32 = fp32_bytes * shape.scores * (shape.element < fp32_bytes ? 2 : 1);
+  if (is_stored) core.forward_working += writer.is_cpu() ? in_fp32 : shape.element * shape.scores;
+  core.backward_working += std::max(key_gradients, is_stored ? 2 * shape.element * shape.scores : 0);
+}
+
+// The CPU attends to fp16 in fp32: beside the core are its operands and results in fp32, and the probabilities of the
+// math path.
+void hold_fp32_copies(const OperatorWriter& writer, double keys_and_values, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  const bool is_stored = core.kind == OperatorKind::stored_attention;
+  core.forward_working += fp32_bytes * (2 * shape.tokens * shape.query + keys_and_values);
+  core.backward_working += fp32_bytes * (4 * shape.tokens * shape.query + 2 * keys_and_values);
+  if (is_stored) core.backward_working += (3 * fp32_bytes - 2 * shape.element) * shape.scores;
+}
+
+// The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
+// gradients, and these beside the copy that is sent.
+void write_core(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const bool is_fused = writer.setting().attention == AttentionMethod::flash;
+  Operator& core =
+      writer.add("attention.core", is_fused ? OperatorKind::fused_attention : OperatorKind::stored_attention);
+  const double context = static_cast<double>(writer.setting().context);
+  // The product that makes the scores; context ranks have a part of the queries but all keys.
+  core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
+                  shape.sequences * shape.heads};
+  // QKᵀ and PV: 2 multiply-adds per query element and key. The causal half is counted as well, as papers do.
+  core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
+  // Fused attention keeps no scores, so computing it again would save nothing.
+  if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
+  if (!is_fused && writer.drops())
+    core.forward.mask_bytes = core.backward.mask_bytes = dropout_mask_bytes * shape.scores;
+  save_inputs(writer, core);
+  save_core(writer, core);
+  const double keys = shape.element * shape.tokens * 2 * shape.key;
+  core.backward_working = shape.element * shape.tokens * (2 * shape.query + 2 * shape.key);
+  if (context > 1) {
+    exchange_keys(writer, core, context * keys);
+    core.received += context * keys;
+    core.forward_working += context * keys;
+    core.backward_working += 2 * context * keys;
+  }
+  add_scores_work(writer, context > 1 ? 0 : keys, core);
+  if (writer.widens_fp16()) hold_fp32_copies(writer, context * 2 * shape.tokens * shape.key, core);
+}
+
+// One norm over the features of each head of queries and keys.
+void write_query_key_norm(OperatorWriter& writer, double elements) {
+  const LocalShape& shape = writer.shape();
+  Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
+  // The core keeps one side of the norms, on the CPU their input and on CUDA their output; this is the other side.
+  const char* kept = writer.is_cpu() ? "attention.normed_query_key" : "attention.unnormed_query_key";
+  writer.save(norm, kept, shape.element * elements);
+  writer.save(norm, "attention.norm_statistics", fp32_bytes * shape.tokens * (shape.heads + shape.kv_heads));
+}
+
+}  // namespace
+
+void write_attention(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  Operator& norm = writer.norm("attention.norm");
+  // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
+  writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
+  if (writer.is_cpu()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+
+  // One product for query, key and value: their weights are adjacent in memory.
+  const auto weights = {Role::query_weight, Role::key_weight, Role::value_weight};
+  Operator& inputs =
+      writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden}, weights);
+  writer.save(inputs, "attention.input", writer.input_bytes(weights) * shape.residual(), writer.kept_on_cuda());
+  writer.enter_features(inputs);
+  // Queries and keys are rotated in place: one read and one write of each element; values are not.
+  const double rotated = shape.tokens * (shape.query + shape.key);
+  if (writer.model().qk_norm) write_query_key_norm(writer, rotated);
+  if (writer.model().position == Position::rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+  write_core(writer);
+
+  Operator& output =
+      writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
+  // The weight's gradient of the output projection needs its input. The CPU casts it to FP8 again.
+  const double kept = writer.is_cpu() ? shape.element : writer.input_bytes({Role::attention_output_weight});
+  writer.save(output, "attention.output", kept * shape.tokens * shape.query);
+  writer.leave_features(output);
+  Operator& residual = writer.residual("attention.residual");
+  // The gradient of the next half is alive together with that of the output.
+  residual.backward_working += shape.element * shape.residual();
+  if (writer.drops() && !writer.is_cpu())
+    writer.save(residual, "attention.residual_mask", dropout_mask_bytes * shape.residual());
+}
+
+}  // namespace llmtrain

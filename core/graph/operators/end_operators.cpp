@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include "core/graph/operators/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr const char* ends = "embedding and head";
+
+// CPU: one chunk of logits with the gradient of its input, the normed input, and every row's loss.
+double cpu_head_working(const LocalShape& shape) {
+  const auto rows = static_cast<double>(logits_chunk_rows(static_cast<std::int64_t>(shape.tokens),
+                                                          static_cast<std::int64_t>(shape.vocabulary),
+                                                          static_cast<std::int64_t>(shape.element)));
+  return shape.element * shape.residual() + fp32_bytes * shape.tokens +
+         shape.element * rows * (shape.vocabulary + shape.hidden);
+}
+
+void save_for_head(const OperatorWriter& writer, Operator& norm) {
+  const LocalShape& shape = writer.shape();
+  const double residual = shape.element * shape.residual();
+  writer.save(norm, "input", residual, Recompute::full);
+  if (writer.is_cpu()) writer.save(norm, "statistics", writer.statistics_bytes(shape.split_tokens), Recompute::full);
+  // The CPU computes the loss and its gradient in the forward, so the normed input's place is taken by its gradient.
+  writer.save(norm, writer.is_cpu() ? "normed_gradient" : "normed", residual, Recompute::full);
+}
+
+}  // namespace
+
+// The embedding rows are summed over the tensor ranks, each of which has a part of the vocabulary.
+void write_embedding(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const double elements = shape.tokens * shape.hidden;
+  const bool has_positions = writer.model().position == Position::learned;
+  // Forward: reads a row (and one of positions) and writes it. Backward: reads the gradient, and reads and writes rows
+  // of the table's.
+  Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
+  lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
+  writer.exchange_rows(lookup, Direction::backward, ends, Exposure::whole);
+  if (writer.is_frozen({ParameterRole::token_embedding})) {
+    // Only the tokens' gradient needs all rows; that of positions reads and adds once.
+    std::erase_if(lookup.exchanges, [](const Exchange& each) { return each.direction == Direction::backward; });
+    lookup.backward.elements = has_positions && !writer.is_frozen({ParameterRole::position_embedding}) ? elements : 0;
+  }
+  if (!writer.drops()) return;
+  Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
+  if (!writer.is_cpu()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
+}
+
+// The loss ends the model, so the CPU computes its gradient chunk by chunk in the forward. CUDA keeps the logits in
+// fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is taken are
+// alive.
+void write_head(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const double logits_elements = shape.tokens * shape.vocabulary;
+  save_for_head(writer, writer.norm("norm"));
+  // FP8 levels leave the head in the compute type (arXiv 2310.18313).
+  Operator& logits = writer.logits_product("logits", {shape.tokens, shape.vocabulary, shape.hidden});
+  // Each tensor rank computes the logits of its part of the vocabulary from all rows.
+  writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
+  if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
+
+  Operator& loss = writer.add("loss", OperatorKind::cross_entropy);
+  loss.forward.elements = loss.backward.elements = logits_elements;
+  loss.ends_micro_batch = true;
+  // Three statistics per row from every tensor rank: largest logit, sum and the target's logit.
+  const double statistics = 3 * fp32_bytes * shape.tokens * static_cast<double>(writer.setting().shards.tensor);
+  writer.exchange(loss, RankAxis::tensor, Collective::all_gather, Direction::forward, "cross-entropy", statistics);
+  loss.backward_working = shape.element * shape.residual();
+  if (writer.is_cpu()) {
+    loss.forward_working = cpu_head_working(shape);
+    return;
+  }
+  const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;
+  loss.forward_working = unwidened + fp32_bytes * logits_elements;
+  loss.backward_working += unwidened;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "core/graph/operators/expert_exchanges.h"
+#include "core/graph/operators/expert_memory.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+
+// Columns of the activation's input per unit of width: gate and up for swiglu.
+double activation_inputs(const ModelRecipe& model) { return model.activation == Activation::swiglu ? 2 : 1; }
+
+// A feed-forward network: up (and gate), activation, down.
+struct Network {
+  std::string path;         // of its module
+  std::string saved;        // prefix of the names of its kept tensors
+  double rows = 0;          // of each of `networks` equal ones
+  double width = 0;         // on this rank
+  double networks = 1;      // side by side: the experts of a rank
+  double useful_rows = 0;   // of all networks: rows that hold tokens, not empty slots
+  double parts = 1;         // into which the rows are cut
+  bool is_grouped = false;  // of routed experts
+  Recompute keeps_activated{};
+};
+
+Operator& write_up(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
+  const LocalShape& shape = writer.shape();
+  const double columns = network.width * activation_inputs(writer.model());
+  const MatrixProduct product{network.rows, columns, shape.hidden, network.networks};
+  Operator& up = network.is_grouped ? writer.grouped_linear(network.path + ".up", product, weights)
+                                    : writer.linear(network.path + ".up", product, weights);
+  // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
+  // The gate's columns and up's are halves of the same rows, which are not rounded in place.
+  if (network.is_grouped && up.uses_fp8 && writer.is_cpu() && columns > network.width) writer.hold_cast_gradient(up);
+  up.flops = 2 * network.useful_rows * columns * shape.hidden;
+  up.parts = network.parts;
+  return up;
+}
+
+// The backward holds the gradient of the activation's input.
+void write_activation(OperatorWriter& writer, const Network& network) {
+  const LocalShape& shape = writer.shape();
+  const double rows = network.networks * network.rows;
+  const double read = rows * network.width * activation_inputs(writer.model()), written = rows * network.width;
+  // The backward reads the input and the output's gradient and writes the input's.
+  Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
+  writer.save(activation, network.saved + ".hidden", shape.element * read);
+  activation.backward_working = shape.element * read;
+  activation.parts = network.parts;
+}
+
+Operator& write_down(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
+  const LocalShape& shape = writer.shape();
+  const MatrixProduct product{network.rows, shape.hidden, network.width, network.networks};
+  Operator& down = network.is_grouped ? writer.grouped_linear(network.path + ".down", product, weights)
+                                      : writer.linear(network.path + ".down", product, weights);
+  down.flops = 2 * network.useful_rows * network.width * shape.hidden;
+  down.parts = network.parts;
+  // Kept for the weight's gradient of the down projection; selective recompute on the CPU makes it again from the
+  // hidden tensor, which costs only a pass over memory.
+  writer.save(down, network.saved + ".activated",
+              writer.input_bytes(weights) * network.networks * network.rows * network.width, network.keeps_activated);
+  return down;
+}
+
+// The network for all tokens, split over the tensor ranks: that of a dense layer, or the shared experts.
+void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t width) {
+  const LocalShape& shape = writer.shape();
+  const double local_width = static_cast<double>(width) / static_cast<double>(writer.setting().shards.tensor);
+  const Network network{.path = std::move(path),
+                        .saved = "ffn",
+                        .rows = shape.tokens,
+                        .width = local_width,
+                        .useful_rows = shape.tokens,
+                        .keeps_activated = writer.kept_on_cuda()};
+  Operator& up = write_up(writer, network, {Role::ffn_gate_weight, Role::ffn_up_weight});
+  writer.enter_features(up);
+  write_activation(writer, network);
+  writer.leave_features(write_down(writer, network, {Role::ffn_down_weight}));
+}
+
+// Capacity and losses count over all tokens of a micro-batch: the ranks that hold them tell each other which experts
+// their tokens chose and by how much, as far as a capacity needs it, and add up what the losses are made of.
+void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
+  const PassSetting& setting = writer.setting();
+  const std::int64_t ranks = setting.shards.tensor * setting.context, tokens = setting.batch * setting.sequence_length;
+  const auto gather = [&](const char* what, std::int64_t bytes) {
+    OperatorWriter::exchange(item, RankAxis::tokens, Collective::all_gather, Direction::forward, what,
+                             static_cast<double>(bytes));
+    if (ranks > 1) item.received += static_cast<double>(bytes);
+  };
+  const std::int64_t columns = moe.top_k + (moe.priority == RouterPriority::score ? 2 : 1);
+  if (expert_limit(moe, tokens)) gather("token choices", std::int64_t{sizeof(std::int32_t)} * columns * tokens);
+  gather("routing sums", std::int64_t{sizeof(double)} * routing_totals(moe) * ranks);
+}
+
+// Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
+void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
+  const LocalShape& shape = writer.shape();
+  const double tokens = routed_tokens(writer);
+  const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
+  double inner = shape.hidden;
+  if (moe.router == Router::cosine) {
+    const auto width = static_cast<double>(cosine_router_width);
+    Operator& projection = writer.product("feed_forward.experts.router_projection", {tokens, width, inner},
+                                          {Role::router_projection_weight});
+    // Projected tokens of length 1, and their lengths.
+    writer.save(projection, "experts.directions", fp32_bytes * tokens * (width + 1));
+    inner = width;
+  }
+  writer.product("feed_forward.experts.router", {tokens, experts, inner}, {Role::router_weight});
+  Operator& softmax =
+      writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts, 6 * tokens * experts);
+  writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
+  // Index and weight of each of a token's experts. On the CPU also its row at that expert, and the way back; likewise
+  // of the rows that are exchanged.
+  const double own = tokens * top_k;
+  const double exchanged = exchanges_rows(writer) ? routed_rows(writer, moe).places : 0;
+  const double indices = !writer.is_cpu() ? own : 3 * own + 2 * exchanged;
+  writer.save(softmax, "experts.choices", index_bytes * indices + fp32_bytes * own);
+  if (writer.is_cpu() && moe.z_coefficient > 0) writer.save(softmax, "experts.log_sums", fp32_bytes * tokens);
+  // Logits without noise, and the one with noise that a choice must reach.
+  if (uses_load_importance(moe)) writer.save(softmax, "experts.logits", fp32_bytes * tokens * (experts + 1));
+  exchange_routing(writer, moe, softmax);
+}
+
+// What has a scale on which the ranks that split an expert's matrices agree: the rows of which each has some columns,
+// and in every pass of the forward `weights` matrices of each expert, unless they are stored in FP8.
+struct SplitRows {
+  double weights = 0;
+  double input_rows = 0, gradient_rows = 0;
+};
+
+void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const SplitRows& rows) {
+  const PassSetting& setting = writer.setting();
+  if (!setting.uses_fp8() || !setting.agrees_on_scales) return;
+  const auto ranks = static_cast<double>(setting.shards.expert_tensor);
+  const auto experts = static_cast<double>(writer.model().moe->experts) / static_cast<double>(setting.shards.expert);
+  const double of_weights = setting.fp8_level == Fp8Level::o3 ? 0 : rows.weights * experts;
+  const auto gather = [&](Direction direction, double values) {
+    if (values > 0)
+      OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_gather, direction, "FP8 maxima",
+                               fp32_bytes * ranks * values);
+  };
+  gather(Direction::forward, rows.input_rows + of_weights);
+  if (setting.shards.expert_tensor > 1) item.received += fp32_bytes * ranks * (rows.input_rows + of_weights);
+  gather(Direction::backward, rows.gradient_rows);
+}
+
+// Tokens are sent to the experts and their results come back, in the backward the other way round.
+void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
+  const LocalShape& shape = writer.shape();
+  const ShardDegrees& shards = writer.setting().shards;
+  const auto expert_tensor = static_cast<double>(shards.expert_tensor);
+  const RoutedRows rows = routed_rows(writer, moe);
+  const double own = rows.own, places = rows.places;
+  const double local_experts = static_cast<double>(moe.experts) / static_cast<double>(shards.expert);
+  const double width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor;
+  // To the experts, from them, and their sum.
+  const double copied = (3 * places + routed_tokens(writer)) * shape.hidden + relayed_copies(writer, rows);
+  const double row_bytes = shape.element * shape.hidden;
+
+  Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
+  const double activated = shape.element * places * width;
+  const bool keeps_activated = writer.setting().recompute <= writer.kept_on_cuda();
+  const NetworkBytes networks{.hidden = activated * activation_inputs(writer.model()),
+                              .kept_activated = keeps_activated ? activated : 0};
+  const WorkingBytes working = working_bytes(writer, rows, networks);
+  dispatch.forward_working = working.forward;
+  dispatch.backward_working = working.backward;
+  exchange_tokens(writer, dispatch, Direction::forward, rows);
+  exchange_counts(writer, moe, dispatch);
+
+  const Network network{.path = "feed_forward.experts.routed",
+                        .saved = "experts",
+                        .rows = places / local_experts,
+                        .width = width,
+                        .networks = local_experts,
+                        .useful_rows = routed_tokens(writer) * expert_tensor * rows.load.kept,
+                        .parts = static_cast<double>(writer.setting().expert_overlap),
+                        .is_grouped = true,
+                        .keeps_activated = writer.kept_on_cuda()};
+  const auto weights = {Role::expert_gate_weight, Role::expert_up_weight};
+  Operator& up = write_up(writer, network, weights);
+  agree_on_row_scales(
+      writer, up,
+      {.weights = activation_inputs(writer.model()), .gradient_rows = activation_inputs(writer.model()) * places});
+  // The CPU's kernels copy it again, but for rows that came from other ranks.
+  const double input_bytes = writer.input_bytes(weights);
+  if (!writer.is_cpu() || exchanges_rows(writer))
+    writer.save(up, "experts.input", (input_bytes * shape.hidden + (input_bytes == 1 ? fp32_bytes : 0)) * places);
+  write_activation(writer, network);
+  Operator& down = write_down(writer, network, {Role::expert_down_weight});
+  agree_on_row_scales(writer, down, {.weights = 1, .input_rows = places});
+  if (writer.setting().uses_fp8()) writer.save(down, "experts.scales", fp32_bytes * places);
+  // The gradient of a token's scores needs the output of each of its experts.
+  writer.save(down, "experts.output", row_bytes * own);
+  // Its movement of memory is counted with the dispatch, here only its collectives.
+  Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
+  exchange_tokens(writer, combine, Direction::backward, rows);
+}
+
+// The gradient of the gate needs what it multiplies.
+void write_shared_gate(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  Operator& gate = writer.product("feed_forward.experts.shared_gate", {shape.split_tokens, 1, shape.hidden},
+                                  {Role::shared_gate_weight});
+  writer.save(gate, "shared.gates", fp32_bytes * shape.split_tokens);
+  writer.save(gate, "shared.output", shape.element * shape.residual());
+}
+
+}  // namespace
+
+// The second half of a layer: a dense network, or the experts in its place.
+void write_feed_forward(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const ModelRecipe& model = writer.model();
+  Operator& norm = writer.norm("feed_forward.norm");
+  writer.save(norm, "middle", shape.element * shape.residual());
+  const double kept = writer.input_bytes({Role::ffn_up_weight, Role::expert_up_weight});
+  writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_on_cuda());
+  if (writer.is_cpu()) writer.save(norm, "ffn_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+
+  if (!has_experts(model, writer.layer())) {
+    write_dense_network(writer, "feed_forward.network", model.ffn_hidden_size);
+  } else {
+    const MixtureOfExpertsRecipe& moe = *model.moe;
+    write_router(writer, moe);
+    write_routed_experts(writer, moe);
+    if (moe.shared_experts > 0)
+      write_dense_network(writer, "feed_forward.experts.shared", moe.shared_experts * moe.ffn_hidden_size);
+    if (moe.shared_gate) write_shared_gate(writer);
+  }
+  Operator& residual = writer.residual("feed_forward.residual");
+  // The layer's output, beside the branch that is added to it.
+  residual.forward_working = shape.element * shape.residual();
+  if (writer.drops() && !writer.is_cpu())
+    writer.save(residual, "ffn.residual_mask", dropout_mask_bytes * shape.residual());
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/operators/operator_writer.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace llmtrain {
+
+OperatorWriter::OperatorWriter(const Graph& graph, std::size_t block, const PassSetting& setting)
+    : graph_(graph), block_(block), setting_(setting), shape_(local_shape(graph.model, setting)) {}
+
+Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
+  using Repetition = Operator::Repetition;
+  // Recompute repeats layers only; embedding and head run once.
+  const bool is_layer = graph_.blocks[block_].kind == BlockKind::layer;
+  return operators_.emplace_back(
+      Operator{.name = std::move(name), .kind = kind, .repetition = is_layer ? Repetition::full : Repetition::never});
+}
+
+Operator& OperatorWriter::product(std::string name, const MatrixProduct& product,
+                                  std::initializer_list<ParameterRole> weights) {
+  return add_product(std::move(name), product, is_frozen(weights));
+}
+
+Operator& OperatorWriter::logits_product(std::string name, const MatrixProduct& product) {
+  return add_product(std::move(name), product, graph_.logits_weight().is_frozen);
+}
+
+Operator& OperatorWriter::add_product(std::string name, const MatrixProduct& product, bool is_frozen) {
+  Operator& item = add(std::move(name), OperatorKind::product);
+  item.product = product;
+  item.has_weight_gradient = !is_frozen;
+  // A multiply-add counts as two operations.
+  item.flops = 2 * product.batch * product.rows * product.columns * product.inner;
+  if (widens_fp16()) hold_fp32_copies(item);
+  return item;
+}
+
+bool OperatorWriter::is_frozen(std::initializer_list<ParameterRole> roles) const {
+  return std::ranges::any_of(roles, [&](ParameterRole role) {
+    return graph_.has_parameter(block_, role) && graph_.parameter(block_, role).is_frozen;
+  });
+}
+
+bool OperatorWriter::takes_fp8(std::initializer_list<ParameterRole> weights) const {
+  const auto takes = [&](ParameterRole role) {
+    return graph_.has_parameter(block_, role) && graph_.parameter(block_, role).takes_fp8();
+  };
+  return setting_.uses_fp8() && std::ranges::any_of(weights, takes);
+}
+
+double OperatorWriter::input_bytes(std::initializer_list<ParameterRole> weights) const {
+  return takes_fp8(weights) ? shape_.fp8_input : shape_.element;
+}
+
+Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
+                                 std::initializer_list<ParameterRole> weights) {
+  // First, since the caller goes on with the product.
+  for (const ParameterRole weight : weights) add_adapter(name, product, weight);
+  Operator& item = grouped_linear(std::move(name), product, weights);
+  if (item.uses_fp8 && setting_.agrees_on_scales) agree_on_scales(item);
+  if (item.uses_fp8 && is_cpu()) hold_cast_gradient(item);
+  return item;
+}
+
+// The products with A and B, and in place of the matrix's product the addition of theirs to its result. The backward
+// makes the product with A again, which is little, and is not counted.
+void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& product, ParameterRole weight) {
+  const Parameter* b = graph_.adapter(block_, ParameterRole::adapter_output, weight);
+  if (b == nullptr) return;
+  const auto rank = static_cast<double>(b->shape.back());
+  const double features = static_cast<double>(local_elements(model(), *b, setting_.shards)) / rank;
+  const std::string adapter = name + "_lora_" + std::to_string(operators_.size());
+  const Parameter* a = graph_.adapter(block_, ParameterRole::adapter_input, weight);
+  add_product(adapter + "_a", {product.rows, rank, product.inner}, a->is_frozen);
+  Operator& output = add_product(adapter + "_b", {product.rows, features, rank}, b->is_frozen);
+  const double hidden = shape_.element * product.rows * rank, result = shape_.element * product.rows * features;
+  output.forward_working = hidden + result;
+  output.backward_working = 2 * hidden + result;
+}
+
+Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product,
+                                         std::initializer_list<ParameterRole> weights) {
+  Operator& item = this->product(std::move(name), product, weights);
+  if (!takes_fp8(weights)) return item;
+  item.uses_fp8 = true;
+  if (stores_fp8(setting_.fp8_level) && !is_cpu()) {
+    for (const ParameterRole role : weights) {
+      if (!graph_.has_parameter(block_, role) || !item.has_weight_gradient) continue;
+      const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
+      const double bytes = shape_.element * static_cast<double>(elements);
+      // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
+      // counts. On the CPU it goes into a sum that becomes FP8 with the reduction.
+      item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
+    }
+  }
+  if (is_cpu()) hold_widened_operands(item);
+  return item;
+}
+
+// A scale is the logical tensor's, so the ranks that hold parts of it agree on its maximum: the input's and the
+// weight's together in the forward, the output gradient's in the backward. Weights that are stored in FP8 have scales.
+void OperatorWriter::agree_on_scales(Operator& item) const {
+  const double operands = setting_.fp8_level == Fp8Level::o3 ? 1 : 2;
+  for (const auto& [axis, ranks] :
+       {std::pair{RankAxis::tensor, setting_.shards.tensor}, std::pair{RankAxis::context, setting_.context}}) {
+    if (ranks == 1) continue;
+    exchange(item, axis, Collective::all_reduce, Direction::forward, "FP8 maxima", operands * fp32_bytes);
+    item.received += operands * fp32_bytes;
+    exchange(item, axis, Collective::all_reduce, Direction::backward, "FP8 maxima", fp32_bytes);
+  }
+}
+
+// The CPU multiplies fp16 numbers in fp32: beside each product are operands and result in fp32.
+void OperatorWriter::hold_fp32_copies(Operator& item) const {
+  const auto& [rows, columns, inner, batch] = item.product;
+  const double copies = fp32_bytes * batch * (rows * inner + inner * columns + rows * columns);
+  item.forward_working += copies;
+  item.backward_working += copies;
+}
+
+// The CPU multiplies FP8 numbers in the compute type: beside each product are its widened operands.
+void OperatorWriter::hold_widened_operands(Operator& item) const {
+  const auto& [rows, columns, inner, batch] = item.product;
+  const double input = shape_.element * batch * rows * inner, weight = shape_.element * batch * inner * columns;
+  item.forward_working += input + weight;
+  item.backward_working += std::max(input, weight);
+}
+
+void OperatorWriter::hold_cast_gradient(Operator& item) const {
+  const auto& [rows, columns, inner, batch] = item.product;
+  item.backward_working += (1 + shape_.element) * batch * rows * columns;
+}
+
+Operator& OperatorWriter::elementwise(std::string name, double forward_elements, double backward_elements) {
+  Operator& item = add(std::move(name), OperatorKind::elementwise);
+  item.forward.elements = forward_elements;
+  item.backward.elements = backward_elements;
+  return item;
+}
+
+// The forward reads and writes; the backward reads both operands of the forward and writes one.
+Operator& OperatorWriter::norm(std::string name) {
+  return elementwise(std::move(name), 2 * shape_.residual(), 3 * shape_.residual());
+}
+
+Operator& OperatorWriter::residual(std::string name) {
+  const double elements = shape_.residual();
+  // Forward: reads branch and residual stream, writes the sum. The backward of the addition copies nothing; that of
+  // dropout reads and writes the gradient.
+  Operator& item = elementwise(std::move(name), 3 * elements, drops() ? 2 * elements : 0);
+  // The gradient at the output stays alive, and dropout makes another one beside it.
+  item.backward_working = shape_.element * elements * (drops() ? 2 : 1);
+  if (!drops()) return item;
+  item.forward.mask_bytes = item.backward.mask_bytes = dropout_mask_bytes * elements;
+  return item;
+}
+
+void OperatorWriter::save(Operator& item, std::string name, double bytes, Recompute kept_through) {
+  if (bytes > 0) item.saved.push_back({std::move(name), bytes, kept_through});
+}
+
+double OperatorWriter::statistics_bytes(double rows) const {
+  // Layer norm keeps mean and reciprocal deviation, root-mean-square norm only the latter.
+  return fp32_bytes * rows * (model().norm == NormKind::layernorm ? 2 : 1);
+}
+
+Exchange& OperatorWriter::exchange(Operator& item, RankAxis axis, Collective collective, Direction direction,
+                                   const char* tensors, double bytes) {
+  return item.exchanges.emplace_back(
+      Exchange{.collective = collective, .axis = axis, .direction = direction, .tensors = tensors, .bytes = bytes});
+}
+
+void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const {
+  const double bytes = shape_.whole_rows();
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    if (!setting_.splits_sequence) {
+      if (direction == gathers) continue;
+      exchange(item, RankAxis::tensor, Collective::all_reduce, direction, tensors, bytes);
+      if (direction == Direction::forward && setting_.shards.tensor > 1) item.received += bytes;
+      continue;
+    }
+    const Collective collective = direction == gathers ? Collective::all_gather : Collective::reduce_scatter;
+    Exchange& rows = exchange(item, RankAxis::tensor, collective, direction, tensors, bytes);
+    // Rows are gathered in FP8 where the product takes FP8.
+    if (direction == gathers && item.uses_fp8 && !setting_.keeps_wide_inputs) rows.compression = shape_.element;
+    rows.exposure = exposure;
+    if (direction == Direction::forward)
+      item.received += direction == gathers ? bytes / rows.compression : shape_.element * shape_.residual();
+  }
+}
+
+// Rows that sequence parallelism (Korthikanti et al., arXiv 2205.05198) gathers are gathered again for the weight's
+// gradient instead of being kept.
+void OperatorWriter::enter_features(Operator& item) const {
+  const std::size_t gather = item.exchanges.size();
+  exchange_rows(item, Direction::forward, "activations", Exposure::beside_product);
+  if (!setting_.splits_sequence) return;
+  Exchange again = item.exchanges[gather];
+  again.direction = Direction::backward;
+  again.exposure = Exposure::gathered_again;
+  item.exchanges.push_back(again);
+  hold_gathered_rows(item);
+}
+
+void OperatorWriter::hold_gathered_rows(Operator& item) const {
+  if (!setting_.splits_sequence) return;
+  // FP8 is gathered as FP8; what the CPU widens is counted with the product.
+  const double rows = is_cpu() && item.uses_fp8 ? shape_.tokens * shape_.hidden : shape_.whole_rows();
+  item.forward_working += rows;
+  item.backward_working += 2 * rows;
+}
+
+void OperatorWriter::leave_features(Operator& item) const {
+  exchange_rows(item, Direction::backward, "activations", Exposure::beside_product);
+}
+
+}  // namespace llmtrain

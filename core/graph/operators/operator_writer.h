@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "core/graph/operators/operators.h"
+#include "core/graph/operators/routed_load.h"
+
+namespace llmtrain {
+
+constexpr double fp32_bytes = 4;
+constexpr double dropout_mask_bytes = 1;  // per element, as CUDA's kernels keep it
+
+// Writes the operators of one block: the context that its parts need, and the operators common to all kinds of blocks.
+// Functions that append an operator return it for further settings; the reference is valid until the next append.
+class OperatorWriter {
+ public:
+  OperatorWriter(const Graph& graph, std::size_t block, const PassSetting& setting);
+
+  const ModelRecipe& model() const { return graph_.model; }
+  const PassSetting& setting() const { return setting_; }
+  const LocalShape& shape() const { return shape_; }
+  bool is_cpu() const { return setting_.kernels == KernelSet::cpu; }
+  // Whether products of the compute type are made in fp32, beside copies.
+  bool widens_fp16() const { return is_cpu() && setting_.compute == DataType::fp16; }
+  bool drops() const { return model().dropout > 0; }
+  std::int64_t layer() const { return graph_.blocks[block_].layer; }
+  // Of a layer with experts.
+  RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, layer(), setting_); }
+
+  Operator& add(std::string name, OperatorKind kind);
+  // A product in the compute type at every level, with those parameters of these roles that the block has, as one
+  // matrix.
+  Operator& product(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
+  // The same with the weight that produces logits, which may be another block's.
+  Operator& logits_product(std::string name, const MatrixProduct& product);
+  // Whether those parameters of these roles that the block has are frozen.
+  bool is_frozen(std::initializer_list<ParameterRole> roles) const;
+  // Whether the product with those parameters of these roles that the block has, as one matrix, takes FP8, and the
+  // bytes per element of its kept input.
+  bool takes_fp8(std::initializer_list<ParameterRole> weights) const;
+  double input_bytes(std::initializer_list<ParameterRole> weights) const;
+  // A linear layer's product, in FP8 where it takes FP8, with those parameters of these roles that the block has, as
+  // one matrix.
+  Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
+  // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says. On
+  // the CPU their outputs' gradients are rounded in place; where they cannot be, the caller adds what
+  // hold_cast_gradient() counts: a gradient in FP8, and widened again.
+  Operator& grouped_linear(std::string name, const MatrixProduct& product,
+                           std::initializer_list<ParameterRole> weights);
+  void hold_cast_gradient(Operator& item) const;
+  Operator& elementwise(std::string name, double forward_elements, double backward_elements);
+  Operator& norm(std::string name);
+  // Dropout on a branch and its addition to the residual stream.
+  Operator& residual(std::string name);
+
+  // Keeps a tensor of `bytes` for the backward; nothing when `bytes` is 0.
+  static void save(Operator& item, std::string name, double bytes, Recompute kept_through = Recompute::selective);
+  // Under selective recompute the CPU's modules recompute some tensors that CUDA's keep.
+  Recompute kept_on_cuda() const { return is_cpu() ? Recompute::none : Recompute::selective; }
+  // Bytes of a norm's statistics for `rows` rows.
+  double statistics_bytes(double rows) const;
+
+  // Adds a collective to the operator; the reference is valid until the next one.
+  static Exchange& exchange(Operator& item, RankAxis axis, Collective collective, Direction direction,
+                            const char* tensors, double bytes);
+  // The collectives of the tensor ranks before features are split over them (`gathers` forward) or after (backward).
+  // With sequence parallelism rows are gathered in that direction, and their partial sums scattered in the other one;
+  // with whole rows every rank has them all, and the sums are of whole rows.
+  void exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const;
+  // The same around the products of a layer's half.
+  void enter_features(Operator& item) const;
+  void leave_features(Operator& item) const;
+  // Working memory of the rows that sequence parallelism gathers: one tensor in the forward, two in the backward.
+  void hold_gathered_rows(Operator& item) const;
+
+  OperatorList take() { return std::move(operators_); }
+
+ private:
+  Operator& add_product(std::string name, const MatrixProduct& product, bool is_frozen);
+  void add_adapter(const std::string& name, const MatrixProduct& product, ParameterRole weight);
+  void agree_on_scales(Operator& item) const;
+  void hold_widened_operands(Operator& item) const;
+  void hold_fp32_copies(Operator& item) const;
+
+  const Graph& graph_;
+  std::size_t block_;
+  const PassSetting& setting_;
+  LocalShape shape_;
+  OperatorList operators_;
+};
+
+// The operators of each kind of block or half of a layer.
+void write_embedding(OperatorWriter& writer);
+void write_attention(OperatorWriter& writer);
+void write_feed_forward(OperatorWriter& writer);
+// Of a layer that drops tokens: `whole` is the shape of all of them.
+void write_token_dropping(OperatorWriter& writer, const LocalShape& whole);
+void write_head(OperatorWriter& writer);
+
+}  // namespace llmtrain

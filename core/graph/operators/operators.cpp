@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/operators/operators.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/graph/operators/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+std::string_view half_of(const Operator& item) { return std::string_view(item.name).substr(0, item.name.find('.')); }
+
+// Bytes of one half of a layer, or of another block as a whole.
+struct Half {
+  double saved = 0;
+  double kept = 0;
+  double received = 0;  // and kept
+  double forward_working = 0;
+  double backward_working = 0;
+};
+
+std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) {
+  std::vector<Half> halves;
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const Operator& item = operators[i];
+    // Operators of one half are adjacent, so a change of name starts the next.
+    if (i == 0 || half_of(item) != half_of(operators[i - 1])) halves.emplace_back();
+    Half& half = halves.back();
+    for (const SavedTensor& tensor : item.saved) {
+      half.saved += tensor.bytes;
+      if (tensor.kept_through >= recompute) half.kept += tensor.bytes;
+    }
+    if (recompute == Recompute::computation && is_repeated(item, recompute)) half.received += item.received;
+    // Summed, as if all working tensors of a half were alive at once: an upper bound.
+    half.forward_working += item.forward_working;
+    half.backward_working += item.backward_working;
+  }
+  return halves;
+}
+
+}  // namespace
+
+OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  PassSetting kept = setting;
+  const bool drops = graph.blocks[block].drops_tokens && setting.drops_tokens();
+  if (drops) kept.sequence_length = setting.kept_tokens;
+  OperatorWriter writer(graph, block, kept);
+  switch (graph.blocks[block].kind) {
+    case BlockKind::embedding:
+      write_embedding(writer);
+      break;
+    case BlockKind::layer:
+      write_attention(writer);
+      write_feed_forward(writer);
+      if (drops) write_token_dropping(writer, local_shape(graph.model, setting));
+      break;
+    case BlockKind::head:
+      write_head(writer);
+      break;
+  }
+  return writer.take();
+}
+
+bool is_repeated(const Operator& item, Recompute recompute) {
+  switch (item.repetition) {
+    case Operator::Repetition::never:
+      return false;
+    case Operator::Repetition::full:
+      return repeats_layers(recompute);
+    case Operator::Repetition::selective_and_full:
+      return recompute != Recompute::none;
+  }
+  return false;
+}
+
+// What selective recompute repeats, attention's scores, needs no exchange.
+bool is_exchanged_again(const Operator& item, Recompute recompute) {
+  return recompute == Recompute::full && is_repeated(item, recompute);
+}
+
+double Graph::training_flops_per_token(std::int64_t sequence_length, std::int64_t kept_tokens) const {
+  PassSetting setting;
+  setting.sequence_length = sequence_length;
+  setting.kept_tokens = kept_tokens;
+  BlockCache<double> of_blocks(*this);
+  double flops = 0;
+  for (std::size_t block = 0; block < blocks.size(); ++block)
+    flops += of_blocks.of(block, [&] {
+      const OperatorList operators = block_operators(*this, block, setting);
+      return forward_flops(operators) + backward_flops(operators);
+    });
+  return flops / static_cast<double>(sequence_length);
+}
+
+double forward_flops(const OperatorList& operators) {
+  double flops = 0;
+  for (const Operator& item : operators) flops += item.flops;
+  return flops;
+}
+
+double backward_flops(const OperatorList& operators) {
+  double flops = 0;
+  for (const Operator& item : operators) flops += (item.has_weight_gradient ? 2 : 1) * item.flops;
+  return flops;
+}
+
+double repeated_flops(const OperatorList& operators, Recompute recompute) {
+  double flops = 0;
+  for (const Operator& item : operators)
+    if (is_repeated(item, recompute)) flops += item.flops;
+  return flops;
+}
+
+double saved_bytes(const OperatorList& operators, Recompute recompute) {
+  double bytes = 0;
+  for (const Half& half : halves_of(operators, recompute)) bytes += half.kept + half.received;
+  return bytes;
+}
+
+// Selective recompute frees attention's scores before the feed-forward half begins and recomputes them after its
+// backward; a layer that is repeated as a whole holds all of its tensors again, with its output and that output's
+// gradient. What other ranks sent goes as the repeated forward comes to it.
+PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double boundary) {
+  const bool repeats_all = repeats_layers(recompute) && is_repeated(operators.front(), recompute);
+  double weight_gradient = 0;
+  for (const Operator& item : operators) weight_gradient = std::max(weight_gradient, item.unscaled_weight_gradient);
+  PassPeak peak;
+  double before = 0, received = 0, saved = 0;
+  for (const Half& half : halves_of(operators, recompute)) {
+    // Halves run one after another, so each adds to what the earlier ones keep.
+    received += half.received;
+    peak.forward = std::max(peak.forward, before + half.saved + received + half.forward_working);
+    peak.backward = std::max(peak.backward, before + half.saved + half.backward_working + weight_gradient);
+    before += repeats_all ? half.saved : half.kept;
+    saved += half.saved;
+  }
+  if (repeats_all) peak.backward = std::max(peak.backward, saved + 2 * boundary);
+  return peak;
+}
+
+}  // namespace llmtrain

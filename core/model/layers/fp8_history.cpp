@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/layers/fp8_history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace llmtrain {
+
+Fp8History::Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe, std::int64_t fallback_steps)
+    : products_(std::move(products)),
+      margin_(std::ldexp(1.0F, -static_cast<int>(recipe.margin))),
+      fallback_steps_(static_cast<float>(fallback_steps)),
+      tracks_(products_.size(), Track{MaximaWindow(static_cast<std::size_t>(recipe.history_steps), fp8_operands)}) {
+  for (std::size_t i = 0; i < products_.size(); ++i) index_[products_[i]] = i;
+}
+
+void Fp8History::note(std::size_t product, Fp8Operand operand, float largest) {
+  float& noted = tracks_[index_.at(product)].noted[static_cast<std::size_t>(operand)];
+  noted = static_cast<float>(kernels::larger_magnitude(noted, largest));
+}
+
+float Fp8History::scale(std::size_t product, Fp8Operand operand) const {
+  return tracks_[index_.at(product)].scales[static_cast<std::size_t>(operand)];
+}
+
+bool Fp8History::has_fallen_back(std::size_t product) const { return tracks_[index_.at(product)].fallback[1] == 1; }
+
+std::vector<double> Fp8History::take_largest() {
+  std::vector<double> largest;
+  for (Track& track : tracks_) {
+    // Infinity compares as a NaN should.
+    for (const float noted : track.noted)
+      largest.push_back(std::isfinite(noted) ? noted : std::numeric_limits<float>::infinity());
+    track.noted = {};
+  }
+  return largest;
+}
+
+std::optional<Fp8History::Fallback> Fp8History::overflow(const Track& track, std::span<const double> newest) {
+  std::optional<Fallback> worst;
+  for (std::size_t i = 0; i < fp8_operands; ++i) {
+    if (track.scales[i] == 0) continue;
+    const auto operand = static_cast<Fp8Operand>(i);
+    const double range = kernels::largest_of(fp8_format(operand)) / track.scales[i];
+    if (newest[i] > range && (!worst || newest[i] / range > worst->largest / worst->range))
+      worst = Fallback{0, operand, newest[i], range};
+  }
+  return worst;
+}
+
+std::vector<Fp8History::Fallback> Fp8History::record(std::span<const double> largest) {
+  if (!std::ranges::all_of(largest, [](double each) { return std::isfinite(each); })) return {};
+  std::vector<Fallback> leaving;
+  for (std::size_t i = 0; i < tracks_.size(); ++i) {
+    Track& track = tracks_[i];
+    auto& [overflowing_steps, has_left] = track.fallback;
+    if (has_left == 1) continue;
+    const auto newest = largest.subspan(i * fp8_operands, fp8_operands);
+    auto worst = overflow(track, newest);
+    overflowing_steps = worst ? overflowing_steps + 1 : 0;
+    if (worst && fallback_steps_ > 0 && overflowing_steps >= fallback_steps_) {
+      worst->product = products_[i];
+      leaving.push_back(*worst);
+      has_left = 1;
+    }
+    Numbers row{};
+    std::ranges::transform(newest, row.begin(), [](double each) { return static_cast<float>(each); });
+    track.maxima.push(row);
+    choose_scales(track);
+  }
+  return leaving;
+}
+
+void Fp8History::set_state(std::size_t index, const State& state) {
+  Track& track = tracks_[index];
+  track.maxima.assign(state.maxima);
+  track.fallback = state.fallback;
+  choose_scales(track);
+}
+
+void Fp8History::choose_scales(Track& track) const {
+  for (std::size_t operand = 0; operand < fp8_operands; ++operand) {
+    const float largest = track.maxima.largest(operand);
+    const float scale = largest > 0 ? kernels::fp8_scale(largest, fp8_format(static_cast<Fp8Operand>(operand))) : 0;
+    track.scales[operand] = scale * margin_;
+  }
+}
+
+}  // namespace llmtrain

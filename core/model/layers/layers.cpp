@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/layers/layers.h"
+
+#include <limits>
+#include <utility>
+
+#include "core/model/layers/fp8_statistics.h"
+#include "kernels/gemm.h"
+
+namespace llmtrain {
+namespace {
+
+using kernels::Fp8Format;
+
+}  // namespace
+
+NormLayer::NormLayer(NormKind kind, double eps, BoundParameter weight, std::optional<BoundParameter> bias)
+    : mode_(kind == NormKind::layernorm ? kernels::NormMode::layer : kernels::NormMode::root_mean_square),
+      eps_(eps),
+      weight_(weight),
+      bias_(bias) {}
+
+kernels::NormParameters NormLayer::parameters() const {
+  kernels::NormParameters parameters{mode_, weight_.weight(), std::nullopt, eps_};
+  if (bias_) parameters.bias = bias_->weight();
+  return parameters;
+}
+
+at::Tensor NormLayer::forward(const at::Tensor& x, Statistics& statistics) const {
+  kernels::NormOutput output = kernels::norm_forward(x, parameters());
+  statistics = {output.mean, output.rstd};
+  return output.y;
+}
+
+at::Tensor NormLayer::recompute(const at::Tensor& x, const Statistics& statistics) const {
+  return kernels::norm_recompute(x, statistics.mean, statistics.rstd, parameters());
+}
+
+void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statistics& statistics,
+                         at::Tensor& dx) const {
+  // The norm's kernel only adds, so its gradients must start from zero.
+  at::Tensor dweight = weight_.added_gradient();
+  std::optional<at::Tensor> dbias;
+  if (bias_) dbias = bias_->added_gradient();
+  kernels::norm_backward(dy, x, statistics.mean, statistics.rstd, parameters(), dx, dweight, dbias);
+}
+
+LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) const {
+  if (!scaling_ || !scaling_->applies()) return {{x, {}}, {}};
+  // Weights that are stored in E4M3 are so with scales of their own.
+  const LinearInput input = weight_.is_fp8() ? keep_input(x, micro) : keep_both(x, micro);
+  if (Fp8Statistics* statistics = micro.fp8_statistics) {
+    statistics->add(Fp8Tensors::inputs, x, input.x.scale, Fp8Format::e4m3);
+    if (input.weight_scale.defined())
+      statistics->add(Fp8Tensors::weights, weight_.weight(), input.weight_scale, Fp8Format::e4m3);
+  }
+  return input;
+}
+
+LinearInput LinearLayer::keep_input(const at::Tensor& x, const MicroBatch& micro) const {
+  if (const auto scale = scaling_->delayed({Fp8Operand::input}, micro))
+    return {scaling_->cast({Fp8Operand::input, x}, *scale, micro), {}};
+  LinearInput input{{{}, scaling_->current({{Fp8Operand::input, x}}, micro)}, {}};
+  restore(input, x);
+  return input;
+}
+
+LinearInput LinearLayer::keep_both(const at::Tensor& x, const MicroBatch& micro) const {
+  // The forward finds the weight's magnitude when it rounds it.
+  if (const auto scales = scaling_->delayed({Fp8Operand::input, Fp8Operand::weight}, micro))
+    return {scaling_->cast({Fp8Operand::input, x}, scales->narrow(0, 0, 1), micro), scales->narrow(0, 1, 1)};
+  // Two maxima in one exchange.
+  const at::Tensor scales = scaling_->current({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, micro);
+  LinearInput input{{{}, scales.narrow(0, 0, 1)}, scales.narrow(0, 1, 1)};
+  restore(input, x);
+  return input;
+}
+
+void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
+  input.x.values = input.x.is_scaled() ? kernels::cast_to_fp8(x, input.x.scale, Fp8Format::e4m3) : x;
+}
+
+ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
+  if (!scaling_ || !scaling_->applies()) return {dy, {}};
+  ScaledTensor gradient;
+  if (const auto scale = scaling_->delayed({Fp8Operand::output_gradient}, micro)) {
+    gradient = scaling_->cast({Fp8Operand::output_gradient, dy}, *scale, micro);
+  } else {
+    gradient.scale = scaling_->current({{Fp8Operand::output_gradient, dy}}, micro);
+    gradient.values = kernels::cast_to_fp8(dy, gradient.scale, Fp8Format::e5m2);
+  }
+  if (micro.fp8_statistics != nullptr)
+    micro.fp8_statistics->add(Fp8Tensors::output_gradients, dy, gradient.scale, Fp8Format::e5m2);
+  return gradient;
+}
+
+kernels::MeasuredFp8 LinearLayer::weight_for(const LinearInput& input) const {
+  at::Tensor weight = weight_.weight();
+  if (!input.weight_scale.defined()) return {weight, {}};
+  if (!weight_.is_scaled()) return kernels::round_and_measure(weight, input.weight_scale, Fp8Format::e4m3);
+  // It is a copy already: another one would double the memory beside the product.
+  at::Tensor largest = kernels::round_and_measure_(weight, input.weight_scale, Fp8Format::e4m3);
+  return {std::move(weight), std::move(largest)};
+}
+
+at::Tensor LinearLayer::forward(const LinearInput& input, const MicroBatch& micro) const {
+  std::optional<at::Tensor> bias;
+  if (bias_) bias = bias_->weight();
+  const auto [weight, largest] = weight_for(input);
+  // What is not finite would saturate, and must show.
+  if (micro.fp8_history != nullptr && largest.defined() && !scaling_->note(Fp8Operand::weight, largest, micro))
+    weight.fill_(std::numeric_limits<double>::quiet_NaN());
+  const at::Tensor x = input.x.widened(weight.scalar_type());
+  at::Tensor y = kernels::linear(x, weight, bias);
+  for (const LowRankAdapter& adapter : adapters_) adapter.forward(x, y);
+  return y;
+}
+
+void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
+  if (bias_) bias_->add_bias_gradient(dy);
+}
+
+at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
+  const at::ScalarType compute = weight_.weight_type();
+  const at::Tensor gradient = dy.widened(compute);
+  // Only where it is read, since widening is a copy.
+  const at::Tensor x = weight_.is_frozen() && adapters_.empty() ? at::Tensor() : input.x.widened(compute);
+  if (!weight_.is_frozen()) weight_.add_weight_gradient(gradient, x);
+  at::Tensor dx = kernels::linear_backward_input(gradient, weight_for(input).values);
+  for (const LowRankAdapter& adapter : adapters_) adapter.backward(gradient, x, dx);
+  return dx;
+}
+
+// Gathering rows and summing them are each other's gradient, hence the pairs in these four functions. FP8 is gathered
+// as FP8: a byte per element.
+at::Tensor ColumnLinear::forward(const LinearInput& input, const MicroBatch& micro) const {
+  return linear_.forward(whole_rows(input), micro);
+}
+
+at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
+  linear_.add_bias_gradient(dy);
+  // Apart, since both meet the other ranks, which must do so in the same order.
+  const ScaledTensor gradient = linear_.scaled_gradient(dy, micro);
+  return split_.own_sum(linear_.backward(gradient, whole_rows(input)));
+}
+
+LinearInput ColumnLinear::whole_rows(const LinearInput& input) const {
+  return {{split_.whole_rows(input.x.values), input.x.scale}, input.weight_scale};
+}
+
+RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,
+                     std::vector<LowRankAdapter> adapters, const TensorSplit& split)
+    // With several ranks the bias must be added after the sum, or it would be added once per rank.
+    : split_(split), linear_(weight, split.ranks() > 1 ? std::nullopt : bias, scaling, std::move(adapters)) {
+  if (split.ranks() > 1) late_bias_ = bias;
+}
+
+at::Tensor RowLinear::forward(const LinearInput& input, const MicroBatch& micro) const {
+  at::Tensor y = split_.own_sum(linear_.forward(input, micro));
+  if (late_bias_) y.add_(late_bias_->weight());
+  return y;
+}
+
+at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
+  // From this rank's rows. Where rows are split, the ranks' gradients are summed once per step (gradient_sum()).
+  if (late_bias_) late_bias_->add_bias_gradient(dy);
+  linear_.add_bias_gradient(dy);
+  const ScaledTensor own = linear_.scaled_gradient(dy, micro);
+  return linear_.backward({split_.whole_rows(own.values), own.scale}, input);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/layers/other_ranks.h"
+
+namespace llmtrain {
+
+at::Tensor TensorSplit::whole_rows(const at::Tensor& own) const {
+  return splits_rows() ? ranks_->gather_rows(own.contiguous()) : own;
+}
+
+at::Tensor TensorSplit::own_sum(at::Tensor partial) const {
+  if (ranks() == 1) return partial;
+  // With sequence parallelism each rank needs the sum of its own rows only: a reduce-scatter, half an all-reduce.
+  if (splits_rows()) return ranks_->scatter_sum_rows(partial);
+  ranks_->sum(partial);
+  return partial;
+}
+
+at::Tensor TensorSplit::share_of(const at::Tensor& rows) const {
+  if (ranks() == 1 || splits_rows()) return rows;
+  const std::int64_t share = rows.size(0) / ranks();
+  return rows.narrow(0, position() * share, share);
+}
+
+at::Tensor TensorSplit::from_shares(const at::Tensor& share) const { return splits_rows() ? share : gather(share); }
+
+at::Tensor TensorSplit::gather(const at::Tensor& part) const {
+  return ranks() > 1 ? ranks_->gather_rows(part.contiguous()) : part;
+}
+
+void TensorSplit::drop_own_rows(at::Tensor& own, const MicroBatch& micro, double probability,
+                                std::uint64_t site) const {
+  // Of whole sequences, also where this rank has a part of them: indices are those of the unsharded tensor.
+  const std::int64_t elements_per_sample = micro.part.whole_of(micro.sequence) * own.size(1);
+  kernels::dropout_rows_(own, dropout_at(micro, probability, site, elements_per_sample),
+                         {micro.part, micro.sequence, first_row(own.size(0))});
+}
+
+}  // namespace llmtrain

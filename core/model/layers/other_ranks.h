@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "core/model/layers/micro_batch.h"
+
+namespace llmtrain {
+
+// The ranks that share the features of every layer (Shoeybi et al., arXiv 1909.08053), as seen from one of them: what
+// the modules ask of the others. All ranks make the same calls in the same order; tensors are contiguous, and every
+// call blocks until its result is available. Sums run in the order of the positions, so all ranks get the same bits.
+class TensorRanks {
+ public:
+  virtual ~TensorRanks() = default;
+
+  virtual std::int64_t ranks() const = 0;
+  virtual std::int64_t position() const = 0;
+
+  virtual void sum(const at::Tensor& x) const = 0;                         // in place
+  virtual void largest(const at::Tensor& x) const = 0;                     // of each element, in place; NaN wins
+  virtual at::Tensor gather_rows(const at::Tensor& part) const = 0;        // [R, …] → [ranks·R, …], by position
+  virtual at::Tensor scatter_sum_rows(const at::Tensor& whole) const = 0;  // [T, …] → this rank's [T/ranks, …]
+};
+
+// Which rows (tokens) of the activations between the matrix products a tensor rank works on: all of them, or with
+// sequence parallelism its T/ranks consecutive ones (Korthikanti et al., arXiv 2205.05198).
+enum class ActivationRows { whole, split };
+
+// How a module of one rank cooperates with the other tensor ranks: the two transitions between activations whose rows
+// this rank has (all, or its own) and matrix products whose features it has; and two that drop the tokens that other
+// ranks have, too, and bring them back (Singh et al., arXiv 2303.06318). Of each pair one is the other's gradient, so a
+// forward that uses one uses the other in its backward. With one rank all return their input. Cheap to copy.
+class TensorSplit {
+ public:
+  // `ranks` outlives this; null for one rank alone.
+  TensorSplit(const TensorRanks* ranks, ActivationRows rows) : ranks_(ranks), rows_(rows) {}
+
+  std::int64_t ranks() const { return ranks_ != nullptr ? ranks_->ranks() : 1; }
+  std::int64_t position() const { return ranks_ != nullptr ? ranks_->position() : 0; }
+
+  // Into features: gathers all rows from the ranks' own. With whole rows nothing is sent.
+  at::Tensor whole_rows(const at::Tensor& own) const;
+  // Out of features: sums over the ranks and returns this rank's rows. May reuse the memory of `partial`.
+  at::Tensor own_sum(at::Tensor partial) const;
+  // Work on tokens that is not split by features: this rank's T/ranks consecutive rows of those that it has, and back
+  // from the ranks' shares to these. With split rows both return their input.
+  at::Tensor share_of(const at::Tensor& rows) const;
+  at::Tensor from_shares(const at::Tensor& share) const;
+  // Concatenates the parts of all ranks, whatever the rows are: [R, …] → [ranks·R, …].
+  at::Tensor gather(const at::Tensor& part) const;
+
+  // The first of this rank's rows where it has `own` of them.
+  std::int64_t first_row(std::int64_t own) const { return splits_rows() ? position() * own : 0; }
+  // In place, the dropout of a site whose activation [T, H] has these rows on this rank.
+  void drop_own_rows(at::Tensor& own, const MicroBatch& micro, double probability, std::uint64_t site) const;
+
+ private:
+  bool splits_rows() const { return ranks() > 1 && rows_ == ActivationRows::split; }
+
+  const TensorRanks* ranks_;
+  ActivationRows rows_;
+};
+
+// [B, S, kv_heads, D] each, with any strides except that the last axis is contiguous.
+struct KeysAndValues {
+  at::Tensor key, value;
+};
+
+// The ranks that share the tokens of every sequence, as seen from one of them: what attention asks of the others. All
+// ranks make the same calls in the same order, and every call blocks until its result is available. The order of sums
+// is an implementation's own, but the same in every run.
+class ContextRanks {
+ public:
+  virtual ~ContextRanks() = default;
+
+  // Keys and values of all positions, from those of this rank's tokens.
+  virtual KeysAndValues gather(const KeysAndValues& own) const = 0;
+  // The largest of each element over the ranks, in place; NaN wins.
+  virtual void largest(const at::Tensor& x) const = 0;
+  // Sums all ranks' gradients of all positions, and writes those of this rank's tokens to `own`.
+  virtual void scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const = 0;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/layers/scaled_tensor.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace llmtrain {
+namespace {
+
+// What the operand is multiplied by apart from what it is without fp16.
+float factor_of(Fp8Operand operand, const MicroBatch& micro) {
+  return operand == Fp8Operand::output_gradient ? static_cast<float>(micro.backward_scale) : 1;
+}
+
+}  // namespace
+
+Fp8Scaling Fp8Scaling::of(std::size_t product) const {
+  Fp8Scaling scaling = *this;
+  scaling.product_ = product;
+  return scaling;
+}
+
+at::Tensor Fp8Scaling::current(std::initializer_list<Operand> operands, const MicroBatch& micro) const {
+  std::vector<at::Tensor> own;
+  for (const Operand& operand : operands) {
+    own.push_back(kernels::largest_magnitude(operand.values));
+    if (micro.fp8_history != nullptr) note(operand.what, own.back(), micro);
+  }
+  const at::Tensor maxima = at::cat(own);
+  if (tensor_ != nullptr && tensor_->ranks() > 1) tensor_->largest(maxima);
+  // A rank that has whole sequences runs on its own (generation).
+  if (context_ != nullptr && !micro.part.is_whole()) context_->largest(maxima);
+  return kernels::fp8_scale(maxima, fp8_format(operands.begin()->what));
+}
+
+// The loss scale is a power of two and changes from step to step: histories are of gradients without it.
+std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Fp8Operand> operands,
+                                              const MicroBatch& micro) const {
+  if (micro.fp8_history == nullptr) return std::nullopt;
+  at::Tensor scales = at::empty({static_cast<std::int64_t>(operands.size())}, at::kFloat);
+  auto* next = scales.mutable_data_ptr<float>();
+  for (const Fp8Operand operand : operands) {
+    const float scale = micro.fp8_history->scale(product_, operand);
+    if (scale == 0) return std::nullopt;
+    *next++ = scale / factor_of(operand, micro);
+  }
+  return scales;
+}
+
+bool Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const {
+  const float magnitude = *largest.const_data_ptr<float>();
+  micro.fp8_history->note(product_, operand, magnitude / factor_of(operand, micro));
+  return std::isfinite(magnitude);
+}
+
+ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const {
+  const kernels::Fp8Format format = fp8_format(operand.what);
+  const kernels::MeasuredFp8 cast = kernels::cast_and_measure(operand.values, scale, format);
+  if (note(operand.what, cast.largest, micro)) return {cast.values, scale};
+  // In the payload itself, wherever it is multiplied.
+  const at::Tensor shown = at::full({1}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  return {kernels::cast_to_fp8(operand.values, shown, format), shown};
+}
+
+}  // namespace llmtrain

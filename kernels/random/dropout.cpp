@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/random/dropout.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "core/base/error.h"
+#include "kernels/random/philox.h"
+#include "kernels/vector/dropout.h"
+#include "kernels/vector/level.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+// Elements per thread below which starting another thread costs more than it saves.
+constexpr std::int64_t mask_elements_per_thread = 8192;
+constexpr std::int64_t low_word = 0xFFFFFFFF;
+
+// Words are integers, so comparing them with the ceiling of probability·2³² is exact. For a probability within 2⁻³² of
+// 1 that ceiling is 2³², which 32 bits cannot hold: the largest word is then kept.
+std::uint32_t threshold_of(double probability) {
+  return static_cast<std::uint32_t>(std::min(std::ceil(probability * 4294967296.0), 4294967295.0));
+}
+
+template <class Value, class Kernel>
+void fused_dropout(Kernel kernel, at::Tensor& x, const Dropout& dropout) {
+  const vector::DropoutMask mask{.key = dropout.key,
+                                 .threshold = threshold_of(dropout.probability),
+                                 .scale = static_cast<float>(1 / (1 - dropout.probability))};
+  auto* values = static_cast<Value*>(x.data_ptr());
+  at::parallel_for(0, x.numel(), mask_elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
+    // An element's mask depends on its index alone, so a thread can start anywhere.
+    kernel(values + begin, end - begin, static_cast<std::uint64_t>(dropout.first_element + begin), mask);
+  });
+}
+
+struct WidePair {
+  at::Tensor high, low;
+};
+
+WidePair multiply_words(const at::Tensor& word, std::int64_t factor) {
+  const at::Tensor product = word.mul(factor);  // wraps modulo 2⁶⁴, as an unsigned product would
+  // The shift copies the sign bit; the mask removes the copies.
+  return {(product.bitwise_right_shift(32)).bitwise_and(low_word), product.bitwise_and(low_word)};
+}
+
+// Philox (kernels/random/philox.h) in tensor operators: the words of counters [first, first + count), one after
+// another. As int64, since LibTorch lacks arithmetic on unsigned 32-bit words.
+at::Tensor reference_words(std::uint64_t key, std::int64_t first, std::int64_t count, const at::Device& device) {
+  const at::Tensor counter = at::arange(first, first + count, at::TensorOptions(at::kLong).device(device));
+  const at::Tensor zero = at::full_like(counter, 0);
+  std::array<at::Tensor, 4> c{counter.bitwise_and(low_word), counter.bitwise_right_shift(32), zero, zero};
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const WidePair p0 = multiply_words(c[0], 0xD2511F53);
+    const WidePair p1 = multiply_words(c[2], 0xCD9E8D57);
+    c = {p1.high.bitwise_xor(c[1]).bitwise_xor(static_cast<std::int64_t>(k0)), p1.low,
+         p0.high.bitwise_xor(c[3]).bitwise_xor(static_cast<std::int64_t>(k1)), p0.low};
+    k0 += 0x9E3779B9U;
+    k1 += 0xBB67AE85U;
+  }
+  return at::stack(c, 1).reshape(-1);
+}
+
+void reference_dropout(at::Tensor& x, const Dropout& dropout) {
+  // A counter gives four words: begin with the one of x's first element and skip the words before it.
+  const std::int64_t first = dropout.first_element / 4;
+  const std::int64_t skipped = dropout.first_element % 4;
+  const at::Tensor words = reference_words(dropout.key, first, (skipped + x.numel() + 3) / 4, x.device());
+  const at::Tensor dropped = words.narrow(0, skipped, x.numel()).lt(threshold_of(dropout.probability));
+  // Scaled, so that the expected value stays the same, and filled rather than multiplied by 0: dropped infinities and
+  // NaN become 0 as well.
+  x.mul_(1 / (1 - dropout.probability)).masked_fill_(dropped.view_as(x), 0);
+}
+
+// Checked on every path, so that an invalid mask fails the same way on every device.
+void check(const at::Tensor& x, const Dropout& dropout) {
+  if (!(dropout.probability >= 0 && dropout.probability < 1)) {
+    throw Error(ExitCode::internal_error, "dropout: probability is " + std::to_string(dropout.probability) +
+                                              "; it must be at least 0 and below 1");
+  }
+  if (dropout.first_element < 0 || !x.is_contiguous()) {
+    throw Error(ExitCode::internal_error, "dropout: x must be contiguous and its first element must not be negative");
+  }
+  if (dropout.run < 0 || (dropout.run > 0 && (x.numel() % dropout.run != 0 || dropout.stride < dropout.run))) {
+    throw Error(ExitCode::internal_error, "dropout: runs of " + std::to_string(dropout.run) + " elements, " +
+                                              std::to_string(dropout.stride) + " apart, must fill x's " +
+                                              std::to_string(x.numel()) + " and not overlap");
+  }
+}
+
+// x is one run.
+void drop_run(at::Tensor& x, const Dropout& dropout) {
+  const auto kernels = vector::at_level([]<int level> { return vector::dropout_kernels_for<level>(); });
+  if (x.device().is_cpu() && x.scalar_type() == at::kFloat) {
+    fused_dropout<float>(kernels.fp32, x, dropout);
+  } else if (x.device().is_cpu() && x.scalar_type() == at::kBFloat16) {
+    fused_dropout<std::uint16_t>(kernels.bf16, x, dropout);
+  } else {
+    reference_dropout(x, dropout);
+  }
+}
+
+}  // namespace
+
+std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t site) {
+  const auto words = philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step), site);
+  return words[0] | static_cast<std::uint64_t>(words[1]) << 32;
+}
+
+void dropout_(at::Tensor& x, const Dropout& dropout) {
+  check(x, dropout);
+  if (!dropout.active() || x.numel() == 0) return;
+  if (dropout.run == 0) return drop_run(x, dropout);
+  const at::Tensor flat = x.view({-1});
+  Dropout of_run = dropout;
+  // Consecutive here, but `stride` apart in the unsharded tensor whose indices decide the mask.
+  for (std::int64_t begin = 0; begin < x.numel(); begin += dropout.run) {
+    at::Tensor run = flat.narrow(0, begin, dropout.run);
+    drop_run(run, of_run);
+    of_run.first_element += dropout.stride;
+  }
+}
+
+void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows) {
+  check(x, {dropout.probability, dropout.key, dropout.first_element});
+  if (!dropout.active() || x.numel() == 0) return;
+  const at::Tensor flat = x.view({-1});
+  const std::int64_t width = x.size(1);
+  // Rows of x that are neighbours in the whole sequences too; where samples are split by heads, a piece also ends with
+  // its sample, after which the unsharded tensor has other ranks' heads.
+  for (const RowRun& run : rows.runs(x.size(0))) {
+    std::int64_t element = run.whole_row * width;
+    const std::int64_t end = element + run.length * width, offset = run.row * width - element;
+    while (element < end) {
+      const std::int64_t sample = dropout.run == 0 ? end : dropout.run;
+      const std::int64_t count = std::min(end - element, sample - element % sample);
+      const std::int64_t place = element / sample * dropout.stride + element % sample;
+      at::Tensor piece = flat.narrow(0, element + offset, count);
+      drop_run(piece, {dropout.probability, dropout.key, dropout.first_element + place});
+      element += count;
+    }
+  }
+}
+
+}  // namespace llmtrain::kernels

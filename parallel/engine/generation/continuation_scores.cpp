@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/generation/continuation_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+using Tokens = std::span<const std::int64_t>;
+
+struct SeenText {
+  Tokens tokens;
+  std::size_t first;
+};
+
+SeenText seen_part(const ScoredText& text, std::int64_t window) {
+  const Tokens all(text.tokens);
+  // The last token is only asked for, not read: the model may see one more.
+  const std::size_t length = std::min(all.size(), static_cast<std::size_t>(window) + 1), left_out = all.size() - length;
+  const auto first = static_cast<std::size_t>(text.first);
+  if (first > left_out && first < all.size()) return {all.last(length), first - left_out};
+  throw Error(ExitCode::internal_error, "continuation: of " + std::to_string(all.size()) + " tokens those from " +
+                                            std::to_string(first) + " on do not fit a window of " +
+                                            std::to_string(window));
+}
+
+// Tokens that all texts begin with, less than what comes before any token that is asked for: its logits are needed.
+std::size_t common_prefix(const std::vector<SeenText>& texts) {
+  const Tokens front = texts.front().tokens;
+  std::size_t length = front.size();
+  for (const SeenText& text : texts) {
+    length = std::min({length, text.first - 1, text.tokens.size()});
+    const auto [left, right] =
+        std::mismatch(front.begin(), front.begin() + static_cast<std::ptrdiff_t>(length), text.tokens.begin());
+    length = static_cast<std::size_t>(left - front.begin());
+  }
+  return length;
+}
+
+// log softmax(logits)[token], in float64: a vocabulary's sum in fp32 would cost digits.
+double log_probability(std::span<const float> logits, std::int64_t token) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - largest);
+  return logits[static_cast<std::size_t>(token)] - largest - std::log(sum);
+}
+
+}  // namespace
+
+std::vector<double> continuation_scores(Decoder& decoder, std::span<const ScoredText> texts, std::int64_t window) {
+  std::vector<SeenText> seen;
+  for (const ScoredText& text : texts) seen.push_back(seen_part(text, window));
+  const std::size_t prefix = common_prefix(seen);
+  if (prefix > 0) {
+    const NewTokens common{0, 0, seen.front().tokens.first(prefix)};
+    decoder.logits(std::span(&common, 1));
+  }
+  std::vector<NewTokens> pieces;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    const auto sequence = static_cast<std::int64_t>(i), begin = static_cast<std::int64_t>(prefix);
+    if (i > 0 && prefix > 0) decoder.copy(0, sequence, begin);
+    // Without the last token, after which nothing is asked.
+    pieces.push_back({sequence, begin, seen[i].tokens.subspan(prefix, seen[i].tokens.size() - prefix - 1)});
+  }
+  const at::Tensor logits = decoder.logits(pieces, Decoder::Rows::all);
+  std::vector<double> scores(seen.size(), 0);
+  if (decoder.decides()) {
+    const auto vocabulary = static_cast<std::size_t>(logits.size(1));
+    const auto* row = logits.const_data_ptr<float>();
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      for (std::size_t t = prefix + 1; t < seen[i].tokens.size(); ++t, row += vocabulary)
+        if (t >= seen[i].first) scores[i] += log_probability({row, vocabulary}, seen[i].tokens[t]);
+    }
+  }
+  return decoder.agree(std::move(scores));
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/generation/generation.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "parallel/engine/generation/decoder.h"
+
+namespace llmtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A text that grows.
+struct Text {
+  TextNumber number;
+  std::vector<std::int64_t> tokens;
+  std::int64_t generated = 0;
+};
+
+std::int64_t length(const std::vector<std::int64_t>& tokens) { return static_cast<std::int64_t>(tokens.size()); }
+
+std::int64_t longest(std::span<const std::vector<std::int64_t>> prompts) {
+  std::int64_t result = 0;
+  for (const std::vector<std::int64_t>& prompt : prompts) result = std::max(result, length(prompt));
+  return result;
+}
+
+class Generator {
+ public:
+  Generator(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
+            const TokenListener& listener)
+      : prompts_(prompts),
+        options_(options),
+        listener_(listener),
+        window_(model.graph().model.max_sequence_length),
+        places_(std::min(options.batch, static_cast<std::int64_t>(prompts.size()) * options.samples)),
+        // One more place, for the prompt that several texts begin with.
+        decoder_(model, places_ + 1, std::min(window_, longest(prompts) + options.tokens)),
+        texts_(static_cast<std::size_t>(places_)) {}
+
+  void run() {
+    while (!is_late_) {
+      fill();
+      if (std::none_of(texts_.begin(), texts_.end(), [](const auto& text) { return text.has_value(); })) return;
+      slide();
+      grow();
+    }
+  }
+
+ private:
+  bool fits(const Text& text) const { return length(text.tokens) <= window_; }
+
+  // Begins texts where there is a place.
+  void fill() {
+    for (std::int64_t place = 0; place < places_; ++place) {
+      std::optional<Text>& text = texts_[static_cast<std::size_t>(place)];
+      while (!text && !is_late_ && next_.prompt < static_cast<std::int64_t>(prompts_.size())) {
+        begin(place);
+        next_ = next_.sample + 1 < options_.samples ? TextNumber{next_.prompt, next_.sample + 1}
+                                                    : TextNumber{next_.prompt + 1, 0};
+      }
+    }
+  }
+
+  void begin(std::int64_t place) {
+    const std::vector<std::int64_t>& prompt = prompts_[static_cast<std::size_t>(next_.prompt)];
+    // A text that is alone with its prompt needs no copy of it.
+    const std::int64_t prompt_place = options_.samples > 1 ? places_ : place;
+    if (next_.sample == 0) prompt_logits_ = decoder_.logits(std::array{seen(prompt, prompt_place)});
+    if (prompt_place != place) decoder_.copy(prompt_place, place, std::min(window_, length(prompt)));
+    texts_[static_cast<std::size_t>(place)] = Text{next_, prompt, 0};
+    add_tokens({place}, prompt_logits_);
+  }
+
+  // What the model sees of these tokens, as new ones.
+  NewTokens seen(const std::vector<std::int64_t>& tokens, std::int64_t place) const {
+    const std::span<const std::int64_t> all(tokens);
+    return {place, 0, all.last(static_cast<std::size_t>(std::min(window_, length(tokens))))};
+  }
+
+  // A token of each text that is longer than the window: all its positions have changed.
+  void slide() {
+    for (std::int64_t place = 0; place < places_; ++place) {
+      const std::optional<Text>& text = texts_[static_cast<std::size_t>(place)];
+      if (text && !fits(*text)) add_tokens({place}, decoder_.logits(std::array{seen(text->tokens, place)}));
+    }
+  }
+
+  // A token of each of the others, in one pass.
+  void grow() {
+    std::vector<NewTokens> pieces;
+    std::vector<std::int64_t> places;
+    for (std::int64_t place = 0; place < places_; ++place) {
+      const std::optional<Text>& text = texts_[static_cast<std::size_t>(place)];
+      if (!text || !fits(*text)) continue;
+      pieces.push_back({place, length(text->tokens) - 1, std::span(text->tokens).last(1)});
+      places.push_back(place);
+    }
+    if (!pieces.empty()) add_tokens(places, decoder_.logits(pieces));
+  }
+
+  // Chooses a token of each text by its row of the logits.
+  void add_tokens(const std::vector<std::int64_t>& places, const at::Tensor& logits) {
+    std::vector<double> chosen(places.size(), late);
+    if (decoder_.decides() && !is_time_over()) {
+      const auto vocabulary = static_cast<std::size_t>(logits.size(1));
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        const Text& text = *texts_[static_cast<std::size_t>(places[i])];
+        const std::span row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
+        chosen[i] = static_cast<double>(choose_token(row, options_.choice, text.number, text.generated));
+      }
+    }
+    chosen = decoder_.agree(std::move(chosen));
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      is_late_ = is_late_ || chosen[i] == late;
+      if (!is_late_) add_token(texts_[static_cast<std::size_t>(places[i])], static_cast<std::int64_t>(chosen[i]));
+    }
+  }
+
+  void add_token(std::optional<Text>& text, std::int64_t token) const {
+    text->tokens.push_back(token);
+    const bool goes_on = listener_(text->number, token);
+    if (!goes_on || ++text->generated == options_.tokens) text.reset();
+  }
+
+  bool is_time_over() const { return options_.time_limit && Clock::now() - start_ > *options_.time_limit; }
+
+  // In place of a token's id, and the same on all ranks: their clocks differ.
+  static constexpr double late = -1;
+
+  std::span<const std::vector<std::int64_t>> prompts_;
+  GenerateOptions options_;
+  const TokenListener& listener_;
+  std::int64_t window_, places_;
+  Decoder decoder_;
+  std::vector<std::optional<Text>> texts_;  // by place
+  TextNumber next_;
+  at::Tensor prompt_logits_;  // after the prompt of the text begun last
+  Clock::time_point start_ = Clock::now();
+  bool is_late_ = false;
+};
+
+}  // namespace
+
+void generate(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
+              const TokenListener& listener) {
+  if (options.tokens > 0 && !prompts.empty()) Generator(model, prompts, options, listener).run();
+}
+
+std::vector<std::int64_t> generate(LocalModel& model, std::vector<std::int64_t> prompt,
+                                   const GenerateOptions& options) {
+  std::vector<std::int64_t> tokens = prompt;
+  generate(model, std::array{std::move(prompt)}, options, [&](const TextNumber&, std::int64_t token) {
+    tokens.push_back(token);
+    return true;
+  });
+  return tokens;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "parallel/engine/generation/token_choice.h"
+#include "parallel/engine/local_model.h"
+
+namespace llmtrain {
+
+struct GenerateOptions {
+  std::int64_t tokens = 200;  // of each text, without its prompt
+  TokenChoice choice;
+  std::int64_t samples = 1;                               // texts of each prompt
+  std::int64_t batch = 16;                                // texts that grow together
+  std::optional<std::chrono::milliseconds> time_limit{};  // all texts end when it is exceeded
+};
+
+// Gets every token as soon as it is chosen, on every rank, and says whether the text goes on.
+using TokenListener = std::function<bool(const TextNumber&, std::int64_t token)>;
+
+// Continues each prompt (at least one token) token by token, and returns when all texts have ended. Each token costs
+// the work of one token, with the keys and values of the others in memory (core/model/key_value_cache.h), as long as
+// prompt and text are within max_sequence_length. From there on the model sees the last max_sequence_length tokens, so
+// that with each token all positions change and the whole window is computed. Collective, as Decoder is: ranks generate
+// the same texts. The same model, prompts and options give the same texts, whatever the batch and the layout, up to
+// rounding in the logits, and unless the time limit ends them.
+void generate(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
+              const TokenListener& listener);
+
+// One prompt, and all of it: returns prompt and continuation.
+std::vector<std::int64_t> generate(LocalModel& model, std::vector<std::int64_t> prompt, const GenerateOptions& options);
+
+}  // namespace llmtrain

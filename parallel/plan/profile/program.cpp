@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/profile/program.h"
+
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "parallel/plan/profile/named_file.h"
+#include "parallel/plan/profile/profile_reader.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr ProfileRange ratio_range{0, 1e3};
+constexpr ProfileRange copies_range{0, 8};
+constexpr ProfileRange adapters_range{0, 1e6};
+
+// The single list of a program's keys with their ranges.
+void visit_program(ProfileReader& reader, Program& program) {
+  reader.text("name", program.name);
+  reader.text("description", program.description);
+  reader.text("based_on", program.based_on);
+  reader.attention_by_device("attention", program.attention);
+  reader.section("traffic", [&] {
+    reader.number("elementwise", program.traffic.elementwise, ratio_range);
+    reader.number("softmax_forward", program.traffic.softmax_forward, ratio_range);
+    reader.number("softmax_backward", program.traffic.softmax_backward, ratio_range);
+    reader.number("cross_entropy", program.traffic.cross_entropy, ratio_range);
+    reader.number("cast", program.traffic.cast, ratio_range);
+    reader.number("optimizer", program.traffic.optimizer, ratio_range);
+  });
+  reader.section("overlap", [&] {
+    reader.choice("tensor", program.overlap.tensor, tensor_overlap_words);
+    reader.number("exposed", program.overlap.exposed, fraction_or_none_range);
+    reader.number("sequence_regather", program.overlap.sequence_regather, fraction_or_none_range);
+  });
+  reader.section("host", [&] {
+    reader.number("backward", program.host.backward, ratio_range);
+    reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
+    reader.boolean("synchronous", program.host.synchronous);
+  });
+  reader.section("network", [&] { reader.integer("adapters", program.network.adapters, adapters_range); });
+  reader.section("data", [&] { reader.number("gather_adapters", program.data.gather_adapters, ratio_range); });
+  reader.section("fp8", [&] {
+    reader.boolean("states", program.fp8.states);
+    reader.boolean("agrees_on_scales", program.fp8.agrees_on_scales);
+    reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
+    reader.number("scale_bytes", program.fp8.scale_bytes, fraction_or_none_range);
+  });
+  reader.section("experts", [&] { reader.boolean("sends_tokens_once", program.experts.sends_tokens_once); });
+  reader.section("memory", [&] {
+    reader.boolean("reduces_by_block", program.memory.reduces_by_block);
+    reader.boolean("keeps_compute_gradients", program.memory.keeps_compute_gradients);
+    reader.number("allocator_reserve", program.memory.allocator_reserve, fraction_or_none_range);
+    reader.number("loss_copies", program.memory.loss_copies, copies_range);
+    reader.number("parallel_loss_copies", program.memory.parallel_loss_copies, copies_range);
+  });
+  reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
+  reader.sources("sources", program.sources);
+}
+
+}  // namespace
+
+std::optional<AttentionProfile> Program::attention_on(const std::string& profile) const {
+  const auto found = attention.find(profile.substr(0, profile.find('-')));
+  if (found == attention.end()) return std::nullopt;
+  return found->second;
+}
+
+Program parse_program(std::string_view text, const std::string& file, Program base) {
+  const Json root = parse_profile_text(text, file);
+  ProfileReader reader(root, file, "a program", ProfileReader::Keys::optional);
+  visit_program(reader, base);
+  reader.require_sources();
+  reader.finish();
+  return base;
+}
+
+Program load_program(const std::string& program, const std::filesystem::path& folder, const Program& base) {
+  // The default's facts are the header's, so that a run starts where only the profiles were copied.
+  if (program == Program{}.name && !std::filesystem::exists(folder / (program + ".json"))) return base;
+  const std::filesystem::path file = named_file({"/cluster/program", "program"}, program, folder);
+  const std::string text = read_file(file);
+  Program found = parse_program(text, file.string(), base);
+  const std::string based_on = found.based_on;
+  if (based_on.empty()) return found;
+  const std::filesystem::path base_file = named_file({"/based_on", "program"}, based_on, folder);
+  Program parent = parse_program(read_file(base_file), base_file.string(), base);
+  // One level, so that no two files can name each other.
+  if (!parent.based_on.empty())
+    throw Error(ExitCode::bad_recipe, file.string() + ": /based_on: \"" + based_on + "\" is based on \"" +
+                                          parent.based_on + "\"; name that program instead");
+  return parse_program(text, file.string(), std::move(parent));
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/shard/states/sharded_parameters.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <utility>
+
+#include "core/parameters/flat_memory.h"
+#include "kernels/reduction.h"
+#include "parallel/shard/states/flat_piece.h"
+#include "parallel/shard/tensor_array.h"
+
+namespace llmtrain {
+namespace {
+
+using WeightCopy = TensorScales::WeightCopy;
+
+void append(std::vector<FlatInterval>& intervals, const FlatInterval& interval) {
+  if (interval.count() == 0) return;
+  // Adjacent parameters merge, so that fewer slices have to be packed.
+  if (!intervals.empty() && intervals.back().end == interval.begin) {
+    intervals.back().end = interval.end;
+  } else {
+    intervals.push_back(interval);
+  }
+}
+
+// Packs all intervals into one collective, because they are many and short (norms and biases).
+template <class Sum>
+void sum_packed(const at::Tensor& gradients, const std::vector<FlatInterval>& intervals, const FlatInterval& owned,
+                Sum sum) {
+  if (intervals.empty()) return;
+  std::vector<at::Tensor> slices;
+  for (const FlatInterval& interval : intervals) slices.push_back(piece_of(gradients, interval, owned));
+  const at::Tensor packed = at::cat(slices);
+  sum(packed);
+  std::int64_t begin = 0;
+  for (const at::Tensor& part : slices) {
+    part.copy_(packed.narrow(0, begin, part.numel()));
+    begin += part.numel();
+  }
+}
+
+}  // namespace
+
+TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store, const TensorParallel& ranks,
+                                 FlatInterval owned)
+    : ranks_(ranks), owned_(owned) {
+  for (const FlatRange& range : store.ranges()) {
+    const FlatInterval here = intersection({range.begin, range.end}, owned);
+    // Replicated parameters count once in the gradient norm: on the first of their ranks.
+    if (store.part(range.parameter).copy == 0) append(counted_, here);
+    // With split rows each rank sees gradients of its rows only, so replicated parameters need a sum.
+    const bool splits_sequence = ranks.rows() == ActivationRows::split;
+    switch (gradient_sum(graph.model, graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {
+      case GradientSum::tensor_group:
+        append(summed_, here);
+        break;
+      case GradientSum::same_heads:
+        append(summed_over_copies_, here);
+        break;
+      case GradientSum::none:
+        break;
+    }
+  }
+}
+
+void TensorGradients::sum(const at::Tensor& gradients) const {
+  sum_packed(gradients, summed_, owned_, [&](const at::Tensor& packed) { ranks_.sum(packed); });
+  sum_packed(gradients, summed_over_copies_, owned_, [&](const at::Tensor& packed) { ranks_.sum_copies(packed); });
+}
+
+double TensorGradients::sum_of_squares(const at::Tensor& gradients, FlatInterval part) const {
+  double sum = 0;
+  for (const FlatInterval& interval : counted_) {
+    const FlatInterval here = intersection(interval, part);
+    if (here.count() > 0) sum += kernels::sum_of_squares(piece_of(gradients, here, owned_));
+  }
+  return sum;
+}
+
+ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group,
+                                     const ShardingOptions& options, const RankGroups& ranks)
+    : graph_(graph),
+      store_(store),
+      ranks_(ranks.data_of(group.kind)),
+      joined_(make_joined_experts(graph, group, ranks)),
+      zero_stage_(group.zero_stage),
+      shards_(group.flat()),
+      // At stage 0 there is one shard, and every rank owns it.
+      place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks_.shard())),
+      // What becomes FP8 is summed before its cast, when every rank still has all of it.
+      tensor_gradients_(graph, store, ranks.tensor, group.is_fp8 ? FlatInterval{0, shards_.elements} : owned()),
+      is_trained_(options.contents == StateContents::training && !group.is_frozen),
+      has_master_(options.contents == StateContents::training && group.types.master),
+      gradient_fallback_(options.gradient_fallback) {
+  if (group.is_fp8) {
+    const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
+    wide_.emplace(graph, store, options.fp8_history, options.gradient_fallback);
+    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *wide_);
+  }
+  allocate(group, options, ranks);
+  // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
+  seen().set_gradient_source([this] { return make_gradients(); });
+  compute_ = options.compute;
+  if (!shards_from(3)) attach(weights_);
+}
+
+void ShardedParameters::attach(const at::Tensor& whole) {
+  if (scales_) return store_.attach_scaled_weights(whole, scales_->weight_scales(), compute_);
+  seen().attach_weights(whole);
+}
+
+void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks) {
+  const auto flat = [&](std::int64_t elements, ElementType type) {
+    return make_flat_memory(elements, scalar_type(type), options.device);
+  };
+  weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
+  // Without a master the optimizer updates the weights in place.
+  source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
+  if (!is_trained_) return;
+  if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
+  gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
+  if (group.is_muon) matrices_ = std::make_unique<ShardedMatrices>(graph_, store_, group, ranks, owned());
+  const auto moments = [&](Moment moment) {
+    return flat(place_.count(), moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
+  };
+  optimizer_ = make_optimizer(options.optimizer, owned_segments(), moments, matrices_.get());
+}
+
+std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
+  std::vector<OptimizerSegment> segments;
+  for (const FlatRange& range : store_.ranges()) {
+    const FlatInterval part = intersection({range.begin, range.end}, place_);
+    if (part.count() > 0)
+      segments.push_back(
+          {part.begin - place_.begin, part.end - place_.begin, graph_.parameters[range.parameter].decays});
+  }
+  return segments;
+}
+
+at::Tensor ShardedParameters::make_gradients() const {
+  if (scales_) return at::empty({shards_.padded()}, gradients_.options().dtype(accumulator_));
+  if (!shards_from(2)) return gradients_;
+  if (joined_) return joined_->make_gradients(gradients_.options());
+  // A parameter's first gradient overwrites, so only the padding, which no module writes, needs clearing.
+  at::Tensor flat = at::empty({shards_.padded()}, gradients_.options());
+  flat.slice(0, shards_.elements).zero_();
+  return flat;
+}
+
+// Those of the micro-batches since the last call, as they are reduced.
+at::Tensor ShardedParameters::take_gradients() {
+  at::Tensor gradients = seen().take_gradients();
+  if (joined_) return joined_->pack(std::move(gradients));
+  if (!scales_) return gradients;
+  // The cast's scale is then that of the sum, and the sum is rounded once.
+  tensor_gradients_.sum(gradients);
+  if (has_statistics_) keep_exact_sums(gradients);
+  wide_->take(gradients);
+  const at::Tensor payload = shards_from(2) ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
+  scales_->cast_gradients(gradients, payload);
+  return payload;
+}
+
+// An exchange in fp32 beside that of the FP8 gradients, to compare the two.
+void ShardedParameters::keep_exact_sums(const at::Tensor& gradients) {
+  const at::Tensor whole = at::zeros({shards_.padded()}, gradients.options().dtype(at::kFloat));
+  const at::Tensor elements = whole.slice(0, 0, shards_.elements);
+  elements.copy_(gradients.slice(0, 0, shards_.elements));
+  if (zero_stage_ == 0) {
+    ranks_.sum(elements).wait();
+    exact_ = whole;
+    return;
+  }
+  exact_ = at::empty({place_.count()}, whole.options());
+  ranks_.scatter_sum(whole, exact_).wait();
+}
+
+at::Tensor ShardedParameters::owned_part(const at::Tensor& whole) const {
+  return whole.slice(0, place_.begin, place_.end);
+}
+
+FlatInterval ShardedParameters::owned() const { return intersection(place_, {0, shards_.elements}); }
+
+FlatInterval ShardedParameters::saved() const {
+  const FlatInterval all = owned();
+  // Ranks with the same elements (replicas; at stage 0 all data ranks) write equal shares of them.
+  const FlatShards shares{all.count(), zero_stage_ == 0 ? ranks_.ranks() : ranks_.replicas()};
+  const FlatInterval own = shares.shard(zero_stage_ == 0 ? ranks_.position() : ranks_.replica());
+  return {all.begin + own.begin, all.begin + own.end};
+}
+
+void ShardedParameters::initialize(std::int64_t seed) {
+  // Every rank draws the whole group in fp32 and keeps its part: initial weights do not depend on the layout or type.
+  const at::Tensor own = incoming();
+  const bool is_whole = zero_stage_ == 0 && own.scalar_type() == at::kFloat;
+  const at::Tensor whole = is_whole ? own : make_flat_memory(shards_.padded(), at::kFloat, own.device());
+  initialize_weights(whole, store_, graph_, seed);
+  if (!is_whole) own.copy_(owned_part(whole));
+  publish();
+}
+
+at::Tensor ShardedParameters::incoming() {
+  if (!scales_) return source_;
+  if (!incoming_.defined()) incoming_ = make_flat_memory(place_.count(), at::kFloat, source_.device());
+  return incoming_;
+}
+
+void ShardedParameters::publish() {
+  if (incoming_.defined()) scales_->store(0, std::exchange(incoming_, {}), source_, place_);
+  round();
+  if (zero_stage_ == 0 || shards_from(3)) return;
+  gather();
+  finish_gather();
+}
+
+// Unscaled masters are rounded by the optimizer's own pass after an update.
+void ShardedParameters::round() {
+  const auto copy = rounded();
+  if (!copy) return;
+  if (scales_) return scales_->copy_weights(source_, *copy, place_);
+  copy->copy_(source_);
+}
+
+void ShardedParameters::gather() {
+  if (zero_stage_ == 0) return;
+  // ZeRO-1 and -2: whole weights are resident, so the update is gathered in place from the owned parts.
+  if (!shards_from(3)) {
+    gather_ = ranks_.gather(owned_part(weights_), weights_);
+    return;
+  }
+  if (joined_) return joined_->gather(weights_);
+  gathered_ = at::empty({shards_.padded()}, weights_.options());
+  gather_ = ranks_.gather(weights_, gathered_);
+}
+
+void ShardedParameters::finish_gather() {
+  if (joined_) return joined_->finish_gather();
+  gather_.wait();
+  // Only now: before the gather is done modules must not see the memory.
+  if (gathered_.defined()) attach(gathered_);
+}
+
+void ShardedParameters::free() {
+  if (!shards_from(3)) return;
+  if (joined_) return joined_->free();
+  gather_.wait();
+  store_.detach_weights();
+  gathered_.reset();
+}
+
+void ShardedParameters::reduce() {
+  if (!is_trained_) return;
+  finish_reduction();
+  // Taken out of the store: gradients written from here on belong to the next reduction.
+  unreduced_ = take_gradients();
+  // Before the data ranks' sum: both ends then reduce the same values and stay bitwise equal.
+  if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
+  is_reducing_ = true;
+  if (wide_) wide_reduction_ = wide_->sum(ranks_);
+  if (zero_stage_ == 0) {
+    reduction_ = ranks_.sum(unreduced_.slice(0, 0, shards_.elements));
+    return;
+  }
+  if (!shards_from(2)) {
+    partial_ = owned_part(unreduced_);
+  } else {
+    // The first reduction of a step writes the owned gradients directly; later ones are added to them.
+    partial_ = has_reduced_ ? at::empty_like(gradients_) : gradients_;
+  }
+  reduction_ = joined_ ? joined_->scatter_sum(unreduced_, partial_) : ranks_.scatter_sum(unreduced_, partial_);
+}
+
+void ShardedParameters::finish_reduction() {
+  if (!std::exchange(is_reducing_, false)) return;
+  wide_reduction_.wait();
+  reduction_.wait();
+  // Hierarchical reduction (HSDP): scattered within a shard group first, then only shards cross the replicas.
+  if (partial_.defined()) ranks_.sum_replicas(partial_).wait();
+  if (shards_from(2) && has_reduced_) gradients_.add_(partial_);
+  has_reduced_ = true;
+  unreduced_.reset();
+  partial_.reset();
+}
+
+void ShardedParameters::collect() {
+  if (!is_trained_) return;
+  finish_reduction();
+  // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
+  if (!has_reduced_) take_gradients();
+  if (exact_.defined()) scales_->compare_sums(owned_gradients(), std::exchange(exact_, {}), place_);
+  if (scales_) adapt_scales();
+  // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
+  if (!scales_) tensor_gradients_.sum(owned_gradients());
+}
+
+void ShardedParameters::adapt_scales() {
+  scales_->adapt(owned_gradients(), place_);
+  if (gradient_fallback_ == nullptr) return;
+  for (std::size_t i = 0; i < store_.ranges().size(); ++i)
+    gradient_fallback_->note(store_.ranges()[i].parameter, scales_->saturated_share(i));
+}
+
+double ShardedParameters::sum_of_squares() const {
+  // Replicas hold the same shards: one of each counts.
+  if (!is_trained_ || ranks_.replica() != 0) return 0;
+  // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
+  const FlatInterval share = FlatShards{shards_.elements, ranks_.shards()}.shard(ranks_.shard());
+  if (scales_) return scales_->sum_of_squares(owned_gradients(), place_, share);
+  return tensor_gradients_.sum_of_squares(owned_gradients(), share);
+}
+
+void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
+  if (!is_trained_) return;
+  if (scales_) {
+    OptimizerUpdate update;
+    update.learning_rate = learning_rate;
+    update.gradient_scale = gradient_scale;
+    update.step = step;
+    const bool is_whole = !has_master_ && !shards_from(3);
+    const TensorScales::Held held{is_whole ? weights_ : source_, is_whole ? FlatInterval{0, shards_.elements} : place_};
+    scales_->update(*optimizer_, update, held, owned_gradients(), place_);
+    wide_->drop();
+    return round();
+  }
+  optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
+}
+
+void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
+  if (!scales_) return;
+  has_statistics_ = statistics != nullptr;
+  scales_->set_statistics(statistics);
+}
+
+void ShardedParameters::start_step() {
+  seen().drop_gradients();
+  if (wide_) wide_->drop();
+  has_reduced_ = false;
+}
+
+std::optional<at::Tensor> ShardedParameters::rounded() const {
+  if (!has_master_) return std::nullopt;
+  return owned_weights();
+}
+
+std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
+  return optimizer_ ? optimizer_->states() : std::vector<OptimizerState>{};
+}
+
+void ShardedParameters::load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write) {
+  const at::Tensor state = optimizer_states().at(index).values;
+  if (!scales_ || scales_->optimizer_states() == 0) return write(state);
+  const at::Tensor values = make_flat_memory(place_.count(), at::kFloat, state.device());
+  write(values);
+  scales_->store(1 + index, values, state, place_);
+}
+
+ShardedParameters::Bytes ShardedParameters::bytes() const {
+  const auto size = [](const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); };
+  Bytes bytes{size(weights_) + (has_master_ ? size(source_) : 0), gradients_.defined() ? size(gradients_) : 0, 0};
+  for (const OptimizerState& state : optimizer_states()) bytes.moments += size(state.values);
+  return bytes;
+}
+
+}  // namespace llmtrain

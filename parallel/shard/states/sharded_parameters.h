@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/optim/optimizer.h"
+#include "core/parameters/parameter_store.h"
+#include "core/recipe/recipe.h"
+#include "parallel/layout/flat_shards.h"
+#include "parallel/layout/stages.h"
+#include "parallel/shard/rank_groups.h"
+#include "parallel/shard/states/gradient_fallback.h"
+#include "parallel/shard/states/joined_experts.h"
+#include "parallel/shard/states/sharded_matrices.h"
+#include "parallel/shard/states/tensor_scales.h"
+#include "parallel/shard/states/wide_gradients.h"
+
+namespace llmtrain {
+
+// What is stored of parameters: everything that training needs, or only the weights that the modules compute with.
+enum class StateContents { training, weights };
+
+struct ShardingOptions {
+  StateContents contents = StateContents::training;
+  at::Device device = at::kCPU;
+  OptimizerRecipe optimizer;
+  at::ScalarType compute = at::kFloat;  // of modules, whose weights are stored in another type at FP8 levels
+  GradientScaling gradient_scaling = GradientScaling::automatic;  // of FP8 gradients
+  // With FP8 gradients: have which of them have left FP8, with their products or on their own; null where none can. The
+  // second takes which may follow. Both outlive the parameters.
+  const Fp8History* fp8_history = nullptr;
+  GradientFallback* gradient_fallback = nullptr;
+};
+
+// Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
+class TensorGradients {
+ public:
+  // For the elements `owned` of the store, which must be the same on all ranks of the tensor group, and for gradients
+  // that begin with these.
+  TensorGradients(const Graph& graph, const ParameterStore& store, const TensorParallel& ranks, FlatInterval owned);
+
+  // In place, in flat gradients that start at the first owned element. Collective over the tensor ranks; blocks.
+  void sum(const at::Tensor& gradients) const;
+
+  // Sum of squares within `part` of the owned elements. Summed over all tensor ranks, every element counts once.
+  double sum_of_squares(const at::Tensor& gradients, FlatInterval part) const;
+
+ private:
+  TensorParallel ranks_;
+  FlatInterval owned_;
+  // In elements of the store, adjacent intervals merged.
+  std::vector<FlatInterval> summed_, summed_over_copies_, counted_;
+};
+
+// The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
+// collectives. Each rank owns the part of the flat memory that it updates: all of it at stage 0, its shard at higher
+// stages. Whole weights are resident up to stage 2 and whole gradients up to stage 1; otherwise whole weights exist
+// from gather() to free(), whole gradients from the first write to the end of the reduction. Types and stage are the
+// group's; weights without a master type are their own master. The calls correspond to the schedule's instructions: all
+// ranks make them in the same order. Tensor ranks hold different parts of the model and shard their own. With
+// StateContents::weights, and of frozen parameters, there is nothing to reduce or update.
+//
+// With FP8 gradients (TensorScales) the gradients of the micro-batches are summed in the group's accumulator type and
+// cast once, at the reduction, of which there is one per step, or stay in that type (WideGradients); weights are in
+// fp16 with scales, from FP8 level O2 on the optimizer's states in small types, too, and at O3 the fp16 weights are the
+// master of weights in FP8.
+class ShardedParameters {
+ public:
+  // `store`, which uses this object's memory, and the graph must outlive it. Memory is initially zero.
+  ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group, const ShardingOptions& options,
+                    const RankGroups& ranks);
+  ShardedParameters(const ShardedParameters&) = delete;
+  ShardedParameters& operator=(const ShardedParameters&) = delete;
+
+  // As the modules see the parameters: the given one, or where slices of experts are joined for use another.
+  ParameterStore& seen() { return joined_ ? joined_->store() : store_; }
+
+  void initialize(std::int64_t seed);
+  // Updates the other copies of the weights, here and on the other ranks, after incoming() was written. Collective;
+  // blocks.
+  void publish();
+
+  // Starts to gather the whole weights, at stage 3 into separate memory; finish_gather() waits for them. Up to stage 2
+  // whole weights are resident, and gather() refreshes them after an update.
+  void gather();
+  void finish_gather();
+  void free();
+
+  // For parameters that ranks outside this group hold too: `sum` adds their gradients in place before each reduction.
+  using PartnerSum = std::function<Handle(const at::Tensor&)>;
+  void set_partner(PartnerSum sum) { partner_sum_ = std::move(sum); }
+
+  // reduce() starts to sum the accumulated gradients over all ranks, adding to earlier reductions of this step;
+  // finish_reduction() waits. collect() finishes the step's gradients: without a call to reduce() it takes this rank's
+  // own, and then it adds the contributions of other tensor ranks.
+  void reduce();
+  void finish_reduction();
+  void collect();
+
+  // Sum of squares of the reduced gradients of this rank's shard, without elements that another tensor rank counts: the
+  // sum over all ranks is that of the stage; only the first replica has any.
+  double sum_of_squares() const;
+  // The optimizer's step on the owned elements. `step` counts from 1. Collective where tensors have scales or Muon
+  // trains them; blocks.
+  void update(double learning_rate, double gradient_scale, std::int64_t step);
+  // Discards gradients: the next ones belong to a new step.
+  void start_step();
+  // What takes the casts to FP8 from here on; null: nothing.
+  void set_statistics(Fp8Statistics* statistics);
+
+  // The owned elements of the store. The tensors below start at the first owned element and may end in padding.
+  FlatInterval owned() const;
+  // This rank's equal share of the owned elements, among the ranks that own the same.
+  FlatInterval saved() const;
+  // The owned weights in their most precise form: the master weights if there are any, else the weights. Where they
+  // have scales, value = element / scale.
+  const at::Tensor& source() const { return source_; }
+  // The same without scales: itself, or a copy in fp32.
+  at::Tensor values() const { return scales_ ? scales_->weights(source_, place_) : source_; }
+  // Where the owned weights are to be written before publish().
+  at::Tensor incoming();
+  // By the store's ranges; null without FP8.
+  TensorScales* scales() { return scales_ ? &*scales_ : nullptr; }
+  const TensorScales* scales() const { return scales_ ? &*scales_ : nullptr; }
+  // The rounded copy of the owned weights; none if the modules use the source itself.
+  std::optional<at::Tensor> rounded() const;
+  // States of the owned elements, each of the length of source(); none where nothing is trained. Where they have
+  // scales, value = element / scale.
+  std::vector<OptimizerState> optimizer_states() const;
+  // Calls write(values) with memory for the values of optimizer_states()[index]: the state's own, or without a scale in
+  // fp32, from which it is then stored. Collective where states have scales; blocks.
+  void load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write);
+
+  // Bytes that are resident on this rank throughout training.
+  struct Bytes {
+    std::int64_t weights = 0;
+    std::int64_t gradients = 0;
+    std::int64_t moments = 0;
+  };
+  Bytes bytes() const;
+
+ private:
+  bool shards_from(std::int64_t stage) const { return zero_stage_ >= stage; }
+  void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
+  std::vector<OptimizerSegment> owned_segments() const;
+  at::Tensor make_gradients() const;
+  at::Tensor take_gradients();
+  void adapt_scales();
+  void keep_exact_sums(const at::Tensor& gradients);
+  void attach(const at::Tensor& whole);
+  void round();
+  at::Tensor owned_part(const at::Tensor& whole) const;
+  at::Tensor owned_weights() const { return shards_from(3) ? weights_ : owned_part(weights_); }
+  at::Tensor owned_gradients() const { return shards_from(2) ? gradients_ : owned_part(gradients_); }
+
+  const Graph& graph_;
+  ParameterStore& store_;
+  DataParallel ranks_;
+  std::unique_ptr<JoinedExperts> joined_;  // of experts whose states are cut finer than their products
+  std::int64_t zero_stage_;
+  FlatShards shards_;
+  FlatInterval place_;  // the owned elements, including padding
+  TensorGradients tensor_gradients_;
+  bool is_trained_;                          // has gradients and optimizer states
+  bool has_master_;                          // source_ has its own memory, else it is a part of weights_
+  std::optional<WideGradients> wide_;        // at FP8 levels
+  std::optional<TensorScales> scales_;       // likewise
+  GradientFallback* gradient_fallback_;      // likewise, where gradients may leave FP8
+  at::ScalarType compute_ = at::kFloat;      // of modules
+  at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
+
+  at::Tensor weights_;    // in the group's weight type: all elements, at stage 3 the owned ones
+  at::Tensor source_;     // the owned elements
+  at::Tensor incoming_;   // fp32, from incoming() to publish(), where weights have scales
+  at::Tensor gradients_;  // all elements, from stage 2 on the owned ones
+  std::unique_ptr<const WholeMatrices> matrices_;  // of a group that Muon trains
+  std::unique_ptr<Optimizer> optimizer_;           // null where nothing is trained
+
+  bool has_statistics_ = false;     // that are taken of FP8 gradients
+  at::Tensor exact_;                // then the owned sums in fp32, from the cast to collect()
+  at::Tensor gathered_;             // at stage 3, from gather() to free()
+  at::Tensor unreduced_, partial_;  // during a reduction
+  PartnerSum partner_sum_;
+  Handle gather_, reduction_, wide_reduction_;
+  bool is_reducing_ = false;
+  bool has_reduced_ = false;  // in this step
+};
+
+}  // namespace llmtrain

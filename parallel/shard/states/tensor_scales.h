@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/model/layers/fp8_statistics.h"
+#include "core/optim/optimizer.h"
+#include "core/parameters/parameter_store.h"
+#include "parallel/layout/flat_shards.h"
+#include "parallel/layout/stages.h"
+#include "parallel/shard/rank_groups.h"
+#include "parallel/shard/states/wide_gradients.h"
+
+namespace llmtrain {
+
+// How many gradients there are in FP8, and the sums among them that are beyond the format's range.
+struct SaturatedSums {
+  double elements = 0;
+  double saturated = 0;
+};
+
+// The scales of parameters at the FP8 levels that store FP8 (Peng et al., arXiv 2310.18313, section 2): weights in
+// fp16, which are the most precise there are, gradients in E4M3, from O2 on an optimizer's states in small types, and
+// at O3 a copy of the weights in E4M3 for the modules. Every tensor has a power of two for each: value = payload /
+// scale. All ranks that hold it or a part of it share the scales, so that payloads can be summed and any rank's part
+// means the same.
+//
+// Flat tensors start at the first element of `place`, the elements of the store that they hold. Calls that are
+// collective are so over the ranks that hold the same and those that hold the parts, and block.
+class TensorScales {
+ public:
+  // Of an FP8 group of the layout; `copy`: what the modules see of the weights. The store outlives this, and so does
+  // `wide`, which has the gradients that are not cast: their payloads are 0.
+  enum class WeightCopy { none, e4m3 };
+  TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, GradientScaling scaling,
+               const DataParallel& ranks, const TensorParts& parts, const WideGradients& wide);
+
+  // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
+  struct State {
+    StateNumbers scales;  // of the weights in their most precise form, and of the optimizer's states
+    float headroom = 1;   // of gradients: at most 1; auto-scaling's factor μ is at first 1 ÷ data ranks
+  };
+  const State& state(std::size_t index) const { return states_[index]; }
+  // How many states of the optimizer have scales: those that are not in fp32.
+  std::size_t optimizer_states() const { return optimizer_states_; }
+  // Takes a checkpoint's; the next store() of each keeps that scale, unless it is 0, which a checkpoint does not have.
+  void set_state(std::size_t index, const State& state);
+  // Of the weights that modules see, which may be the copy's, by the store's ranges; at the same address for good.
+  std::span<const float> weight_scales() const { return weight_scales_; }
+
+  // payload = values · scale, with scales for the values' magnitudes: `what` is 0 for weights, else 1 + the index of an
+  // optimizer's state. `values` fp32. Collective.
+  void store(std::size_t what, const at::Tensor& values, const at::Tensor& payload, FlatInterval place);
+  // The weights in fp32, a copy: zero where `place` holds padding.
+  at::Tensor weights(const at::Tensor& payload, FlatInterval place) const;
+  // Makes the E4M3 copy of stored or updated weights, with scales for their magnitudes.
+  void copy_weights(const at::Tensor& payload, const at::Tensor& copy, FlatInterval place) const;
+
+  // Casts whole gradients, which this rank has accumulated, to `payload` (E4M3). A tensor's scale keeps what any rank
+  // has below the largest payload, times the tensor's headroom, a factor for the growth of the sum over ranks. What is
+  // not finite makes the whole tensor NaN. Collective.
+  void cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload);
+  // Where the casts of gradients and weights are also recorded; null: nowhere. It outlives the next casts.
+  void set_statistics(Fp8Statistics* statistics) { statistics_ = statistics; }
+  // Records how the sums represent `exact`, the same ones in fp32 before any rounding.
+  void compare_sums(const at::Tensor& sums, const at::Tensor& exact, FlatInterval place) const;
+  // Counts the sums that have saturated. With auto-scaling adapts the headrooms to them: μ is halved where more than
+  // `most_saturated` of a tensor's elements have saturated, and otherwise doubles over 1,000 steps (section 2.1 there).
+  // Collective.
+  void adapt(const at::Tensor& sums, FlatInterval place);
+
+  // Of the last adapt(), over all ranks that share the tensors; heads that several tensor ranks have count on each.
+  const SaturatedSums& saturated() const { return saturated_; }
+  // The same of a tensor, by its index in the store's ranges: the share of its elements, 0 where they are not FP8.
+  double saturated_share(std::size_t index) const { return saturated_shares_[index]; }
+
+  // Of the gradients within `part`. What several tensor ranks have counts on the first of them.
+  double sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
+  // The optimizer's step on the elements of `place`, of which `gradients` are; `weights` has at least these, those of
+  // `held`. Of `update` the weights, gradients and `begin` are ignored. Collective.
+  struct Held {
+    at::Tensor weights;
+    FlatInterval held;
+  };
+  void update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
+              FlatInterval place);
+
+ private:
+  // Calls work(index of the range, elements of the store) for pieces of the store's ranges within `place`.
+  void for_pieces(FlatInterval place, const std::function<void(std::size_t, FlatInterval)>& work) const;
+  at::Tensor gradient_scale(std::size_t i) const { return gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1); }
+  // The largest magnitudes within `place` by range, fp32.
+  at::Tensor largest(const at::Tensor& values, FlatInterval place) const;
+  // In place the largest over the ranks that hold parts of the tensors, and with `are_sharded` over the data ranks.
+  void agree(const at::Tensor& maxima, bool are_sharded) const;
+  // Takes the scale of the weights of range i; `largest`: their largest magnitude before they are rounded with it.
+  void set_weight_scale(std::size_t i, float scale, float largest);
+  // What the optimizer updates of a piece of range i.
+  ScaledUpdate update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients, FlatInterval place,
+                         std::size_t i, FlatInterval piece) const;
+  // Takes one pass of an optimizer that keeps its states in fp32: weights get the scale of their magnitudes before it.
+  void update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
+                      FlatInterval place);
+  // Takes the optimizer's two passes over states in small types.
+  void update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
+                     FlatInterval place);
+
+  // The sums of gradients in a piece of range i, in fp32.
+  at::Tensor widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,
+                               FlatInterval piece) const;
+
+  const ParameterStore& store_;
+  const WideGradients& wide_;
+  DataParallel ranks_;
+  TensorParts parts_;
+  WeightCopy copy_;
+  GradientScaling scaling_;
+  std::int64_t zero_stage_;
+  std::size_t optimizer_states_;
+  std::vector<State> states_;
+  std::vector<StateNumbers> given_;  // scales of a checkpoint
+  std::vector<float> weight_scales_;
+  SaturatedSums saturated_;
+  std::vector<double> saturated_shares_;
+  Fp8Statistics* statistics_ = nullptr;
+  at::Tensor gradient_scales_;  // fp32, by range; of the current gradients
+};
+
+}  // namespace llmtrain

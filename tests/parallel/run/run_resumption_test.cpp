@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/run/run_directory.h"
+#include "tests/parallel/run/captured_log.h"
+#include "tests/parallel/run/run_recipe.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using test::error_of;
+using test::run_recipe;
+using test::TemporaryDirectory;
+
+fs::path write_step(const fs::path& checkpoints, std::int64_t step) {
+  const std::array<float, 4> values{1, 2, 3, 4};
+  const TensorSlice slice{"weight", "F32", {4}, {0}, {4}, values.data()};
+  CheckpointState state;
+  state.step = step;
+  state.recipe = to_json(run_recipe("/runs"));
+  return write_checkpoint(checkpoints, state, std::span(&slice, 1), 0);
+}
+
+void damage(const fs::path& checkpoint) {
+  for (const auto& entry : fs::directory_iterator(checkpoint))
+    if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), fs::file_size(entry.path()) - 1);
+}
+
+TEST_CASE("auto resumes from the newest complete checkpoint and names the damaged ones") {
+  const TemporaryDirectory folder;
+  const RunDirectory directory(run_recipe(folder.path() / "run"));
+  CHECK_FALSE(directory.checkpoint_to_resume());
+  const fs::path first = write_step(directory.checkpoints(), 1);
+  CHECK(directory.checkpoint_to_resume() == first);
+  const fs::path second = write_step(directory.checkpoints(), 2);
+  CHECK(directory.checkpoint_to_resume() == second);
+  damage(second);
+  const test::CapturedLog messages;
+  const auto found = directory.checkpoint_to_resume();
+  CHECK(found == first);
+  CHECK_THAT(messages.text(), Catch::Contains(second.string()) && Catch::Contains("skipped"));
+}
+
+TEST_CASE("a run whose checkpoints are all damaged does not start over by itself") {
+  const TemporaryDirectory folder;
+  const RunDirectory directory(run_recipe(folder.path() / "run"));
+  damage(write_step(directory.checkpoints(), 1));
+  const test::CapturedLog messages;
+  CHECK_THAT(error_of([&] { directory.checkpoint_to_resume(); }),
+             Catch::StartsWith("65 " + directory.checkpoints().string()) && Catch::Contains("step-00000001") &&
+                 Catch::Contains("--resume"));
+}
+
+TEST_CASE("resume accepts a checkpoint or a run directory") {
+  const TemporaryDirectory folder;
+  const fs::path other = folder.path() / "other";
+  write_step(other / "checkpoints", 1);
+  const fs::path newest = write_step(other / "checkpoints", 2);
+  const auto resumed = [&](const fs::path& path) {
+    const auto recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + path.string() + "\""});
+    return RunDirectory(recipe).checkpoint_to_resume();
+  };
+  CHECK(resumed(other / "checkpoints" / "step-00000001") == other / "checkpoints" / "step-00000001");
+  CHECK(resumed(other) == newest);
+  damage(newest);
+  const test::CapturedLog messages;
+  CHECK(resumed(other) == other / "checkpoints" / "step-00000001");
+  CHECK_THAT(error_of([&] { resumed(newest); }), Catch::StartsWith("65 " + newest.string()));
+}
+
+TEST_CASE("resume names what is missing") {
+  const TemporaryDirectory folder;
+  fs::create_directories(folder.path() / "empty run" / "checkpoints");
+  const auto error_of_resume = [&](const fs::path& path) {
+    const auto recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + path.string() + "\""});
+    return error_of([&] { RunDirectory(recipe).checkpoint_to_resume(); });
+  };
+  const fs::path absent = folder.path() / "absent", empty = folder.path() / "empty run", file = folder.write("f", "");
+  CHECK(error_of_resume(absent) == "66 " + absent.string() + ": checkpoint.resume names it, but it does not exist");
+  // What others call the newest checkpoint.
+  CHECK_THAT(error_of_resume(folder.path() / "latest"), Catch::EndsWith("does not exist; did you mean \"auto\"?"));
+  CHECK(error_of_resume(empty) ==
+        "66 " + empty.string() + ": checkpoint.resume names this run, but it contains no checkpoint");
+  CHECK_THAT(error_of_resume(file), Catch::StartsWith("66 " + file.string()));
+}
+
+TEST_CASE("the same command again resumes from the run's own checkpoints, not from the one that resume names") {
+  const TemporaryDirectory folder;
+  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 7);
+  const Recipe recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + named.string() + "\""});
+  const RunDirectory directory(recipe);
+  CHECK(directory.checkpoint_to_resume() == named);
+  const fs::path own = write_step(directory.checkpoints(), 8);
+  const test::CapturedLog messages;
+  CHECK(directory.checkpoint_to_resume() == own);
+  CHECK_THAT(messages.text(), Catch::Contains("continues from the newest, not from " + named.string()));
+  damage(own);
+  CHECK(directory.checkpoint_to_resume() == named);
+}
+
+TEST_CASE("a checkpoint of another model with the same tensor shapes is refused, naming each key") {
+  const TemporaryDirectory folder;
+  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 1);
+  const Recipe recipe = run_recipe(
+      folder.path() / "run",
+      {"checkpoint.resume=\"" + named.string() + "\"", "model.heads=4", "model.norm_eps=0.001", "model.dropout=0.3"});
+  const std::string refusal = error_of([&] { RunDirectory::check(recipe); });
+  CHECK_THAT(refusal, Catch::StartsWith("2 /model/heads: is 4 in the recipe and 2 in " + named.string()));
+  CHECK_THAT(refusal, Catch::Contains("/model/norm_eps") && !Catch::Contains("dropout"));
+  CHECK_FALSE(fs::exists(recipe.log.directory));
+}
+
+TEST_CASE("a checkpoint with the states of another optimizer is refused") {
+  const TemporaryDirectory folder;
+  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 1);
+  const Recipe recipe = run_recipe(folder.path() / "run",
+                                   {"checkpoint.resume=\"" + named.string() + "\"", "training.optimizer.name=muon"});
+  const std::string refusal = error_of([&] { RunDirectory::check(recipe); });
+  CHECK(refusal == "2 /training/optimizer/name: is \"muon\" in the recipe and \"adamw\" in " + named.string() +
+                       ", whose states are of that optimizer; set it to \"adamw\", or start from the weights alone, "
+                       "with training.init_from");
+}
+
+}  // namespace
+}  // namespace llmtrain
