@@ -32,6 +32,7 @@ class Line {
   }
   // Columns of the cells, with their spaces.
   std::size_t used() const { return used_ + spaces_; }
+  bool is_empty() const { return text_.empty(); }
   std::string text() const { return text_ + '\n'; }
 
  private:
@@ -80,21 +81,27 @@ std::string TextTable::row_text(const Row& row, const Arrangement& arrangement, 
   const Paint paint{style.colour};
   Line line(paint, 0);
   std::string text;
+  // A row of cells without text is a line; what continues a row is none.
+  const auto end_line = [&] {
+    if (text.empty() || !line.is_empty()) text += line.text();
+  };
   auto next_line = arrangement.first_columns.begin() + 1;
   for (std::size_t column = 0; column < row.cells.size(); ++column) {
     if (next_line != arrangement.first_columns.end() && column == *next_line) {
-      text += line.text();
+      end_line();
       line = Line(paint, indent);
       ++next_line;
     }
     if (arrangement.widths[column] > 0) line.add(row.cells[column], arrangement.widths[column], columns_[column].align);
   }
-  if (row.note.empty()) return text + line.text();
   const std::size_t left = style.width - std::min(style.width, line.used() + gap);
-  if (left < std::min(narrowest_note, columns(row.note)))
-    return text + line.text() + std::string(indent, ' ') + clipped(row.note, style.width - indent) + '\n';
-  line.add_note(clipped(row.note, left));
-  return text + line.text();
+  if (left < std::min(narrowest_note, columns(row.note))) {
+    end_line();
+    return text + std::string(indent, ' ') + clipped(row.note, style.width - indent) + '\n';
+  }
+  if (!row.note.empty()) line.add_note(clipped(row.note, left));
+  end_line();
+  return text;
 }
 
 std::string TextTable::text(const TextStyle& style) const {

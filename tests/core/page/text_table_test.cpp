@@ -41,6 +41,17 @@ TEST_CASE("columns that the page has no room for go on in the next line, in all 
         "       16\n");
 }
 
+TEST_CASE("a row that has nothing for the next line takes one line") {
+  TextTable table({{"memory"}, {"bubble"}, {"", Align::left}});
+  table.add({{"62.9 GiB"}, {"8.8 %"}, {""}});
+  table.add({{"102 GiB"}, {"15.4 %"}, {"does not fit"}});
+  CHECK(table.text({TextColour::off, 24}) ==
+        "  memory  bubble\n"
+        "62.9 GiB   8.8 %\n"
+        " 102 GiB  15.4 %\n"
+        "    does not fit\n");
+}
+
 TEST_CASE("no line of a table is wider than the page") {
   TextTable table = sample();
   table.add({{std::string(200, 'x')}, {"y"}});
