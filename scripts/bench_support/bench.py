@@ -140,6 +140,10 @@ def cpuinfo(*names):
         return next((line.split(":", 1)[1].strip() for line in file if line.startswith(names)), "")
 
 
+def processor():
+    return cpuinfo("model name") or "unknown"
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -157,7 +161,7 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    result = {"processor": cpuinfo("model name") or "unknown", "threads": options.threads, "rounds": options.rounds,
+    result = {"processor": processor(), "threads": options.threads, "rounds": options.rounds,
               "load_before": warn_when_loaded(), "cases": []}
     print(f"{result['processor']}, {options.threads} threads, {options.rounds} rounds")
     options.output.parent.mkdir(parents=True, exist_ok=True)
