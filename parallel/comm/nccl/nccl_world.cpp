@@ -86,6 +86,8 @@ class NcclWatch {
   void note_ends() {
     for (auto place = open_.begin(); place != open_.end();) {
       const NcclWork& work = **place;
+      // Counted from the call, thus with the computation that the operation waits for on the device: what hangs there
+      // is to be found as well.
       const double age = seconds_since(work.entry.started);
       if (work.end.has_passed()) {
         // The device's own time: the host may notice the end up to a polling interval late.
