@@ -143,6 +143,7 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
 }
 
 at::Tensor ShardedParameters::make_gradients() const {
+  // This padding is never read: the cast goes from parameter to parameter, into memory that is cleared.
   if (scales_) return at::empty({shards_.padded()}, gradients_.options().dtype(accumulator_));
   if (!shards_from(2)) return gradients_;
   if (joined_) return joined_->make_gradients(gradients_.options());
@@ -248,6 +249,7 @@ void ShardedParameters::finish_gather() {
 void ShardedParameters::free() {
   if (!shards_from(3)) return;
   if (joined_) return joined_->free();
+  // A gather that no pass has waited for would still write into the memory.
   gather_.wait();
   store_.detach_weights();
   gathered_.reset();
