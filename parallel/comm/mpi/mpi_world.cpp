@@ -59,6 +59,7 @@ class MpiSession {
       // MPI itself blocks when it starts and ends: ranks that share a core should yield it there too.
       setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
       const JoinWatchdog watchdog(watchdog_seconds);
+      // Not MPI_THREAD_MULTIPLE, with which MPI locks in each of its calls: the engine's mutex does so once for all.
       if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         throw Error(ExitCode::internal_error, "MPI cannot start: see its messages above");
       is_owner_ = true;

@@ -74,6 +74,7 @@ class NcclWatch {
         host_->abort(error.code(), error.what());
       }
       if (host_->failure()) {
+        // Links refuse what comes after, so that nothing is left to watch.
         abort_links();
         return;
       }
