@@ -21,6 +21,7 @@ at::Tensor orthogonalize(const at::Tensor& matrix, std::int64_t steps, at::Scala
   const double norm = std::max(std::sqrt(sum_of_squares(matrix)), smallest_norm);
   at::Tensor x = (is_tall ? matrix.t() : matrix).div(norm).to(products).contiguous();
   for (std::int64_t step = 0; step < steps; ++step) {
+    // By the products of linear layers, which run in oneDNN on a CPU; linear() multiplies with the transposed operand.
     at::Tensor gram = kernels::linear(x, x, std::nullopt);
     const at::Tensor factor = linear_backward_input(gram, gram).mul_(fifth).add_(gram, third);
     // Released before the next product allocates its result: plans count one matrix of this size (muon_workspace()).
