@@ -168,6 +168,8 @@ void CheckpointSaver::prepare(Slices slices) {
 
 void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory,
                             Kind kind) {
+  // One save at a time: there is one memory for copies, and saves that take longer than their interval must not pile
+  // up.
   finish();
   stall_.reset();
   const CallTime::Scope stall(stall_);

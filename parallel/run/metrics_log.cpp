@@ -123,6 +123,7 @@ std::string rows_before(std::string_view text, std::int64_t first, int& unreadab
   return kept;
 }
 
+// A resumed run repeats the steps after its checkpoint and writes their rows again.
 std::filesystem::path cut_to(const std::filesystem::path& file, std::int64_t first) {
   if (!std::filesystem::exists(file)) return file;
   const std::string text = read_file(file);

@@ -139,6 +139,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const Ver
 fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
   std::error_code error;
   if (!fs::exists(path, error)) {
+    // Words that other programs take for the newest checkpoint.
     constexpr std::array<std::string_view, 5> newest_words = {"latest", "last", "newest", "true", "yes"};
     const bool means_newest = std::ranges::find(newest_words, path.filename().string()) != newest_words.end();
     throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it, but it does not exist" +
@@ -182,7 +183,8 @@ fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& 
   return named;
 }
 
-// Whether the file of that name is the one that is open.
+// Whether the file of that name is the one that is open. By device and inode: a folder that was moved away and made
+// again has a file of that name, too.
 bool is_in_place(const fs::path& file, int descriptor) {
   struct stat named {
   }, held{};
