@@ -224,6 +224,7 @@ double CollectiveCost::point_to_point(double bytes, const RankGroup& group) cons
          emulated_.hop_seconds / (shares_node ? emulated_.node_speedup : 1);
 }
 
+// Of what a rank sends alone: links and adapters carry what it receives at the same time.
 WireSeconds CollectiveCost::wires(Collective collective, double bytes, const RankGroup& group) const {
   switch (collective) {
     case Collective::all_reduce:
