@@ -323,6 +323,7 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     update.learning_rate = learning_rate;
     update.gradient_scale = gradient_scale;
     update.step = step;
+    // Where every rank has all weights it scales by all of them, and data ranks need not agree on their maxima.
     const bool is_whole = !has_master_ && !shards_from(3);
     const TensorScales::Held held{is_whole ? weights_ : source_, is_whole ? FlatInterval{0, shards_.elements} : place_};
     scales_->update(*optimizer_, update, held, owned_gradients(), place_);
@@ -356,6 +357,7 @@ std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
 void ShardedParameters::load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write) {
   const at::Tensor state = optimizer_states().at(index).values;
   if (!scales_ || scales_->optimizer_states() == 0) return write(state);
+  // As numbers first, because the checkpoint may be of a level with other scales or none.
   const at::Tensor values = make_flat_memory(place_.count(), at::kFloat, state.device());
   write(values);
   scales_->store(1 + index, values, state, place_);
