@@ -309,6 +309,7 @@ std::vector<double> Runner::combine_ranks(double squares) {
   std::vector<double> sums(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;
+  // The gradients still have the factor of the loss scale, by which only the update divides them.
   result_.gradient_norm = std::sqrt(sums[1]) / micros_.front().backward_scale;
   result_.stop_requested = sums[2] > 0;
   result_.own_seconds.clear();
