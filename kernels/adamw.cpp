@@ -193,6 +193,7 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
 AdamwNumbers scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step) {
   const vector::ScaledAdamwConstants constants = constants_of(state, step);
   const std::int64_t n = state.weights.payload.numel(), pieces = (n + weights_per_thread - 1) / weights_per_thread;
+  // Pieces of a fixed size, each with a place for its result, instead of atomic operations on three numbers.
   std::vector<vector::OfAdamwStates<std::uint32_t>> found(static_cast<std::size_t>(pieces));
   with_arrays_of(state, [&](const auto& arrays, const auto& loops) {
     at::parallel_for(0, pieces, 1, [&](std::int64_t begin, std::int64_t end) {

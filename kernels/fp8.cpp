@@ -156,6 +156,7 @@ float fp8_scale(float largest, Fp8Format format) {
 }
 
 at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format) {
+  // A copy in any case, since the scales overwrite it.
   at::Tensor scales = largest.to(at::kCPU, false, true);
   auto* values = scales.mutable_data_ptr<float>();
   for (std::int64_t i = 0; i < scales.numel(); ++i) values[i] = fp8_scale(values[i], format);

@@ -14,12 +14,17 @@ at::Tensor orthogonalize(const at::Tensor& matrix, std::int64_t steps, at::Scala
   constexpr double first = 3.4445, third = -4.7750, fifth = 2.0315;
   // Keeps a matrix of zeros from being divided by 0.
   constexpr double smallest_norm = 1e-7;
+  // Of the two Gram matrices the one of the shorter side is smaller, and its products take fewer FLOPs.
   const bool is_tall = matrix.size(0) > matrix.size(1);
+  // Frobenius' norm is no less than the largest singular value and needs no iteration: all of them begin within [0, 1];
+  // far above 1 the iteration would diverge.
   const double norm = std::max(std::sqrt(sum_of_squares(matrix)), smallest_norm);
   at::Tensor x = (is_tall ? matrix.t() : matrix).div(norm).to(products).contiguous();
   for (std::int64_t step = 0; step < steps; ++step) {
+    // By the products of linear layers, which run in oneDNN on a CPU; linear() multiplies with the transposed operand.
     at::Tensor gram = kernels::linear(x, x, std::nullopt);
     const at::Tensor factor = linear_backward_input(gram, gram).mul_(fifth).add_(gram, third);
+    // Released before the next product allocates its result: plans count one matrix of this size (muon_workspace()).
     gram.reset();
     x = linear_backward_input(factor, x).add_(x, first);
   }

@@ -40,6 +40,7 @@ at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tens
   std::vector<at::Tensor> pieces;
   // Row r of a run is at position run.begin + r and sees the keys up to it: a triangle that starts one column later.
   for (const PositionRun& run : queries.runs_of(rows)) {
+    // triu_() writes zeros where it clears; a product with a matrix of 0 and 1 would make NaN of −∞.
     pieces.push_back(at::full({run.length, scores.size(3)}, -std::numeric_limits<double>::infinity(), scores.options())
                          .triu_(run.begin + 1));
   }
@@ -48,6 +49,7 @@ at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tens
 
 // Scale, mask and softmax run in fp32 at least; the result is in query's dtype.
 at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, const SequencePart& queries) {
+  // In 16 bits the scale, which is not always a power of two, would round the scores a second time.
   at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide_type(query)).mul_(attention_scale(query.size(3)));
   scores.add_(future(queries, query.size(2), scores));
   return at::_softmax(scores, 3, false).to(query.scalar_type());

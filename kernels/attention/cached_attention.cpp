@@ -90,8 +90,11 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
   for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
   // Below this many multiplications a second thread costs more time than it saves.
   constexpr std::int64_t worth_a_thread = 1 << 16;
+  // Of the multiplications keys and values each take up to longest · dim per query head.
   const std::int64_t grain = std::max<std::int64_t>(1, worth_a_thread / (2 * longest * dim * group));
   const auto count = static_cast<std::int64_t>(tokens.size());
+  // By key and value head: one thread writes the new key before any query head of its group reads it, and the heads of
+  // a group find the keys in the cache.
   at::parallel_for(0, count * kv_heads, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> scratch(static_cast<std::size_t>(longest + dim));
     for (std::int64_t task = begin; task < end; ++task) {

@@ -63,6 +63,7 @@ at::Tensor shaped_statistics(const at::Tensor& of_document, const Part& part, st
   return of_document.view({1, heads, part.queries.length, part.keys.length});
 }
 
+// Contiguous: at::empty_like() would keep the strides of a transposed x.
 at::Tensor empty_like_heads(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
 
 }  // namespace

@@ -226,6 +226,7 @@ AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, con
   const auto kv_heads = key.size(2), group = heads / kv_heads;
   const auto sequence = key.size(1);
   const auto blocks = blocks_of(queries, query_rows, dim);
+  // Contiguous, whatever the strides of the inputs are: at::empty_like() would keep them.
   const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   AttentionGradients gradients{fresh(query), fresh(key), fresh(value)};
   const float* log_sum_exp = saved.statistics.data_ptr<float>();

@@ -33,6 +33,7 @@ AttentionOutput attend(const Operands& x, Mask mask) {
         x.query, x.key, x.value, 0.0, causal, std::nullopt, attention_scale(x.query.size(3)));
     return {out, log_sum_exp};
   }
+  // Not LibTorch's flash kernel, which takes 16-bit types alone: this one takes fp32 as well.
   const auto [out, log_sum_exp, seed, offset] = at::_scaled_dot_product_efficient_attention(
       x.query, x.key, x.value, std::nullopt, true, 0.0, causal, attention_scale(x.query.size(3)));
   // The kernel pads the log-sum-exps; only those of real queries are kept.

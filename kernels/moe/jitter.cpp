@@ -19,7 +19,8 @@ void jitter_elements(Value* x, std::int64_t count, const Jitter& jitter) {
     for (std::int64_t word = 0; word < 4; ++word) {
       const std::int64_t i = 4 * counter + word - jitter.first_element;
       if (i < 0 || i >= count) continue;
-      // Between −1 and 1, without either end.
+      // Between −1 and 1, without either end. In float64: fp32 has too few digits for a word and would round the
+      // outermost ones to the ends.
       const double uniform = (2.0 * words[static_cast<std::size_t>(word)] + 1) / 4294967296.0 - 1;
       x[i] = static_cast<Value>(static_cast<double>(x[i]) * (1 + jitter.amplitude * uniform));
     }

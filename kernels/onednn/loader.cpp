@@ -19,6 +19,7 @@ Matmul load() {
   return nullptr;
 #else
   // By its bare name, so that it is found through the run path of the library or program that contains this code.
+  // RTLD_NOW shows a oneDNN without the needed symbols here, where there is another path, and not in the first product.
   void* library = ::dlopen("libllmtrain_onednn.so", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   if (library == nullptr) {
     log().warn("oneDNN cannot be loaded ({}): matrix products use LibTorch's slower path", ::dlerror());

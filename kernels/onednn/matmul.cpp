@@ -77,6 +77,7 @@ void resize(Product& product, const MatmulProblem& problem) {
   const Descriptions now = describe(problem, problem.m, problem.k);
   product.left = unbound(now.left);
   product.right = unbound(now.right);
+  // Not the bias, whose length n never varies.
   product.destination = unbound(now.destination);
 }
 

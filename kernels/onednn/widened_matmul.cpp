@@ -119,6 +119,7 @@ class WidenedProduct {
       part.accumulate = true;
       part.bias = nullptr;
     });
+    // After the whole depth, so that the sum over its blocks is rounded once.
     if (is_rounded()) round(static_cast<const float*>(part.destination), rows, columns);
   }
 

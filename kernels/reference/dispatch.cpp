@@ -18,6 +18,7 @@ at::Tensor gate_of(const at::Tensor& gates, const ExpertRows& map) {
 // [T, k, H]: the row of each choice, zero for dropped ones.
 at::Tensor rows_by_choice(const at::Tensor& rows, const ExpertRows& map) {
   at::Tensor result = at::zeros({map.choices(), rows.size(1)}, rows.options());
+  // Each choice has one row at most, so nothing is added; index_add_() would not be reproducible on a GPU.
   result.index_copy_(0, map.choice_of, rows);
   return result.view({map.row_of.size(0), map.row_of.size(1), rows.size(1)});
 }

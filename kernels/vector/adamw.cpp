@@ -73,6 +73,8 @@ inline void store_second(std::uint16_t& place, float v) {
 }
 inline void store_second(float& place, float v) { place = v; }
 
+// As integers NaN's bits are above those of infinity, so that it stays the maximum; a comparison of floats would drop
+// it.
 inline std::uint32_t larger(std::uint32_t bits, float value) {
   const std::uint32_t magnitude = as_bits(value) & 0x7fffffffu;
   return bits < magnitude ? magnitude : bits;

@@ -64,6 +64,7 @@ float loss_and_gradient(Value* logits, std::int64_t columns, std::int64_t target
   // One factor per row replaces a division per column.
   const auto factor = static_cast<float>(static_cast<double>(scale) / row.sum);
   for (std::int64_t i = 0; i < columns; ++i) {
+    // The exponentials are evaluated again: keeping them from the sum would take fp32 memory for a whole row.
     store(logits[i], decay(to_float(logits[i]) - row.maximum) * factor);
   }
   // The target's entry is computed anew in fp32: subtracting from the stored one would round twice in bf16.

@@ -31,6 +31,7 @@ void sum_chunk(const ChoiceSumArrays<Element>& arrays, std::int64_t t, std::int6
   for (std::int64_t choice = t * arrays.choices; choice < (t + 1) * arrays.choices; ++choice) {
     if (arrays.row_of[choice] < 0) continue;
     const Element* __restrict row = arrays.rows + arrays.row_of[choice] * arrays.width + first;
+    // A product with 1 is exact: sums without gates share the loop and have the bits of plain additions.
     const float gate = arrays.gates == nullptr ? 1.0F : arrays.gates[choice];
 #pragma omp simd
     for (std::int64_t i = 0; i < columns; ++i) sums[i] = multiply_add(gate, to_float(row[i]), sums[i]);

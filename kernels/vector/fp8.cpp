@@ -61,6 +61,7 @@ std::uint32_t round(const Element* x, float scale, float inverse_scale, Element*
 template <class Format>
 std::int64_t count_largest(const std::uint8_t* payload, std::int64_t n) {
   constexpr std::uint8_t sign = 0x80;
+  // Infinity saturates to the format's largest code, and setting the sign bit makes one comparison of two.
   const auto largest = static_cast<std::uint8_t>(Format::narrow_saturating(__builtin_inff()) | sign);
   std::int64_t all = 0;
   // Bytes count as many as a vector holds at once, and as few as one of them can.

@@ -82,6 +82,7 @@ void run_on_first(Communicator& communicator, const std::function<void(const std
   // Far within any useful time of the watchdog.
   constexpr std::chrono::seconds sign_of_life{1};
   std::int64_t is_done = 0;
+  // Each broadcast starts the other ranks' watchdog anew, so that the work may take hours.
   while (is_done == 0) {
     if (running.valid()) is_done = running.wait_for(sign_of_life) == std::future_status::ready ? 1 : 0;
     try {

@@ -63,6 +63,8 @@ void raise_if_failed(const Communicator& communicator) {
 Clock::time_point Deadline::get() {
   const Clock::rep now = Clock::now().time_since_epoch().count();
   Clock::rep asked = 0;
+  // The time runs from the first wait, not from the start: an operation that is started early, to overlap with
+  // computation, may be open for long without delaying anyone.
   if (first_asked_.compare_exchange_strong(asked, now)) asked = now;
   const std::chrono::duration<double> patience(seconds_);
   return Clock::time_point(Clock::duration(asked)) + std::chrono::duration_cast<Clock::duration>(patience);

@@ -92,6 +92,7 @@ Handle Communicator::begin(Request request) {
   // Messages need a backend even in a group of one, where they are an error.
   const bool is_in_place = request.output == nullptr || request.output == request.input;
   const bool is_here = is_in_place || request.memory == Memory::host;
+  // After a failure even a group of one asks the backend, which throws it, so that no rank trains on alone.
   if (request.group.size() > 1 || request.is_message() || !is_here || failure())
     return Handle(start(std::move(request)));
   const OperationLog::Entry entry = log_->start(request);

@@ -126,6 +126,8 @@ std::string OperationLog::last_done_with(int rank) const {
 }
 
 Handle::Handle(std::shared_ptr<PendingOperation> operation)
+    // Their number rather than whether there is one: a handle made by a destructor during unwinding is destroyed
+    // normally.
     : operation_(std::move(operation)), exceptions_(std::uncaught_exceptions()) {}
 
 Handle::~Handle() { release(); }

@@ -125,6 +125,7 @@ MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::i
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
                                    const DataRank& rank, const at::Device& device) {
   const BatchRecipe& batch = recipe.batch;
+  // Consecutive shares of the same samples: what a step trains on does not depend on the number of data ranks.
   const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
   // The mean over the global batch: summing over micro-batches and ranks needs no further division.
   const StepShape& shape = place.shape;

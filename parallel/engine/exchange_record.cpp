@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 // What times depend on, as far as the recipe says it.
 Json layout_json(const LocalModel& model) {
   Json recipe = to_json(model.recipe());
+  // Prices change no time and must not make a run's trials void.
   for (const char* const of_plans : {"price_per_device_hour", "currency"}) recipe.at("cluster").erase(of_plans);
   return {{"model", recipe.at("model")},
           {"precision", recipe.at("precision")},

@@ -66,6 +66,7 @@ void add_gradient_fallback(std::vector<TensorSlice>& slices, const LocalModel& m
 }  // namespace
 
 void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model) {
+  // All ranks have the same histories, since each records the maxima over all of them.
   if (!model.groups().is_first()) return;
   if (const GradientFallback* gradients = model.gradient_fallback()) add_gradient_fallback(slices, model, *gradients);
   const Fp8History* history = model.fp8_history();

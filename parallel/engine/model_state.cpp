@@ -293,6 +293,7 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
 }
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
+  // Before the weights, which are then stored with the checkpoint's own scales: their bits are those that were saved.
   for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
   for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
     const std::string name = weights_name(checkpoint, *elements.parameter);

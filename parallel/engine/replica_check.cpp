@@ -61,6 +61,8 @@ std::string describe(const ReplicaDifference& difference, const std::vector<std:
 
 }  // namespace
 
+// Of bits: replicas apply the same updates in the same order, so that any difference is a fault and no tolerance is
+// needed.
 ReplicaHashes replica_hashes(LocalModel& model) {
   ReplicaHashes hashes{};
   for (const ParameterUnit* unit : model.units()) {
@@ -71,6 +73,7 @@ ReplicaHashes replica_hashes(LocalModel& model) {
     std::int64_t& states = of(Replicated::states, Replicated::expert_states);
     add(states, unit->parameters->source());
     for (const OptimizerState& state : unit->parameters->optimizer_states()) add(states, state.values);
+    // No rank has whole weights at ZeRO-3; its shard of them is among the states.
     if (model.gathers_for_use()) continue;
     std::int64_t& weights = of(Replicated::weights, Replicated::expert_weights);
     ParameterStore& seen = unit->parameters->seen();

@@ -32,6 +32,7 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache) {
   // First, as it may be refused, and tokenising takes long.
   const TextFormat format = text_format(recipe);
   const std::string train_role = "/data/train", validation_role = "/data/validation";
+  // Both roles before either is tokenised, which may take hours: a mistake in the second should not show after that.
   if (!recipe.data.fine_tuning) {
     check_sources(recipe.data.train, recipe.data.tokenizer, cache, train_role);
     check_sources(recipe.data.validation, recipe.data.tokenizer, cache, validation_role);

@@ -275,6 +275,7 @@ void Runner::end_tuners(std::span<const double> sums, std::size_t ranks) {
 std::vector<double> Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
+  // Without waits, which the rank that is waited for causes: what is left shows who is slow.
   const double own_seconds = seconds_since(start_) - waited;
   std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, squares,
                            stop_ == StopRequest::stop ? 1.0 : 0.0, own_seconds};
@@ -294,6 +295,7 @@ std::vector<double> Runner::combine_ranks(double squares) {
   const std::size_t first_time = mine.size();
   const std::vector<double> times = tuned_times();
   mine.insert(mine.end(), times.begin(), times.end());
+  // Last, because all numbers from here on are maxima and not sums over the ranks.
   const std::size_t first_largest = mine.size();
   if (Fp8History* history = model_.fp8_history()) {
     const std::vector<double> largest = history->take_largest();
@@ -307,6 +309,7 @@ std::vector<double> Runner::combine_ranks(double squares) {
   std::vector<double> sums(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;
+  // The gradients still have the factor of the loss scale, by which only the update divides them.
   result_.gradient_norm = std::sqrt(sums[1]) / micros_.front().backward_scale;
   result_.stop_requested = sums[2] > 0;
   result_.own_seconds.clear();

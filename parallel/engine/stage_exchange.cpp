@@ -38,6 +38,7 @@ at::Tensor StageExchange::take(Channel channel, std::size_t stage, std::size_t m
 }
 
 void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, int position) {
+  // Tensors that have arrived are released here, or all those of a step would be held until finish().
   std::erase_if(sending_, [](const Sending& sending) { return sending.handle.done(); });
   at::Tensor tensor = take(channel, stage, micro).contiguous();
   if (travels_in_parts(tensor.size(0))) {

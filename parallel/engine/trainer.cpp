@@ -218,6 +218,7 @@ void Trainer::roll_back(const CheckpointReader& checkpoint) {
   const std::int64_t consumed = samples_consumed_, tokens = tokens_trained_;
   const SkippedUpdates skipped = skipped_;
   resume(checkpoint);
+  // What led to the divergence is left out: the run goes on with the data that follow, at the older weights.
   samples_consumed_ = consumed;
   tokens_trained_ = tokens;
   skipped_ = {.total = skipped.total, .in_a_row = 0, .rollbacks = skipped.rollbacks + 1};

@@ -168,6 +168,8 @@ void CheckpointSaver::prepare(Slices slices) {
 
 void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory,
                             Kind kind) {
+  // One save at a time: there is one memory for copies, and saves that take longer than their interval must not pile
+  // up.
   finish();
   stall_.reset();
   const CallTime::Scope stall(stall_);
@@ -176,6 +178,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
   save->agree_on_files(communicator_);
   // Written under another name and renamed when complete: readers never see a partial checkpoint.
   save->aside = checkpoint_aside(checkpoints_, state.step, writers_);
+  // The last checkpoint needs no copy: nothing changes its weights while it is written.
   if (recipe_.async && !save->memory && kind == Kind::regular) {
     prepare(save->slices);
     move_into(staging_.get(), save->slices);
@@ -232,6 +235,7 @@ void CheckpointSaver::go_on() {
   }
   if (save->phase == Save::Phase::writing) return commit(std::move(save));
   const double seconds = seconds_since(save->start);
+  // The longest and not the mean: a run near its time limit has to be sure that its last save fits.
   longest_save_ = std::max(longest_save_.value_or(0), seconds);
   if (is_first()) report(*save, seconds);
 }
@@ -264,6 +268,7 @@ void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   std::vector<CheckpointPart> parts;
   for (const std::string& text : texts) parts.push_back(parse_manifest(text, "a part of a checkpoint", Coverage::part));
   save_ = std::move(save);
+  // On all ranks, though only the first one has something to write: go_on() is collective and shares its failure.
   start([this, parts = std::move(parts)] {
     fault_point(FaultPlace::commit, communicator_.rank(), save_->state.step);
     if (is_first())

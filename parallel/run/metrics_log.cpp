@@ -26,6 +26,7 @@ namespace {
 // Protocol buffers' wire types.
 enum class Wire { varint = 0, eight_bytes = 1, bytes = 2, four_bytes = 5 };
 
+// CRC-32C, whose polynomial 0x1EDC6F41 is reversed here because bits are taken from the lowest on.
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < table.size(); ++i) {
@@ -122,6 +123,7 @@ std::string rows_before(std::string_view text, std::int64_t first, int& unreadab
   return kept;
 }
 
+// A resumed run repeats the steps after its checkpoint and writes their rows again.
 std::filesystem::path cut_to(const std::filesystem::path& file, std::int64_t first) {
   if (!std::filesystem::exists(file)) return file;
   const std::string text = read_file(file);
@@ -175,6 +177,7 @@ void AppendFile::append(std::string_view piece) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int reason = errno;
+      // Half a row would run into the next one, and neither could be read.
       [[maybe_unused]] const int taken_back = ::ftruncate(descriptor_, end);
       fail("cannot be written", reason);
     }

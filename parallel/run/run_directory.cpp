@@ -139,6 +139,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const Ver
 fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
   std::error_code error;
   if (!fs::exists(path, error)) {
+    // Words that other programs take for the newest checkpoint.
     constexpr std::array<std::string_view, 5> newest_words = {"latest", "last", "newest", "true", "yes"};
     const bool means_newest = std::ranges::find(newest_words, path.filename().string()) != newest_words.end();
     throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it, but it does not exist" +
@@ -182,7 +183,8 @@ fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& 
   return named;
 }
 
-// Whether the file of that name is the one that is open.
+// Whether the file of that name is the one that is open. By device and inode: a folder that was moved away and made
+// again has a file of that name, too.
 bool is_in_place(const fs::path& file, int descriptor) {
   struct stat named {
   }, held{};
@@ -200,6 +202,7 @@ std::shared_ptr<const int> lock(const fs::path& folder) {
     ::close(*open);
     delete open;
   });
+  // The kernel releases it when the process ends in whatever way, so that no stale lock stays.
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
     // Between the opening and the lock a start that failed has removed it.
     if (!is_in_place(file, descriptor)) refuse(folder, "was removed while the run started; start it again");
@@ -209,6 +212,7 @@ std::shared_ptr<const int> lock(const fs::path& folder) {
   // Only this error means that another process holds the lock.
   if (reason == EWOULDBLOCK)
     refuse(folder, "another process is training in it; wait until it ends, or choose another --run-dir");
+  // Some network file systems have no locks, which is no reason not to train there.
   log().warn("{}: cannot be locked ({}): make sure that no other process trains in this folder", file.string(),
              std::strerror(reason));
   return held;
@@ -231,6 +235,7 @@ bool RunDirectory::has_checkpoint(const Recipe& recipe) {
 
 RunFolderLock::RunFolderLock(const Recipe& recipe) : folder_(recipe.log.directory) {
   check_contents(folder_, recipe);  // before creating a lock file in a folder that is not a run's
+  // Noted before anything is made, so that a start that fails removes what it has made and nothing else.
   for (const fs::path& each :
        {RunDirectory::data_cache_of(recipe), RunDirectory::checkpoints_of(recipe), lock_file(folder_)})
     if (!entry_exists(each)) created_.push_back(each);
@@ -243,6 +248,7 @@ RunFolderLock::RunFolderLock(const Recipe& recipe) : folder_(recipe.log.director
 RunFolderLock::~RunFolderLock() {
   if (!held_) return;
   std::error_code ignored;
+  // Not remove_all(): a folder that has become another's meanwhile is not empty and stays.
   for (const fs::path& each : created_) fs::remove(each, ignored);
 }
 

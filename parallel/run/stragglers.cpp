@@ -33,6 +33,7 @@ std::optional<Straggler> StragglerWatch::slowest() const {
   for (const std::vector<int>& group : peers_) {
     std::vector<double> medians;
     for (const int rank : group) medians.push_back(median(steps_[static_cast<std::size_t>(rank)]));
+    // Medians, so that one slow rank does not raise what it is compared with.
     const double typical = median(medians);
     for (std::size_t i = 0; i < group.size(); ++i) {
       const bool is_slow = medians[i] > ratio * typical && medians[i] - typical > least;

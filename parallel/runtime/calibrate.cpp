@@ -106,6 +106,7 @@ double product_rate(const Product& product, const Stopwatch& stopwatch) {
     kernels::linear_backward_input(layer.dy, layer.weight);
     kernels::linear_backward_weight(layer.dy, layer.x, layer.dweight, kernels::Accumulation::overwrite);
   });
+  // Three products of as many multiplications and additions.
   return 6.0 * static_cast<double>(product.rows) * static_cast<double>(product.columns) *
          static_cast<double>(product.inner) / seconds;
 }
@@ -219,6 +220,7 @@ void measure_attention(const Stopwatch& stopwatch, ClusterProfile& profile) {
   const double backward =
       stopwatch.seconds_of([&] { kernels::attention_backward(saved.out, query, query, query, saved, flash); });
   // Causal attention skips half of the scores; the backward has 2.5 times the forward's FLOPs (Dao, arXiv 2307.08691).
+  // The forward has two products, of a multiplication and an addition each.
   const double half_square = static_cast<double>(length * length) / 2;
   const double flops = 4 * half_square * static_cast<double>(batch * heads * width);
   const double peak = device.is_cpu() ? profile.device.peak_flops.fp32 : profile.device.peak_flops.bf16;

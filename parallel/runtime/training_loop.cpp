@@ -156,7 +156,8 @@ class TrainingLoop {
     return result.stop_requested || asked_alone;
   }
 
-  // This rank; the next step's exchange tells the others.
+  // This rank; the next step's exchange tells the others. Time is watched by the first rank alone, because clocks
+  // differ.
   bool is_asked_to_stop() const {
     return signals_.requested() || (first_ != nullptr && (first_->is_asked_to_stop() || must_stop_in_time()));
   }

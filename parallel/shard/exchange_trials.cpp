@@ -8,13 +8,17 @@
 namespace llmtrain {
 namespace {
 
+// Counted is an odd number, so that the median is a time that was measured.
 constexpr std::size_t uncounted = 1, counted = 9;
 
 // A method whose least time is so many times that of the fastest one is not tried again: the less, the more is known.
+// After few turns a method may only have met a slow phase of the machine.
 constexpr double far_slower(std::size_t turns) { return turns < uncounted + 3 ? 1.25 : 1.1; }
 
 using Times = std::vector<double>;
 
+// The least and not the median, which takes more turns to settle: other work on the machine makes times longer, never
+// shorter.
 double least_of(const Times& seconds, std::size_t turns) {
   const auto first = seconds.begin();
   return *std::min_element(first + uncounted, first + static_cast<std::ptrdiff_t>(turns));

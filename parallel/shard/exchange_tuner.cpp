@@ -38,6 +38,7 @@ ExchangeTuner::Current ExchangeTuner::current_of(std::size_t bucket) const {
   std::vector<std::vector<double>> seconds(methods.size());
   for (const ExchangeTrial& trial : trials_) {
     const auto method = std::find(methods.begin(), methods.end(), trial.method);
+    // Only earlier steps count, so that a run that goes back to a checkpoint chooses as it did before.
     if (trial.bucket == bucket && trial.step < step_ && method != methods.end())
       seconds[static_cast<std::size_t>(method - methods.begin())].push_back(trial.seconds);
   }
@@ -73,6 +74,7 @@ void ExchangeTuner::end_step(std::span<const double> sums) {
   for (std::size_t bucket = 0; bucket < current_.size(); ++bucket) {
     const double passes = sums[2 * bucket];
     if (passes == 0 || current_[bucket].is_final || trial_of(bucket) != nullptr) continue;
+    // The list stays in the order of steps: after a return to a checkpoint it has trials of later ones.
     const auto later =
         std::find_if(trials_.begin(), trials_.end(), [&](const ExchangeTrial& trial) { return trial.step > step_; });
     trials_.insert(later, {step_, bucket, current_[bucket].method, sums[2 * bucket + 1] / passes});

@@ -17,6 +17,8 @@ class ChosenExchange final : public ExpertRanks {
   std::int64_t ranks() const override { return linear_->ranks(); }
 
   RowNumbers exchange_numbers(std::vector<std::int64_t> own) const override {
+    // Which method is taken follows from the numbers, so they are exchanged for relaying wherever one of the methods
+    // does.
     return (chooser_.may_relay() ? hierarchical_ : linear_)->exchange_numbers(std::move(own));
   }
 

@@ -5,6 +5,8 @@ namespace llmtrain {
 
 ExpertSplits::ExpertSplits(Communicator& communicator, const Partition& partition) {
   const int rank = communicator.rank();
+  // All groups are made at the start, so that no step that tries another split has to make one, which is collective and
+  // blocks.
   for (const std::int64_t ranks : expert_splits(partition.mesh)) {
     const Mesh split = partition.split_by(ranks).mesh, products = mesh_in_use(split);
     const Group features =

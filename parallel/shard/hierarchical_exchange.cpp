@@ -74,6 +74,8 @@ class ToExperts final : public RowTransfer {
         relayed_(numbers.relayed),
         arriving_(row_sums(numbers.arriving, ranks.nodes())),
         result_(std::move(result)) {
+    // Within the node first: each rank collects what its node has for the ranks with its own place, so that one message
+    // for each node crosses the network instead of one for each rank.
     const Numbers received = row_sums(relayed_, ranks.node_size());
     const Numbers by_place = transposed(numbers.own, ranks.nodes(), ranks.node_size());
     first_ = ranks.inside.start(transposed(rows, numbers.own, ranks.nodes()), row_sums(by_place, ranks.node_size()),
@@ -82,6 +84,7 @@ class ToExperts final : public RowTransfer {
 
   void advance() override {
     if (second_) return;
+    // Rows arrive by sender and leave by node: messages have to be contiguous.
     at::Tensor rows = transposed(first_->wait(), relayed_, ranks_.node_size());
     const Numbers by_node = transposed(relayed_, ranks_.node_size(), ranks_.nodes());
     second_ = ranks_.across.start(std::move(rows), row_sums(by_node, ranks_.nodes()), std::move(result_), arriving_);
@@ -106,6 +109,7 @@ class FromExperts final : public RowTransfer {
         by_node_(transposed(numbers.relayed, ranks.node_size(), ranks.nodes())),
         own_(transposed(numbers.own, ranks.nodes(), ranks.node_size())),
         result_(std::move(result)) {
+    // The way back in reverse: across nodes first, in messages that are merged already.
     const Numbers received = row_sums(by_node_, ranks.nodes());
     first_ = ranks.across.start(rows, row_sums(numbers.arriving, ranks.nodes()), empty_rows(rows, received), received);
   }

@@ -43,6 +43,7 @@ MixtureParallel::MixtureParallel(Communicator& communicator, const Layout& layou
     return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()));
   };
   const auto has_peers = [&](GroupKind kind) { return rank_group(layout.mesh(), kind).ranks > 1; };
+  // By the layout alone: making a group is collective, so that all ranks must make the same ones in the same order.
   if (has_peers(GroupKind::expert)) experts_ = make_expert_ranks(communicator, layout, tuner_.get());
   if (has_peers(GroupKind::expert_tensor))
     slices_.emplace(communicator, group("expert tensor", GroupKind::expert_tensor), Purpose::tensor_parallel);

@@ -171,6 +171,7 @@ std::vector<ContextParallel::Chunks> ContextParallel::chunks(const at::Tensor& b
 }
 
 KeysAndValues ContextParallel::gather(const KeysAndValues& own) const {
+  // Keys and values together: one message of twice the size pays the latency once.
   const at::Tensor both = exchanged(own.key, own.key.size(1) * ranks());
   std::vector<Handle> handles;
   for (const Chunks& chunk : chunks(both)) {
@@ -207,6 +208,8 @@ void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& 
 }
 
 std::vector<double> RankGroups::exchange(std::span<const double> values) const {
+  // Gathered and not summed, so that every rank adds up in the same order and knows each rank's values; as bytes,
+  // because messages have no type for float64.
   std::vector<double> all(values.size() * static_cast<std::size_t>(communicator_->size()));
   const auto bytes = [](std::size_t count) { return static_cast<std::int64_t>(count * sizeof(double)); };
   communicator_

@@ -132,6 +132,7 @@ void attend(const SingleQuery<Value>& single) {
   }
   weighted_sum(single, weights, sums);
 #pragma omp simd
+  // Divided at the end: once for each element of the output instead of once for each key.
   for (std::int64_t e = 0; e < single.dim; ++e) store(single.out[e], sums[e] / total);
 }
 

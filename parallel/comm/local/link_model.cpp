@@ -36,6 +36,7 @@ int hops(Collective collective, int ranks) {
 LinkModel::LinkModel(int ranks, const LocalOptions::Links& links)
     : links_(links), free_from_(static_cast<std::size_t>(ranks)) {}
 
+// One pair on different nodes slows a whole ring down to the link between them.
 bool LinkModel::share_node(const std::vector<int>& ranks) const {
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return share_node(rank, ranks.front()); });
 }

@@ -166,6 +166,7 @@ void LocalExchange::prepare() {
   pieces_ = split_into_pieces(requests_);
   // Before ready_: others may complete() the exchange as soon as they see it.
   plan_finish(Clock::now());
+  // Publishes the requests and pieces, which helpers read without the mutex once has_work() has seen the flag.
   ready_.store(true, std::memory_order_release);
   // Barriers and empty tensors have nothing to copy.
   if (pieces_.empty()) {
@@ -173,6 +174,7 @@ void LocalExchange::prepare() {
   } else if (requests_.front().total_count() * element_size(requests_.front().type) <= small_bytes) {
     help();
   } else {
+    // Left to the threads that wait: starting an operation must not take the time of a large copy.
     shared_.ring(ranks_);
   }
 }
@@ -183,6 +185,8 @@ void LocalExchange::plan_finish(Clock::time_point now) {
   if (links.is_off()) {
     std::fill(finish_.begin(), finish_.end(), now);
   } else if (first.collective == Collective::send) {
+    // A message leaves when it is sent, whenever its receiver comes; a collective only begins when its last member has
+    // come.
     const LinkModel::Passage passage =
         links.message(ranks_[0], ranks_[1], first.ring_bytes(), members_[0].entry.started);
     finish_ = {passage.left, passage.arrived};
@@ -207,7 +211,8 @@ void LocalExchange::help() {
     const std::size_t piece = taken_.fetch_add(1);
     if (piece < pieces_.size()) do_piece(requests_, pieces_[piece]);
     helpers_.fetch_sub(1);
-    // Exactly one helper finishes the last piece and completes the exchange for all.
+    // Exactly one helper finishes the last piece and completes the exchange for all. The counter also orders what the
+    // other helpers have copied before complete(), which publishes all of it.
     if (piece < pieces_.size() && finished_.fetch_add(1) + 1 == pieces_.size()) complete();
   }
 }

@@ -86,6 +86,7 @@ class LocalOperation : public PendingOperation {
       exchange().help();
       const bool has_news = bell.wait_until(
           until, [this] { return shared_->failure().is_set() || exchange().is_done() || exchange().has_work(); });
+      // What has completed keeps its results, whatever has failed since.
       if (shared_->failure().is_set() && !exchange().is_done()) raise();
       if (!has_news) time_out();
     }
@@ -158,6 +159,7 @@ class LocalCommunicator : public Communicator {
     }
     // The last member removes the exchange from the map; handles keep it alive.
     const std::uint64_t number = group.started - 1;
+    // Without the mutex, because the last member may carry out the whole operation in join().
     if (place.exchange->join(place.member, request, shared_log(), entry) && !request.is_message()) {
       const std::lock_guard lock(group.meeting->mutex);
       group.meeting->collectives.erase(number);

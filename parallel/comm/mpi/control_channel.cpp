@@ -22,6 +22,7 @@ void ControlChannel::listen() {
 void ControlChannel::close() noexcept {
   if (request_ == MPI_REQUEST_NULL) return;
   MPI_Cancel(&request_);
+  // MPI_Cancel() only marks the receive; MPI requires that it is completed before MPI_Finalize().
   MPI_Wait(&request_, MPI_STATUS_IGNORE);
 }
 

@@ -12,7 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a waiting rank only yields its core after the last progress; after that it sleeps between polls.
+// How long a waiting rank only yields its core after the last progress; after that it sleeps between polls. Yielding
+// first answers small messages at once and still gives the core to a rank that shares it; a long wait, as for the rest
+// of another stage's pass, should not take time from computation.
 constexpr auto yielding = 5ms;
 constexpr auto short_sleep = 50us;
 // How long the engine's own thread sleeps between polls: while messages progress, otherwise, and when nothing has been
@@ -61,6 +63,7 @@ void MpiEngine::stop() noexcept {
 void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation, const MakeSteps& make_steps) {
   const std::lock_guard lock(mutex_);
   ++changes_;
+  // Under the mutex, since making steps posts messages, and two threads may not call MPI at once.
   operation->steps_ = make_steps();
   // Small operations often complete within their first poll.
   if (!advance(*operation)) open_.push_back(operation);
@@ -85,7 +88,8 @@ void MpiEngine::progress() {
     if (failure_.is_set()) return;
     open_.remove_if([this](const std::shared_ptr<MpiOperation>& operation) { return advance(*operation); });
   } catch (const Error& error) {
-    // Only the first failure is sent: the others would arrive as its consequences.
+    // Only the first failure is sent: the others would arrive as its consequences. It is noted and not thrown: the
+    // thread that polls may wait for another operation, or be the engine's own.
     if (failure_.set({rank_, error.code(), error.what()})) control_.report_failure(*failure_.get());
   }
 }
@@ -119,6 +123,7 @@ void MpiEngine::wait(MpiOperation& operation) {
   const Clock::time_point until = operation.deadline_.get();
   std::uint64_t changes = 0;
   Clock::time_point last_change = Clock::now();
+  // Acquires what advance() has released: results may have been written by another thread's calls of MPI.
   while (!operation.is_done_.load(std::memory_order_acquire)) {
     if (failure_.is_set() || is_frozen()) {
       withdraw(operation);
@@ -147,6 +152,7 @@ void MpiEngine::time_out(MpiOperation& operation) {
     for (const int position : operation.steps_->open_peers())
       missing.push_back(operation.request_.group.rank_at(position));
   });
+  // The missing ranks are asked before the failure is set, which ends those that could answer.
   fail({rank_, ExitCode::rank_lost,
         timeout_message(rank_, options_.watchdog_seconds, log_->activity(), operation.request_.description(),
                         describe_ranks(missing))});
@@ -169,6 +175,8 @@ void MpiEngine::await_control(const std::function<bool()>& is_done) {
 std::string MpiEngine::describe_ranks(const std::vector<int>& ranks) {
   if (ranks.empty()) return "its completion";
   in_mpi([&] {
+    // The engine's thread of a rank answers even while its computation hangs: silence means that the process is gone or
+    // stopped.
     for (const int rank : ranks) control_.ask(rank);
   });
   await_control(
@@ -190,6 +198,7 @@ void MpiEngine::fail(const Failure& failure) {
   if (!failure_.set(failure)) return;
   try {
     in_mpi([&] { control_.report_failure(failure); });
+    // The process is about to end, and MPI sends only within its calls: without this wait the notes might never leave.
     if (!is_frozen()) await_control([this] { return is_frozen() || !control_.is_sending(); });
   } catch (const Error& error) {
     log().debug("a failure could not be reported to the other ranks: {}", error.what());

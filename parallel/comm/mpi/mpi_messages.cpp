@@ -12,7 +12,9 @@ namespace {
 // Parts of this size keep each call into MPI short, and well below the 2³¹ elements that MPI can count.
 constexpr std::int64_t part_bytes = std::int64_t{4} << 20;
 
-// Calls `work(begin, count)` for each part, at least once: an empty message is a message too.
+// Calls `work(begin, count)` for each part, at least once: an empty message is a message too. Both sides cut at the
+// same places, so that parts match in the order in which they are sent, which MPI keeps between two ranks on one
+// communicator and tag.
 template <class Work>
 void for_parts(std::int64_t bytes, Work work) {
   std::int64_t begin = 0;
@@ -67,6 +69,8 @@ bool MpiMessages::are_done() {
   if (requests_.empty()) return true;
   statuses_.resize(requests_.size());
   int done = 0;
+  // All or none, unlike MPI_Testsome(): until the last one is complete no request is freed, so that open_peers() can
+  // still look at each.
   check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data()),
             "make progress");
   if (done == 0) return false;
@@ -81,6 +85,7 @@ void MpiMessages::check_sizes() {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     if (parts_[i].receive_bytes < 0) continue;
     int bytes = 0;
+    // MPI itself reports only messages that are longer than the receive; shorter ones it accepts in silence.
     check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "get the size of a message");
     if (bytes == parts_[i].receive_bytes) continue;
     throw Error(ExitCode::internal_error, "position " + std::to_string(parts_[i].peer) + " sent " +
@@ -93,6 +98,7 @@ std::vector<int> MpiMessages::open_peers() {
   std::vector<int> receiving, sending;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     int done = 0;
+    // Unlike MPI_Test() this leaves a completed request as it is, for are_done().
     MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
     if (done == 0) (parts_[i].receive_bytes >= 0 ? receiving : sending).push_back(parts_[i].peer);
   }

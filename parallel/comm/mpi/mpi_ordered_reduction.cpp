@@ -11,6 +11,8 @@ namespace {
 
 // Bytes that each rank sums at a time: one segment is summed, in the cache, while others are in transit.
 constexpr std::int64_t segment_bytes = std::int64_t{512} << 10;
+// Several at a time, so that a segment's two phases, its sum and the next segments' messages overlap; few, since each
+// holds a segment of every other rank.
 constexpr std::size_t segments_under_way = 4;
 
 // Position r sums part r of the elements, in the order of the positions: every rank sends it its part r (phase 0). In
@@ -90,6 +92,7 @@ class OrderedReductionSteps : public MpiSteps {
 
   void scatter(Segment& segment) {
     const Range own = range(own_, segment.number);
+    // For a whole segment, also where the last one is shorter: reused buffers never grow.
     segment.received.resize(static_cast<std::size_t>((ranks_ - 1) * elements_ * size_));
     for (int step = 1; step < ranks_; ++step) {
       const int to = (own_ + step) % ranks_, from = (own_ + ranks_ - step) % ranks_;
@@ -124,6 +127,8 @@ class OrderedReductionSteps : public MpiSteps {
   }
 
   void gather(Segment& segment, const Range& own) {
+    // Only now that the sends of phase 0 are complete: in place, these receives write the elements that those sends
+    // read.
     for (int step = 1; step < ranks_; ++step) {
       const int to = (own_ + step) % ranks_, from = (own_ + ranks_ - step) % ranks_;
       const Range other = range(from, segment.number);

@@ -92,6 +92,7 @@ class TreeSteps : public DirectSteps {
     has_passed_on_ = true;
     int bit = 1;
     while (bit <= place_) bit *= 2;
+    // The child at the smallest distance comes first: the tree below it is the deepest.
     for (; place_ + bit < ranks_; bit *= 2)
       messages.send(request_.output, request_.bytes(), lane_.route(position(place_ + bit)));
     return messages.are_done();

@@ -19,11 +19,14 @@ namespace llmtrain {
 namespace {
 
 // Collectives of one group that may be in flight before two of them share a number. MpiLane derives two tags from each
-// number; tag 0 is for messages.
+// number; tag 0 is for messages. MPI promises tags up to 32,767 alone (MPI_TAG_UB); Open MPI has at least 2²³ − 1, with
+// UCX.
 constexpr int lanes = 1 << 20;
 
 struct MpiGroup : Group::State {
   using State::State;
+  // Not freed before MPI_Finalize(): MPI_Comm_free() is collective, and the members drop their groups at different
+  // times.
   MPI_Comm communicator = MPI_COMM_NULL;
   std::uint64_t started = 0;  // number of collectives that this rank has started
 };
@@ -56,6 +59,7 @@ class MpiSession {
       // MPI itself blocks when it starts and ends: ranks that share a core should yield it there too.
       setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
       const JoinWatchdog watchdog(watchdog_seconds);
+      // Not MPI_THREAD_MULTIPLE, with which MPI locks in each of its calls: the engine's mutex does so once for all.
       if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         throw Error(ExitCode::internal_error, "MPI cannot start: see its messages above");
       is_owner_ = true;

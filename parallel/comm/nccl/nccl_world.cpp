@@ -74,6 +74,7 @@ class NcclWatch {
         host_->abort(error.code(), error.what());
       }
       if (host_->failure()) {
+        // Links refuse what comes after, so that nothing is left to watch.
         abort_links();
         return;
       }
@@ -86,6 +87,8 @@ class NcclWatch {
   void note_ends() {
     for (auto place = open_.begin(); place != open_.end();) {
       const NcclWork& work = **place;
+      // Counted from the call, thus with the computation that the operation waits for on the device: what hangs there
+      // is to be found as well.
       const double age = seconds_since(work.entry.started);
       if (work.end.has_passed()) {
         // The device's own time: the host may notice the end up to a polling interval late.

@@ -53,6 +53,7 @@ void reduce_in_order(const ReductionTask& task) {
       const void* source = at_offset(task.sources[i], begin * size);
       // The loops assume aligned elements, which receive buffers and caller memory need not be.
       if (!is_aligned(source, size)) source = std::memcpy(staged.bytes, source, count * size);
+      // Loaded and not added to 0, so that −0 keeps its sign; maxima need no neutral element either.
       (i == 0 ? loops.load : combine)(accumulator.bytes, source, count);
     }
     // Rounded once, into a block that stays in the first-level cache, regardless of the number of destinations.

@@ -101,6 +101,7 @@ class StagingQueue {
   StagingQueue& operator=(const StagingQueue&) = delete;
 
   void add(const std::shared_ptr<StagedOperation>& operation) {
+    // On the caller's thread: the computation that the copy follows is that of this thread's current stream.
     if (operation->request.memory == Memory::device) copy_out(*operation);
     {
       const std::lock_guard lock(mutex_);
@@ -130,6 +131,7 @@ class StagingQueue {
     if (!operation.is_finished)
       throw Error(ExitCode::internal_error, operation.request.description() + ": its communicator was destroyed");
     lock.unlock();
+    // Only the waiting thread's stream waits for the copy, so that the host can go on enqueueing.
     if (operation.copied_in) device_->hold_computation(*operation.copied_in);
   }
 
@@ -195,6 +197,7 @@ class StagingQueue {
         last_move = Clock::now();
         continue;
       }
+      // Polled, because neither a stream of the device nor the host's backend can wake this thread.
       if (advance()) last_move = Clock::now();
       const bool is_hurried = waiting_ > 0 && Clock::now() - last_move < yielding;
       lock.unlock();
@@ -254,6 +257,7 @@ class StagingQueue {
         if (mark != nullptr && !mark->has_passed()) return true;
       }
     } catch (const std::exception& error) {
+      // A device that has failed copies nothing any more, so there is nothing to wait for.
       log().debug("a copy between the host and the device failed: {}", error.what());
     }
     return false;

@@ -66,6 +66,7 @@ bool Decoder::decides() const {
 
 std::vector<double> Decoder::agree(std::vector<double> values) const {
   if (model_.holds_all_weights()) return values;
+  // Zeros elsewhere make the sum an exact copy of what the one rank has chosen.
   if (!decides()) values.assign(values.size(), 0);
   const std::vector<double> all = model_.groups().exchange(values);
   std::vector<double> result(values.size(), 0);

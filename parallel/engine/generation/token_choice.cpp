@@ -30,6 +30,7 @@ std::vector<std::size_t> candidates_of(std::span<const float> logits, const Toke
   // Without a limit the order does not matter, and sorting a whole vocabulary takes longer than a small model.
   if (!is_limited && choice.top_p >= 1) return ids;
   const auto end = is_limited ? ids.begin() + static_cast<std::ptrdiff_t>(k) : ids.end();
+  // It leaves the order of equal elements open: their ids decide, so that every library chooses alike.
   std::partial_sort(ids.begin(), end, ids.end(), [&](std::size_t a, std::size_t b) {
     return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
   });

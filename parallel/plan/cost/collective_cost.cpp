@@ -13,6 +13,8 @@ double part(std::int64_t ranks) { return static_cast<double>(ranks - 1) / static
 // Depth of a binary tree over `count` members.
 double doublings(double count) { return count > 1 ? std::log2(count) : 0; }
 
+// A program's rings may use fewer adapters than a node has: by NCCL's log those of BLOOM's run left a node over one of
+// four.
 double adapters_in_use(const ClusterProfile& profile) {
   const std::int64_t all = profile.network.adapters, most = profile.program.network.adapters;
   return static_cast<double>(most > 0 ? std::min(all, most) : all);
@@ -90,6 +92,7 @@ double CollectiveCost::adapter_seconds(double bytes, const RankGroup& group, dou
   // node's adapters.
   const double share = std::min(1.0, static_cast<double>(group.inside_node) / devices_per_node_);
   const double bandwidth = adapters_ * network.adapter_bandwidth * efficiency * share;
+  // A ring passes all ranks of a node before it leaves it, so that a node's adapters carry what a ring over nodes does.
   return 2 * (nodes - 1) / nodes * bytes / bandwidth;
 }
 
@@ -99,6 +102,7 @@ double CollectiveCost::between_nodes(double bytes, const RankGroup& group, doubl
   return adapter_seconds(bytes, group, efficiency) + 2 * profile_.network.latency_seconds * doublings(nodes);
 }
 
+// As in the local backend's LinkModel: one pair on different nodes slows the whole ring.
 double CollectiveCost::emulated_speedup(const RankGroup& group) const {
   return group.inside_node >= group.ranks ? emulated_.node_speedup : 1;
 }
@@ -157,6 +161,7 @@ double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
 double CollectiveCost::ring_latency(const RankGroup& group) const {
   constexpr double link_hop_seconds = 3.4e-6, network_hop_seconds = 14e-6;
   const double nodes = node_count(group);
+  // Ranks on CPUs do not use NCCL.
   if (nodes <= 1 || profile_.device.kind == DeviceKind::cpu) return 0;
   return (static_cast<double>(group.ranks) - nodes) * link_hop_seconds + (nodes - 1) * network_hop_seconds;
 }
@@ -164,6 +169,8 @@ double CollectiveCost::ring_latency(const RankGroup& group) const {
 double CollectiveCost::gather_weights(double bytes, double messages, const RankGroup& group) const {
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const NetworkProfile& network = profile_.network;
+  // Gathers of most programs reach what their all-reduces reach; that some fill only so many adapters is a fact of
+  // these programs, not of the network.
   const double reached = profile_.program.data.gather_adapters / adapters_;
   const double efficiency = reached > 0 ? std::min(reached, network.efficiency) : network.efficiency;
   return reduction(bytes, group, efficiency) / 2 + messages * ring_latency(group);
@@ -217,6 +224,7 @@ double CollectiveCost::point_to_point(double bytes, const RankGroup& group) cons
          emulated_.hop_seconds / (shares_node ? emulated_.node_speedup : 1);
 }
 
+// Of what a rank sends alone: links and adapters carry what it receives at the same time.
 WireSeconds CollectiveCost::wires(Collective collective, double bytes, const RankGroup& group) const {
   switch (collective) {
     case Collective::all_reduce:

@@ -89,6 +89,7 @@ class ExchangeCount {
 struct Share {
   double bytes = 0;  // of whole tensors per step
   double seconds = 0;
+  // What passes hide of gathers, reductions and tensors between stages is known after the simulation: 0 until then.
   double shown_seconds = 0;
 };
 
@@ -175,6 +176,7 @@ void add_states(const Layout& layout, Table& table) {
       case StateTransfer::When::reduction:
         return reductions[stage];
       case StateTransfer::When::last_reduction:
+        // Once per step, however often the stage's other gradients are reduced.
         return std::min(1.0, reductions[stage]);
       case StateTransfer::When::gather:
         return gathers[stage];

@@ -22,6 +22,7 @@ void add_times(std::vector<double>& sums, const std::vector<double>& values, dou
   for (std::size_t i = 0; i < values.size(); ++i) sums[i] += times * values[i];
 }
 
+// Ranks that exchange matrices wait for the one that has most to send or to compute.
 double most_of(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
@@ -45,6 +46,7 @@ std::vector<MuonTraffic> traffic_of(const MuonGroups& groups) {
   for (const MuonGroups::Group& group : groups.distinct()) sent.emplace_back(group.matrices);
   std::vector<MuonTraffic> traffic;
   for (std::size_t rank = 0; rank < groups.ranks(); ++rank) {
+    // Most pipeline ranks hold as many groups of each kind as the one before, and a search prices many layouts.
     const bool is_as_before = rank > 0 && groups.counts(rank) == groups.counts(rank - 1);
     traffic.push_back(is_as_before ? traffic.back() : traffic_of(groups, sent, groups.counts(rank)));
   }
@@ -57,6 +59,7 @@ Work orthogonalize_work(const Roofline& roofline, const MatrixSize& size, double
   const Work products = roofline.product({.rows = s, .columns = s, .inner = l}) +
                         roofline.product({.rows = s, .columns = s, .inner = s}) +
                         roofline.product({.rows = s, .columns = l, .inner = s});
+  // On [s, s], scaling reads and writes, and adding the Gram matrix reads two and writes one; on [s, l] a sum is all.
   return (products + roofline.pass(roofline.element_bytes() * (5 * s * s + 3 * s * l))) * steps;
 }
 
@@ -100,6 +103,7 @@ std::vector<MuonExchange> muon_exchanges(const CostContext& context) {
   return exchanges;
 }
 
+// CollectiveCost takes all that a rank has, of which it keeps one part in n.
 double all_to_all_bytes(double sent, const RankGroup& ranks) {
   const auto count = static_cast<double>(ranks.ranks);
   return sent * count / (count - 1);

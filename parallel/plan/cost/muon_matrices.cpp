@@ -63,6 +63,7 @@ void MuonMatrices::sort(const MatrixCuts& cuts, const std::vector<std::uint32_t>
 
 template <class Visit>
 void MuonMatrices::for_batches(std::size_t shard, Visit visit) const {
+  // Whole and cut matrices are not mixed in a batch: a step transforms the former while the parts of the latter travel.
   for (const std::size_t list : {2 * shard, 2 * shard + 1}) {
     for (std::size_t begin = begins_[list]; begin < begins_[list + 1]; begin += splits_)
       visit(std::span(sorted_).subspan(begin, std::min(splits_, begins_[list + 1] - begin)));
@@ -85,6 +86,7 @@ std::vector<double> MuonMatrices::split_bytes() const {
       for (const std::uint32_t matrix : matrices) all += bytes[matrix];
       for (std::size_t position = 0; position < splits_; ++position) {
         const double own = position < matrices.size() ? bytes[matrices[position]] : 0;
+        // First its parts of the others' matrices, afterwards to each of them a part of its own one's result.
         sent[shard * splits_ + position] += all - own + static_cast<double>(splits_ - 1) * own;
       }
     });
@@ -106,6 +108,7 @@ std::vector<double> MuonMatrices::sums(const Value& value) const {
   std::vector<double> sums(shards());
   for (std::size_t shard = 0; shard < shards(); ++shard) {
     for_batches(shard, [&](std::span<const std::uint32_t> matrices) {
+      // A batch has one matrix for each tensor rank; all wait for the largest.
       double most = 0;
       for (const std::uint32_t matrix : matrices) most = std::max(most, of_size[matrix]);
       sums[shard] += most;

@@ -26,6 +26,7 @@ void add_offload(const CostContext& context, std::size_t stage, double kept, Sta
   const double bandwidth = context.profile.device.pcie_bandwidth;
   const double weights = offload.weights ? weight_bytes(context.partition, stage) : 0;
   const double activations = offload.activations ? kept : 0;
+  // PCIe is full duplex: in the forward weights arrive while activations leave, in the backward both arrive.
   cost.forward.seconds = std::max(cost.forward.seconds, std::max(weights, activations) / bandwidth);
   cost.backward.seconds = std::max(cost.backward.seconds, (weights + activations) / bandwidth);
 }

@@ -34,6 +34,8 @@ double weight_cast_share(const CostContext& context) {
     case WeightCasts::step:
       return 1.0 / static_cast<double>(context.partition.shape.micro_batches);
     case WeightCasts::shard:
+      // A rank casts the shard that it owns before the gather, as torchao does for FSDP; without shards there is
+      // nothing to share.
       return context.recipe().parallel.zero_stage == 3 ? 1.0 / static_cast<double>(shard_group(context.mesh()).ranks)
                                                        : 1;
   }
@@ -61,6 +63,7 @@ void add_casts(const CostContext& context, const MatrixProduct& product, bool ha
 // The backward has two products: the gradient of the input and, unless the weight is frozen, that of the weight.
 WorkPair product_cost(const CostContext& context, const Operator& item) {
   MatrixProduct product = item.product;
+  // Priced as parts and not as a whole, because smaller products use the device less well.
   product.rows /= item.parts;
   const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
   const MatrixProduct input_gradient{product.rows, product.inner, product.columns, product.batch};

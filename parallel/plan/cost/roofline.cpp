@@ -52,6 +52,7 @@ Work Roofline::pass(double bytes) const {
   return {memory_seconds(bytes) + profile_.device.kernel_seconds, 1};
 }
 
+// Without a term for memory: a fused kernel's scores never leave the chip (Dao et al., arXiv 2205.14135).
 Work Roofline::attention_forward(double flops) const {
   return {flops / (peak_ * attention_.forward_fraction) + profile_.device.kernel_seconds, 1};
 }
@@ -62,6 +63,8 @@ Work Roofline::attention_backward(double flops) const {
 
 double Roofline::seconds(const Work& work) const {
   const double host = work.operators * profile_.host.operator_seconds;
+  // Launches run ahead of the device, so that the slower of the two decides; a host that waits for each operator, as
+  // with CUDA_LAUNCH_BLOCKING=1, adds to its time.
   return profile_.program.host.synchronous ? work.seconds + host : std::max(work.seconds, host);
 }
 

@@ -151,6 +151,7 @@ RankGroup same_heads_group(const Mesh& mesh, const ModelRecipe& model) {
 }
 
 RankGroup shared_embedding_group(const Mesh& mesh) {
+  // The last rank's next neighbour is the first one.
   RankGroup group = pipeline_neighbours(mesh, mesh.pipeline - 1);
   group.ranks = 2;
   return group;

@@ -103,6 +103,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
     }
     add_emulated_layers(context, layer_count(graph, partition.stages[index]), cost);
     add_gradient_sums(context, index, cost);
+    // After all that a pass computes, beside which these transfers run.
     add_offload(context, index, kept_bytes(partition, index, saved, boundary), cost);
     add_data_parallel(context, index, cost);
     costs.stages.push_back(cost);

@@ -72,6 +72,7 @@ double DataStream::end_beside(double start, double seconds, const WireShares& wi
 void DataStream::push_back_after(std::size_t index) {
   for (std::size_t next = index + 1; next < running_.size(); ++next) {
     const double later = running_[next - 1].time.end - running_[next].time.start;
+    // A gap takes up the delay, and nothing after it moves.
     if (later <= 0) return;
     running_[next].time.start = running_[next - 1].time.end;
     running_[next].time.end += later;

@@ -55,6 +55,7 @@ std::vector<ComparedKey> differing_keys(const std::vector<ComparedRun>& runs) {
   std::vector<ComparedKey> keys;
   for (std::size_t i = 1; i < runs.size(); ++i) {
     for (const KeyDifference& difference : recipe_differences(runs.front().recipe, runs[i].recipe)) {
+      // Labels of a run and its folder, which change nothing of the training.
       if (difference.key == "name" || difference.key == "description" || difference.key == "log.directory") continue;
       auto found = std::ranges::find(keys, difference.key, &ComparedKey::key);
       // Runs in which the key does not differ have the first run's value.

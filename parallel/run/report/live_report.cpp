@@ -13,6 +13,7 @@
 namespace llmtrain {
 namespace {
 
+// Writing takes time of the first rank, for which all others wait: at most one percent of the run's.
 constexpr std::chrono::seconds shortest_interval{5};
 constexpr int least_share = 100;  // of the time between two writes to that of a write
 

@@ -22,6 +22,7 @@ double median_of(const RunMetrics& metrics, double TrainingRow::*column) {
 }  // namespace
 
 double median(std::vector<double> values) {
+  // read_metrics() has NaN for a column that a row lacks.
   std::erase_if(values, [](double value) { return std::isnan(value); });
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::sort(values.begin(), values.end());

@@ -53,6 +53,7 @@ RunMetrics read_metrics(const std::filesystem::path& file) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     const Row row = Row::parse(line, nullptr, false);
+    // A run that is going on, or that was killed, may have left the last line incomplete.
     if (!row.is_object() || !row.contains("step")) continue;
     if (row.contains("validation_loss"))
       metrics.evaluations.push_back({whole(row, "step"), number(row, "validation_loss")});

@@ -46,6 +46,7 @@ ShardedMatrices::ShardedMatrices(const Graph& graph, const ParameterStore& store
 }
 
 void ShardedMatrices::for_each(const Read& read, const Transform& transform, const Write& write) const {
+  // The parts of cut matrices travel while the whole ones are transformed.
   CutParts cut = start_exchange(read);
   transform_each(
       cuts_.at_home(shard_, MatrixCuts::Those::whole),
@@ -75,6 +76,7 @@ ShardedMatrices::CutParts ShardedMatrices::start_exchange(const Read& read) cons
   const auto shards = static_cast<std::size_t>(data_.shards());
   cut.input.resize(shards);
   cut.output.resize(shards);
+  // cat() below needs a tensor, also where this shard sends nothing.
   std::vector<at::Tensor> sent{read(0, 0)};
   std::int64_t received = 0;
   for_parts(Way::to_homes, [&](std::size_t shard, const FlatInterval& part) {
@@ -117,6 +119,7 @@ void ShardedMatrices::return_results(CutParts cut, const std::vector<at::Tensor>
     }
     begin += part.count();
   });
+  // The own parts are written while the others' results travel.
   cut.handle = data_.exchange(cut.received, cut.output, cut.sent, cut.input);
   for (std::size_t i = 0; i < homes.size(); ++i) {
     const FlatInterval& all = elements(homes[i]);
@@ -141,6 +144,7 @@ void ShardedMatrices::transform_each(std::span<const std::size_t> matrices, cons
   }
   for (const std::size_t matrix : matrices) {
     const Parts& parts = parts_[parts_of_[matrix]];
+    // The result may be a transposed view, as that of orthogonalize() is for tall matrices.
     take(matrix, transform(local(matrix).view({parts.rows, parts.columns})).contiguous().flatten());
   }
 }
@@ -160,6 +164,7 @@ void ShardedMatrices::transform_batch(std::span<const std::size_t> batch, const 
   const at::Tensor sent = at::cat(std::exchange(locals, {}));
   at::Tensor parts = at::empty({std::reduce(part_counts.begin(), part_counts.end())}, sent.options());
   splits_->exchange(sent, sent_counts, parts, part_counts);
+  // One matrix for each rank: none does the work of another, and all work at the same time.
   if (position < batch.size()) parts = transformed(batch[position], parts, transform);
   // The results come into the memory of what was sent.
   splits_->exchange(parts, part_counts, sent, sent_counts);

@@ -143,6 +143,7 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
 }
 
 at::Tensor ShardedParameters::make_gradients() const {
+  // This padding is never read: the cast goes from parameter to parameter, into memory that is cleared.
   if (scales_) return at::empty({shards_.padded()}, gradients_.options().dtype(accumulator_));
   if (!shards_from(2)) return gradients_;
   if (joined_) return joined_->make_gradients(gradients_.options());
@@ -248,6 +249,7 @@ void ShardedParameters::finish_gather() {
 void ShardedParameters::free() {
   if (!shards_from(3)) return;
   if (joined_) return joined_->free();
+  // A gather that no pass has waited for would still write into the memory.
   gather_.wait();
   store_.detach_weights();
   gathered_.reset();
@@ -321,6 +323,7 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     update.learning_rate = learning_rate;
     update.gradient_scale = gradient_scale;
     update.step = step;
+    // Where every rank has all weights it scales by all of them, and data ranks need not agree on their maxima.
     const bool is_whole = !has_master_ && !shards_from(3);
     const TensorScales::Held held{is_whole ? weights_ : source_, is_whole ? FlatInterval{0, shards_.elements} : place_};
     scales_->update(*optimizer_, update, held, owned_gradients(), place_);
@@ -354,6 +357,7 @@ std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
 void ShardedParameters::load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write) {
   const at::Tensor state = optimizer_states().at(index).values;
   if (!scales_ || scales_->optimizer_states() == 0) return write(state);
+  // As numbers first, because the checkpoint may be of a level with other scales or none.
   const at::Tensor values = make_flat_memory(place_.count(), at::kFloat, state.device());
   write(values);
   scales_->store(1 + index, values, state, place_);

@@ -179,6 +179,7 @@ void TensorScales::copy_weights(const at::Tensor& payload, const at::Tensor& cop
 void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload) {
   const auto& ranges = store_.ranges();
   const at::Tensor maxima = largest(accumulated, {0, accumulated.numel()});
+  // Payloads are summed as they are, so that all ranks of a tensor have to scale alike.
   agree(maxima, true);
   gradient_scales_ = kernels::fp8_scale(maxima.mul(largest_own_payload), Fp8Format::e4m3);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -187,6 +188,7 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
       continue;
     }
     const at::Tensor scale = gradient_scale(i);
+    // A power of two keeps the products exact, which μ, growing by a thousandth of a doubling per step, is not.
     scale.mul_(power_below(states_[i].headroom));
     const at::Tensor own = accumulated.slice(0, ranges[i].begin, ranges[i].end);
     if (statistics_ != nullptr) statistics_->add(Fp8Tensors::weight_gradients, own, scale, Fp8Format::e4m3);
@@ -261,8 +263,11 @@ ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& 
 
 void TensorScales::update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
                                   const at::Tensor& gradients, FlatInterval place) {
+  // The next scales follow from the weights before the update, within which weight_scale() leaves room for a step: that
+  // saves the pass over all states which small moments need.
   at::Tensor maxima = largest(of.weights, of.held);
   for (std::size_t i = 0; i < states_.size(); ++i) maxima.mutable_data_ptr<float>()[i] /= weight_scales_[i];
+  // Below ZeRO-3 all data ranks hold the same whole weights and find the same maxima.
   agree(maxima, zero_stage_ == 3);
   const std::size_t numbers = 1 + optimizer.states().size();
   // With those of the states in fp32.
@@ -295,6 +300,7 @@ void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& up
     for (std::size_t what = 0; what < numbers; ++what)
       if (float& known = most[i * numbers + what]; !(found[what] <= known)) known = found[what];
   });
+  // Without shards every data rank has computed the same values.
   agree(maxima, zero_stage_ > 0);
   std::vector<StateNumbers> next(states_.size());
   const std::vector<at::ScalarType> types = types_of(of.weights, optimizer);

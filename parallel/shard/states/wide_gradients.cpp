@@ -31,6 +31,7 @@ void WideGradients::take(const at::Tensor& accumulated) {
     places_[i] = end;
     end += own.back().numel();
   }
+  // Copied, because the accumulated gradients are released once the others have become FP8.
   if (!own.empty()) sums_ = at::cat(own);
 }
 
