@@ -19,6 +19,18 @@ namespace {
 // Sums of the same numbers in another order.
 constexpr double rounding = 1e-9;
 
+// A pass that ends sooner may meet a gather with its own traffic, which it missed before; both take turns then
+// (parallel/plan/simulator/data_stream.h), so that a step may end nanoseconds later. Without such traffic it never
+// does.
+constexpr double meeting = 1e-6;
+
+double tolerance(const StepCosts& costs) {
+  const bool sends = std::ranges::any_of(costs.stages, [](const StageCost& stage) {
+    return stage.forward.wires.longest() > 0 || stage.backward.wires.longest() > 0;
+  });
+  return costs.overlap && sends ? meeting : rounding;
+}
+
 constexpr double faster = 1.7;
 
 void more_flops(ClusterProfile& profile) {
@@ -44,7 +56,7 @@ TEST_CASE("a step never takes longer on a device, a node or a network that has m
     for (const auto change : {more_flops, more_memory_bandwidth, more_memory, faster_links, faster_adapters,
                               more_adapters, faster_host_transfers}) {
       const auto after = plan_if_legal(layout, change);
-      RC_ASSERT(after->report.step.seconds <= before->report.step.seconds * (1 + rounding));
+      RC_ASSERT(after->report.step.seconds <= before->report.step.seconds * (1 + tolerance(before->costs)));
       RC_ASSERT(before->report.fits <= after->report.fits);
     }
   }));
