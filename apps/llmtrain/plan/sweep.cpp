@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "apps/llmtrain/plan/recipe_file.h"
@@ -105,55 +102,25 @@ bool sets(std::string_view override_or_key, std::string_view key) {
 constexpr std::array<std::string_view, 3> shared_degrees = {"parallel.tensor", "parallel.pipeline", "parallel.context"};
 
 // A file's data ranks go with its other degrees: with other ones they would be refused. So where an axis changes these,
-// and nobody who calls the program says how many data ranks or devices there are, data ranks are what the others leave.
-class DerivedData {
- public:
-  DerivedData(const std::string& file, const std::vector<Override>& overrides, const std::vector<SweepAxis>& axes)
-      : axes_(axes) {
-    const auto changes_degree = [](const SweepAxis& axis) { return std::ranges::count(shared_degrees, axis.key) > 0; };
-    if (std::ranges::none_of(axes, changes_degree)) return;
-    for (const std::string_view key : {"parallel.data", "launch.ranks", "cluster.nodes", "cluster.devices_per_node"}) {
-      const bool is_axis = std::ranges::any_of(axes, [&](const SweepAxis& axis) { return sets(axis.key, key); });
-      const bool is_set = std::ranges::any_of(overrides, [&](const Override& item) { return sets(item, key); });
-      if (is_axis || is_set) return;
-    }
-    try {
-      recipe_ = read_recipe(file, overrides);
-    } catch (const Error&) {
-      // Combinations say what is wrong with it.
-    }
+// and nobody who calls the program says how many data ranks or devices there are, data ranks are what the others leave
+// of the file's ranks. What each point then sets beside its own values; else nothing.
+std::vector<Override> derived_data(const std::string& file, const std::vector<Override>& overrides,
+                                   const std::vector<SweepAxis>& axes) {
+  const auto changes_degree = [](const SweepAxis& axis) { return std::ranges::count(shared_degrees, axis.key) > 0; };
+  if (std::ranges::none_of(axes, changes_degree)) return {};
+  for (const std::string_view key : {"parallel.data", "launch.ranks", "cluster.nodes", "cluster.devices_per_node"}) {
+    const bool is_axis = std::ranges::any_of(axes, [&](const SweepAxis& axis) { return sets(axis.key, key); });
+    const bool is_set = std::ranges::any_of(overrides, [&](const Override& item) { return sets(item, key); });
+    if (is_axis || is_set) return {};
   }
-
-  bool is_derived() const { return recipe_ && recipe_->parallel.data; }
-
-  // None where the degrees do not divide the ranks, which rules refuse.
-  std::optional<Override> of(const SweepPoint& point) const {
-    if (!is_derived()) return std::nullopt;
-    const ParallelRecipe& parallel = recipe_->parallel;
-    const std::int64_t world = ranks_per_replica(parallel) * *parallel.data;
-    std::int64_t others = 1;
-    for (const auto& [key, degree] : {std::pair{shared_degrees[0], parallel.tensor},
-                                      {shared_degrees[1], parallel.pipeline},
-                                      {shared_degrees[2], parallel.context}}) {
-      const auto axis = std::ranges::find(axes_, key, &SweepAxis::key);
-      std::int64_t value = degree;
-      if (axis != axes_.end()) {
-        const std::string& text = point.values[static_cast<std::size_t>(axis - axes_.begin())];
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
-      }
-      // No larger product divides the ranks either.
-      if (value > world / others) return std::nullopt;
-      others *= value;
-    }
-    if (world % others != 0) return std::nullopt;
-    return fmt::format("parallel.data={}", world / others);
+  try {
+    const ParallelRecipe parallel = read_recipe(file, overrides).parallel;
+    if (!parallel.data) return {};
+    return {"parallel.data=auto", fmt::format("launch.ranks={}", ranks_per_replica(parallel) * *parallel.data)};
+  } catch (const Error&) {
+    return {};  // combinations say what is wrong with it
   }
-
- private:
-  const std::vector<SweepAxis>& axes_;
-  std::optional<Recipe> recipe_;
-};
+}
 
 }  // namespace
 
@@ -161,13 +128,14 @@ int show_sweep(const std::string& file, const std::vector<Override>& overrides, 
                const PlanOutputs& outputs) {
   Sweep sweep{.name = file, .axes = axes_of(axes), .points = {}};
   sweep.points = points_of(sweep.axes);
-  const DerivedData data(file, overrides, sweep.axes);
-  sweep.derives_data = data.is_derived();
+  std::vector<Override> common = overrides;
+  const std::vector<Override> data = derived_data(file, overrides, sweep.axes);
+  common.insert(common.end(), data.begin(), data.end());
+  sweep.derives_data = !data.empty();
   std::optional<Error> first_refusal;
   for (SweepPoint& point : sweep.points) {
-    std::vector<Override> all = overrides;
+    std::vector<Override> all = common;
     for (std::size_t i = 0; i < sweep.axes.size(); ++i) all.push_back(sweep.axes[i].key + "=" + point.values[i]);
-    if (const auto ranks = data.of(point)) all.push_back(*ranks);
     try {
       point.report = report_of(file, all);
       sweep.name = point.report->recipe.name;

@@ -30,8 +30,7 @@ Operator& OperatorWriter::add_product(std::string name, const MatrixProduct& pro
   Operator& item = add(std::move(name), OperatorKind::product);
   item.product = product;
   item.has_weight_gradient = !is_frozen;
-  // A multiply-add counts as two operations.
-  item.flops = 2 * product.batch * product.rows * product.columns * product.inner;
+  item.flops = product.flops();
   if (widens_fp16()) hold_fp32_copies(item);
   return item;
 }

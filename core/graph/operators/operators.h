@@ -21,6 +21,9 @@ struct MatrixProduct {
   double columns = 0;
   double inner = 0;
   double batch = 1;
+
+  // A multiply-add counts as two operations.
+  double flops() const { return 2 * batch * rows * columns * inner; }
 };
 
 enum class OperatorKind {

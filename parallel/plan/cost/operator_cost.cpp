@@ -79,18 +79,15 @@ WorkPair product_cost(const CostContext& context, const Operator& item) {
 // Norms, activation functions and residuals are bound by memory: their time is that of their bytes.
 WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
   const auto pass = [&](const Movement& movement) {
-    const double bytes = context.roofline.element_bytes() * movement.elements + movement.mask_bytes;
-    return context.roofline.pass(context.program().traffic.elementwise * bytes / item.parts) * item.parts;
+    const double bytes = context.program().traffic.elementwise * moved_bytes(context, movement);
+    return context.roofline.pass(bytes / item.parts) * item.parts;
   };
   return {pass(item.forward), pass(item.backward)};
 }
 
-// Causal attention skips the masked half. The backward computes five products where the forward computes two (Dao,
-// arXiv 2307.08691).
 WorkPair fused_attention_cost(const CostContext& context, const Operator& item) {
-  // item.flops counts the whole square of scores.
-  const double flops = item.flops / 2;
-  return {context.roofline.attention_forward(flops), context.roofline.attention_backward(2.5 * flops)};
+  const CausalFlops flops = causal_flops(item);
+  return {context.roofline.attention_forward(flops.forward), context.roofline.attention_backward(flops.backward)};
 }
 
 // Attention that stores its scores: two products per head; between them scale, mask and softmax in one kernel, and
@@ -351,6 +348,16 @@ WireSeconds boundary_wires(const CostContext& context, const RankGroup& neighbou
 double product_seconds(const CostContext& context, const Operator& item) {
   const WorkPair cost = product_cost(context, item);
   return context.roofline.seconds(cost.forward) + context.roofline.seconds(cost.backward);
+}
+
+CausalFlops causal_flops(const Operator& item) {
+  // item.flops counts the whole square of scores.
+  const double flops = item.flops / 2;
+  return {flops, 2.5 * flops};
+}
+
+double moved_bytes(const CostContext& context, const Movement& movement) {
+  return context.roofline.element_bytes() * movement.elements + movement.mask_bytes;
 }
 
 StageCost block_cost(const CostContext& context, const OperatorList& operators) {

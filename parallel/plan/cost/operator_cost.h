@@ -68,6 +68,17 @@ WireSeconds boundary_wires(const CostContext& context, const RankGroup& neighbou
 // Seconds of an operator's matrix products for one micro-batch, forward and backward, with the casts of FP8.
 double product_seconds(const CostContext& context, const Operator& item);
 
+// FLOPs of fused attention, which skips the masked half of the scores. Its backward computes five products where the
+// forward computes two (Dao, arXiv 2307.08691).
+struct CausalFlops {
+  double forward = 0;
+  double backward = 0;
+};
+CausalFlops causal_flops(const Operator& item);
+
+// Bytes of a pass over memory, of which caches and fusion may save some (TrafficFacts).
+double moved_bytes(const CostContext& context, const Movement& movement);
+
 // Cost of one block for one micro-batch, forward and backward, with its collectives and its recompute.
 StageCost block_cost(const CostContext& context, const OperatorList& operators);
 

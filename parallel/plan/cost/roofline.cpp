@@ -38,12 +38,11 @@ Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
   const MatrixProfile& curve = profile_.matrix;
   const double peak = fp8 ? profile_.device.peak_flops.fp8 * curve.fp8_peak_fraction : peak_ * curve.peak_fraction;
   const double efficiency = shape_efficiency(curve, product);
-  const double flops = 2 * product.batch * product.rows * product.columns * product.inner;
   const double operand_bytes = fp8 ? 1 + profile_.program.fp8.scale_bytes : element_bytes_;
   // Two operands in their type, in FP8 with their scales; results are always in the compute type.
   const double bytes = product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
                                         element_bytes_ * product.rows * product.columns);
-  const double seconds = std::max(flops / (peak * efficiency), memory_seconds(bytes));
+  const double seconds = std::max(product.flops() / (peak * efficiency), memory_seconds(bytes));
   return {seconds + profile_.device.kernel_seconds, 1};
 }
 

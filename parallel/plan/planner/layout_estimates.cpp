@@ -36,17 +36,6 @@ RankWork work_of(const ScheduleShape& shape, const StepCosts& costs, std::size_t
   return work;
 }
 
-// Data-parallel traffic and the passes that hide it (DataStream::end_beside()).
-struct Beside {
-  double took = 1;      // seconds in which both run for a second of the traffic alone
-  double progress = 1;  // seconds of the passes alone that are done meanwhile
-};
-
-Beside beside_passes(const WireShares& passes, const WireSeconds& wires, double seconds, double slowdown) {
-  const double shared = contention(passes, wire_shares(wires, seconds));
-  return {1 + shared, std::max(1 - slowdown, shared)};
-}
-
 class RankEstimate {
  public:
   RankEstimate(const ScheduleShape& shape, const StepCosts& costs, std::size_t rank)
@@ -55,8 +44,8 @@ class RankEstimate {
         first_(costs.stages[rank]),
         work_(work_of(shape, costs, rank)),
         counts_(data_counts(shape)),
-        gather_(beside(work_.gather_wires, work_.gather)),
-        reduction_(beside(work_.reduce_wires, work_.reduce)) {}
+        gather_(beside_passes(work_.gather_wires, work_.gather)),
+        reduction_(beside_passes(work_.reduce_wires, work_.reduce)) {}
 
   // Of one micro-batch.
   double pass() const { return work_.forward + work_.backward; }
@@ -75,8 +64,9 @@ class RankEstimate {
   }
 
  private:
-  Beside beside(const WireSeconds& wires, double seconds) const {
-    return beside_passes(wire_shares(work_.pass_wires, pass()), wires, seconds, costs_.compute_slowdown);
+  Beside beside_passes(const WireSeconds& wires, double seconds) const {
+    return beside(contention(wire_shares(work_.pass_wires, pass()), wire_shares(wires, seconds)),
+                  costs_.compute_slowdown);
   }
 
   // By how much passes get longer if so much traffic runs beside them, of which at least so much is not hidden.

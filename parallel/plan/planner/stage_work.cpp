@@ -25,10 +25,6 @@ struct Amount {
   PricedWork::Unit unit = PricedWork::Unit::flops;
 };
 
-double flops_of(const MatrixProduct& product) {
-  return 2 * product.rows * product.columns * product.inner * product.batch;
-}
-
 // Without the host's work: what a device waits for of it is a matter of whole passes.
 ClusterProfile without_host(ClusterProfile profile) {
   profile.host.operator_seconds = 0;
@@ -174,14 +170,13 @@ class WorkList {
     const Movement& movement = is_forward ? item.forward : item.backward;
     switch (item.kind) {
       case OperatorKind::product:
-        return {flops_of(item.product) * (is_forward || !item.has_weight_gradient ? 1 : 2)};
+        return {item.product.flops() * (is_forward || !item.has_weight_gradient ? 1 : 2)};
       case OperatorKind::fused_attention:
-        // Of causal attention, as the cost model counts it: five products in the backward for two in the forward.
-        return {item.flops / 2 * (is_forward ? 1 : 2.5)};
+        return {is_forward ? causal_flops(item).forward : causal_flops(item).backward};
       case OperatorKind::stored_attention:
-        return {flops_of(item.product) * (is_forward ? 2 : 4)};
+        return {item.product.flops() * (is_forward ? 2 : 4)};
       case OperatorKind::elementwise:
-        return {context_.roofline.element_bytes() * movement.elements + movement.mask_bytes, PricedWork::Unit::bytes};
+        return {moved_bytes(context_, movement), PricedWork::Unit::bytes};
       case OperatorKind::cross_entropy:
         return {element_bytes(ElementType::float32) * movement.elements, PricedWork::Unit::bytes};
     }

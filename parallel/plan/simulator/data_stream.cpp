@@ -12,10 +12,9 @@ struct Rates {
   double collective = 1;
 };
 
-// Both take turns on their wires: for a second of both, 1 + contention pass. The slow-down is that of computation, so
-// it does not add to the wait for the whole collective.
 Rates rates_of(double contention, double slowdown) {
-  return {std::max(1 - slowdown, contention) / (1 + contention), 1 / (1 + contention)};
+  const Beside both = beside(contention, slowdown);
+  return {both.progress / both.took, 1 / both.took};
 }
 
 }  // namespace

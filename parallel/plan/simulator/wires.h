@@ -41,4 +41,15 @@ inline double contention(const WireShares& one, const WireShares& other) {
   return one.links * other.links + one.adapters * other.adapters;
 }
 
+// A pass and a collective that run beside each other, in seconds for each second that the collective takes alone: how
+// long both run, and how much of the pass is done meanwhile. They take turns on their wires. `slowdown`, 0 to 1, is
+// that of computation, so that it does not add to the wait for the whole collective.
+struct Beside {
+  double took = 1;
+  double progress = 1;
+};
+inline Beside beside(double contention, double slowdown) {
+  return {1 + contention, std::max(1 - slowdown, contention)};
+}
+
 }  // namespace llmtrain
