@@ -64,6 +64,17 @@ class MutateTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("another one has this name", lines[0])
 
+    def test_a_sample_depends_on_its_seed_alone(self):
+        def listed(*arguments):
+            command = [sys.executable, ROOT / "scripts" / "mutate", "--list", *arguments]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+        first = listed("--sample", "20")
+        self.assertEqual(len(set(first)), 20)
+        self.assertLess(set(first), set(listed()))
+        self.assertEqual(listed("--sample", "20"), first)
+        self.assertNotEqual(listed("--sample", "20", "--seed", "2"), first)
+
 
 if __name__ == "__main__":
     unittest.main()
