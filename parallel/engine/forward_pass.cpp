@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/forward_pass.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <utility>
 
 namespace llmtrain {
 
 at::Tensor ForwardPass::run(const std::optional<MicroBatch>& micro, Result result) {
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;  // as the runner's steps
   // One micro-batch at a time: without a backward nothing has to be kept, so there is no pipelining to schedule.
   exchange_.start(model_.stage_count(), 1);
   // Bounds the tensors in flight: a rank far ahead of its successor would otherwise fill its memory with sends.

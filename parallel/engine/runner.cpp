@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/runner.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -61,6 +63,9 @@ std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
 Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), shapes_(recipe_), exchange_(model) {}
 
 StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
+  // Gradients are our own work, so LibTorch need not remember what is a view of what and how often it was written. For
+  // small tensors that takes a twentieth of a step, and more where ranks are threads.
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;
   micros_ = micros;
   step_ = step;
   stop_ = stop;
