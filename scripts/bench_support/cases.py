@@ -37,10 +37,8 @@ def has_fp8(precision):
     return "fp8_level" in PRECISIONS[precision]
 
 
-def write_case(model, precision, folder):
-    """Writes the case's recipe and its random tokens into `folder`; returns (recipe, path of the recipe)."""
-    name = f"{model}-{precision}"
-    recipe = _quickstart() if model == "quickstart" else _gpt2(int(model.split("x")[1]))
+def write_recipe(name, recipe, precision, folder):
+    """Completes a recipe of a model and a batch, and writes it and its random tokens into `folder`; returns its path."""
     tokens = folder / f"{name}.bin"
     _write_tokens(tokens, recipe["model"]["vocab_size"])
     recipe.update(
@@ -51,7 +49,13 @@ def write_case(model, precision, folder):
     )
     path = folder / f"{name}.json"
     path.write_text(json.dumps(recipe, indent=1), encoding="utf-8")
-    return recipe, path
+    return path
+
+
+def write_case(model, precision, folder):
+    """Writes the case's recipe and its random tokens into `folder`; returns (recipe, path of the recipe)."""
+    recipe = _quickstart() if model == "quickstart" else _gpt2(int(model.split("x")[1]))
+    return recipe, write_recipe(f"{model}-{precision}", recipe, precision, folder)
 
 
 def tokens_per_step(recipe):

@@ -21,7 +21,7 @@ class Ratio:
         return f"  {self.name}: {self.median:.2f} (rounds {self.least:.2f} to {self.most:.2f}){bound}"
 
 
-def _of_rounds(name, steps, others, limit):
+def of_rounds(name, steps, others, limit=None):
     """`steps` and `others` are lists of seconds by round. Each round compares its own medians: a round in which the
     machine was busy is slow on both sides."""
     ratios = [statistics.median(own) / statistics.median(other) for own, other in zip(steps, others)]
@@ -33,7 +33,7 @@ def fp8_ratios(turns, features):
     processor's extensions, by Linux's names."""
     (fp8,) = set(turns) - {"fp32", "bf16"}
     widens = not BF16_INSTRUCTIONS & set(features)
-    bf16 = _of_rounds("bf16 ÷ fp32", turns["bf16"], turns["fp32"], WIDENED_BF16_LIMIT if widens else None)
+    bf16 = of_rounds("bf16 ÷ fp32", turns["bf16"], turns["fp32"], WIDENED_BF16_LIMIT if widens else None)
     faster = "bf16" if bf16.median < 1 else "fp32"
-    yield _of_rounds(f"{fp8} ÷ {faster}, the faster of fp32 and bf16", turns[fp8], turns[faster], FP8_LIMIT)
+    yield of_rounds(f"{fp8} ÷ {faster}, the faster of fp32 and bf16", turns[fp8], turns[faster], FP8_LIMIT)
     yield bf16
