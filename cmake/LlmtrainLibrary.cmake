@@ -5,6 +5,9 @@ add_library(llmtrain_options INTERFACE)
 # The warnings are for us, not for a program that links an installed library.
 target_compile_options(llmtrain_options INTERFACE $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic;-Wshadow>
   $<BUILD_INTERFACE:-Wnon-virtual-dtor;-Woverloaded-virtual;$<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>>)
+# Most files make less than 512 MiB of garbage: GCC then never looks for what it can free, a twentieth of its time.
+target_compile_options(llmtrain_options INTERFACE
+  $<BUILD_INTERFACE:$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>>)
 target_include_directories(llmtrain_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/llmtrain>)
 target_compile_features(llmtrain_options INTERFACE cxx_std_20)
