@@ -38,6 +38,21 @@ int usable_cores() {
   return std::max(1, is_known ? CPU_COUNT(&cores) : static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+int instruction_set_level() {
+#if !defined(__x86_64__)
+  return 0;
+#elif defined(__clang__)
+  // Clang 14 does not know the levels' names. What else a level has, every processor with these has too.
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return 4;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") ? 3 : 2;
+#else
+  if (__builtin_cpu_supports("x86-64-v4")) return 4;
+  return __builtin_cpu_supports("x86-64-v3") ? 3 : 2;
+#endif
+}
+
 std::string processor_name(std::istream& cpuinfo) {
   std::string first;  // the lines of the first processor, until an empty one
   for (std::string line; std::getline(cpuinfo, line) && !line.empty();) first += line + "\n";

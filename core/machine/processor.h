@@ -11,6 +11,10 @@ namespace llmtrain {
 // Cores that the scheduler lets this process use: launchers and containers restrict them.
 int usable_cores();
 
+// The highest level of the x86-64 instruction set that this machine's processors have: 4 has AVX-512, 3 AVX2 and FMA,
+// 2 SSE4.2, which every processor that we build for has. 0 on other architectures.
+int instruction_set_level();
+
 // The name of this machine's first processor, as Linux gives it. For Arm's, which it does not name, the numbers of
 // their maker, variant and part. Empty where it gives none of these.
 std::string processor_name();

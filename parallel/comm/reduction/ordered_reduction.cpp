@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/machine/processor.h"
 #include "parallel/comm/reduction/loops.h"
 
 namespace llmtrain {
@@ -16,8 +17,9 @@ using reduction_loops::LoopTable;
 
 const LoopTable& best_table() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("x86-64-v4")) return reduction_loops::loop_table<4>();
-  if (__builtin_cpu_supports("x86-64-v3")) return reduction_loops::loop_table<3>();
+  const int level = instruction_set_level();
+  if (level == 4) return reduction_loops::loop_table<4>();
+  if (level == 3) return reduction_loops::loop_table<3>();
   return reduction_loops::loop_table<2>();
 #else
   return reduction_loops::loop_table<0>();

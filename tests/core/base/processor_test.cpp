@@ -3,7 +3,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <initializer_list>
 #include <sstream>
 #include <thread>
 
@@ -33,6 +35,17 @@ TEST_CASE("the features of the first processor are read") {
   CHECK(features_in("processor\t: 0\nFeatures\t: fp asimd bf16\n") == ProcessorFeatures{"asimd", "bf16", "fp"});
   CHECK(features_in("").empty());
   CHECK(features_in("no colon\n: no key\nflags\t\t:\n").empty());
+}
+
+TEST_CASE("the level of the instruction set is that of the features that Linux lists") {
+  const ProcessorFeatures features = processor_features();
+  const auto has = [&features](std::initializer_list<const char*> names) {
+    return std::ranges::all_of(names, [&](const char* name) { return features.contains(name); });
+  };
+  int level = has({"sse4_2"}) ? 2 : 0;
+  if (has({"avx2", "fma", "bmi1", "bmi2", "f16c", "movbe", "abm"})) level = 3;
+  if (level == 3 && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})) level = 4;
+  CHECK(instruction_set_level() == level);
 }
 
 std::string name_in(const std::string& text) {
