@@ -1,26 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <spdlog/spdlog.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace spdlog {
+class logger;
+}
 
 namespace llmtrain {
 
-enum class Verbosity { quiet, normal, verbose };
+// Lines of text for people, by their weight; with spdlog, whose headers stay out of this one: every source that writes
+// a line would compile all of its formatting again, which takes seconds. May be used by several threads.
+class Logger {
+ public:
+  // Writes nowhere until log_to_file().
+  explicit Logger(const std::string& name);
+  explicit Logger(std::shared_ptr<spdlog::logger> target);
+
+  template <class... Arguments>
+  void debug(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    debug(fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+  template <class... Arguments>
+  void info(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    info(fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+  template <class... Arguments>
+  void warn(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    warn(fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+  template <class... Arguments>
+  void error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    error(fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+  // The text as it is, with its braces.
+  void debug(std::string_view text);
+  void info(std::string_view text);
+  void warn(std::string_view text);
+  void error(std::string_view text);
+
+  void flush();
+
+  // Where the lines go.
+  spdlog::logger& target() { return *target_; }
+
+ private:
+  std::shared_ptr<spdlog::logger> target_;
+};
+
+// What the console shows: errors; quiet: also warnings; normal: also information; verbose: also debug lines.
+enum class Verbosity { errors, quiet, normal, verbose };
 
 // Whether people want colours on terminals: not where NO_COLOR is set to anything but an empty text (no-color.org).
 bool wants_colours();
 
 // The program's logger: messages go to standard error, results (which are not log lines) to standard output.
 // Colours only on a terminal and where they are wanted.
-spdlog::logger& log();
+Logger& log();
 
-// Sets how much the console shows: quiet warnings and errors, normal also information, verbose also debug lines.
 void set_verbosity(Verbosity verbosity);
 
 // From now on what is logged to `logger` also goes to `file` (appended, every level, with times). Throws
 // Error(cannot_write).
-void log_to_file(const std::filesystem::path& file, spdlog::logger& logger = log());
+void log_to_file(const std::filesystem::path& file, Logger& logger = log());
 
 }  // namespace llmtrain

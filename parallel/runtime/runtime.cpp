@@ -58,7 +58,7 @@ ExitCode fail(Communicator& communicator, const Error& error) {
 }
 
 // Only the first rank prints progress; the others print errors.
-void follow_first_rank() { log().sinks().front()->set_level(spdlog::level::err); }
+void follow_first_rank() { set_verbosity(Verbosity::errors); }
 
 void check_size(const RunRequest& request, const Communicator& world) {
   if (world.size() == request.launch.ranks) return;

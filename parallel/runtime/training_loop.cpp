@@ -45,7 +45,7 @@ bool any_rank(Communicator& communicator, bool own) {
 class TrainingLoop {
  public:
   // `first` is null on the ranks that are not the first.
-  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
+  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, Logger& logger)
       : recipe_(request.recipe()),
         signals_(*request.stop),
         time_limit_(request.deadline),
@@ -234,7 +234,7 @@ class TrainingLoop {
   TimeLimit time_limit_;
   Trainer& trainer_;
   FirstRank* first_;
-  spdlog::logger& logger_;
+  Logger& logger_;
   CheckpointSaver saver_;
   bool is_due_ = false;  // a regular checkpoint
   std::vector<double> step_seconds_;
@@ -245,17 +245,16 @@ class TrainingLoop {
 
 // The log of a rank other than the first: `log/rank-0000N.log` in the run directory, nothing on the console. Throws
 // Error(cannot_write).
-std::shared_ptr<spdlog::logger> rank_log(const RunRequest& request, int rank) {
-  auto logger = std::make_shared<spdlog::logger>("rank");
-  logger->set_level(spdlog::level::trace);
+Logger rank_log(const RunRequest& request, int rank) {
+  Logger logger("rank");
   const std::filesystem::path folder = request.recipe().log.directory;
-  log_to_file(folder / "log" / fmt::format("rank-{:05}.log", rank), *logger);
+  log_to_file(folder / "log" / fmt::format("rank-{:05}.log", rank), logger);
   return logger;
 }
 
 // Runs a rank's training. If it fails, the rank's log then says what the rank did last: of a run that hangs, each rank
 // knows another part.
-ExitCode run_observed(TrainingLoop& loop, const OperationLog& operations, spdlog::logger& logger) {
+ExitCode run_observed(TrainingLoop& loop, const OperationLog& operations, Logger& logger) {
   try {
     return loop.run();
   } catch (const std::exception& error) {
@@ -340,17 +339,17 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerifica
   verification.run({});
   Communicator& communicator = trainer.model().groups().communicator();
   const std::string checkpoint = share_text(communicator, "");
-  const auto logger = rank_log(request, communicator.rank());
-  logger->info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
-               describe_device(trainer.model().device()));
+  Logger logger = rank_log(request, communicator.rank());
+  logger.info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
+              describe_device(trainer.model().device()));
   if (checkpoint.empty())
     trainer.load_first_weights();
   else
     trainer.resume(CheckpointReader(checkpoint));
   use_exchange_file({}, trainer.model());
   if (trainer.steps_done() >= request.recipe().training.steps) return ExitCode::done;
-  TrainingLoop loop(request, trainer, nullptr, *logger);
-  return run_observed(loop, communicator.log(), *logger);
+  TrainingLoop loop(request, trainer, nullptr, logger);
+  return run_observed(loop, communicator.log(), logger);
 }
 
 // Takes the run's folder, on the first rank, before ranks write or read anything in it. Collective.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/log.h"
 
-#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/sink.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -18,9 +19,9 @@ namespace {
 // There is one logger for the whole program: a test removes what it adds.
 class SinksRestored {
  public:
-  SinksRestored() : before_(log().sinks()) {}
+  SinksRestored() : before_(log().target().sinks()) {}
   ~SinksRestored() {
-    log().sinks() = before_;
+    log().target().sinks() = before_;
     set_verbosity(Verbosity::normal);
   }
   SinksRestored(const SinksRestored&) = delete;
@@ -32,7 +33,10 @@ class SinksRestored {
 
 TEST_CASE("Verbosity sets what the console shows") {
   const SinksRestored restored;
-  const auto& console = *log().sinks().front();
+  const auto& console = *log().target().sinks().front();
+  set_verbosity(Verbosity::errors);
+  CHECK(console.should_log(spdlog::level::err));
+  CHECK_FALSE(console.should_log(spdlog::level::warn));
   set_verbosity(Verbosity::quiet);
   CHECK(console.should_log(spdlog::level::warn));
   CHECK_FALSE(console.should_log(spdlog::level::info));
@@ -75,7 +79,7 @@ TEST_CASE("A log file that cannot be opened is an error that names it") {
   const SinksRestored restored;
   const test::TemporaryDirectory directory;
   const auto below = directory.write("file", "") / "rank.log";
-  const auto sinks = log().sinks().size();
+  const auto sinks = log().target().sinks().size();
   try {
     log_to_file(below);
     FAIL("a path through a file was opened");
@@ -83,7 +87,7 @@ TEST_CASE("A log file that cannot be opened is an error that names it") {
     CHECK(error.code() == ExitCode::cannot_write);
     CHECK(std::string(error.what()).find("rank.log") != std::string::npos);
   }
-  CHECK(log().sinks().size() == sinks);
+  CHECK(log().target().sinks().size() == sinks);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <spdlog/logger.h>
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <memory>
@@ -15,10 +16,10 @@ namespace llmtrain::test {
 // Captures what is logged during its lifetime, instead of the console.
 class CapturedLog {
  public:
-  CapturedLog() : former_(log().sinks()) {
-    log().sinks() = {std::make_shared<spdlog::sinks::ostream_sink_mt>(messages_)};
+  CapturedLog() : former_(log().target().sinks()) {
+    log().target().sinks() = {std::make_shared<spdlog::sinks::ostream_sink_mt>(messages_)};
   }
-  ~CapturedLog() { log().sinks() = former_; }
+  ~CapturedLog() { log().target().sinks() = former_; }
   CapturedLog(const CapturedLog&) = delete;
   CapturedLog& operator=(const CapturedLog&) = delete;
 
