@@ -66,6 +66,12 @@ class SetupTest(unittest.TestCase):
         self.stand_in("id", "echo 1000")
         self.assertIn("catch2", self.setup("--tests").stderr)
 
+    def test_sanitizers_ask_for_their_libraries(self):
+        self.stand_in("dpkg-query", ABSENT)
+        self.stand_in("id", "echo 1000")
+        self.assertIn("libclang-rt-dev", self.setup("--sanitizers").stderr)
+        self.assertNotIn("libclang-rt-dev", self.setup("--tests").stderr)
+
     def test_root_updates_the_lists_only_after_a_failure(self):
         self.stand_in("dpkg-query", ABSENT)
         self.stand_in("id", "echo 0")
