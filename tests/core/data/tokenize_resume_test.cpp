@@ -83,7 +83,7 @@ bool kill_at(const Job& job, int call) {
 
 }  // namespace
 
-TEST_CASE("Killed at any moment, a job goes on and ends with the same files", "[one-thread][rights]") {
+TEST_CASE("Killed at any moment, a job goes on and ends with the same files", "[exhaustive][one-thread][rights]") {
   if (!tracing_is_allowed()) return;
   const TokenFileFormat format = GENERATE(TokenFileFormat::megatron, TokenFileFormat::nanogpt, TokenFileFormat::llmc);
   const Job job(format);
