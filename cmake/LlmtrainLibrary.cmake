@@ -6,7 +6,7 @@ add_library(llmtrain_options INTERFACE)
 # that a unity build joins use one name.
 target_compile_options(llmtrain_options INTERFACE $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic>
   $<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wshadow>;-Wnon-virtual-dtor;-Woverloaded-virtual;$<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>>)
-# Most files make less than 512 MiB of garbage: GCC then never looks for what it can free, a twentieth of its time.
+# GCC spends a twentieth of its time looking for what it can free, unless it may first fill 512 MiB.
 target_compile_options(llmtrain_options INTERFACE
   $<BUILD_INTERFACE:$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>>)
 target_include_directories(llmtrain_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
