@@ -2,10 +2,11 @@
 # One folder is one library; its dependencies stand on one line of its CMakeLists.txt.
 
 add_library(llmtrain_options INTERFACE)
-# The warnings are for us, not for a program that links an installed library. Clang also calls it shadowing where sources
-# that a unity build joins use one name.
-target_compile_options(llmtrain_options INTERFACE $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic>
-  $<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wshadow>;-Wnon-virtual-dtor;-Woverloaded-virtual;$<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>>)
+# The warnings are for us, not for a program that links an installed library. Clang would also call it shadowing where
+# sources that a unity build joins use one name.
+target_compile_options(llmtrain_options INTERFACE
+  $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic;$<$<CXX_COMPILER_ID:GNU>:-Wshadow>>
+  $<BUILD_INTERFACE:-Wnon-virtual-dtor;-Woverloaded-virtual;$<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>>)
 # GCC spends a twentieth of its time looking for what it can free, unless it may first fill 512 MiB.
 target_compile_options(llmtrain_options INTERFACE
   $<BUILD_INTERFACE:$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>>)
@@ -16,12 +17,13 @@ if(LLMTRAIN_SANITIZE)
   target_compile_definitions(llmtrain_options INTERFACE LLMTRAIN_SANITIZED)
   # GCC 12 takes the sanitizers' own code for reads before a write, in the standard library's <regex>, say.
   target_compile_options(llmtrain_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  # Nor can every loop that we mark for vectors be vectorized with checks in it.
+  # Clang warns of loops that we mark for vectors and that the checks keep from it.
   target_compile_options(llmtrain_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_compile_options(llmtrain_options INTERFACE -fsanitize=${LLMTRAIN_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
-  # These three check every access through a pointer, up to two fifths of the compile time. What is read through null or past
-  # an object's end the address sanitizer finds too, and the processors that we build for read unaligned numbers.
+  # These three check every access through a pointer, up to two fifths of the compile time. What is read through null
+  # or past an object's end the address sanitizer finds too, and the processors that we build for read unaligned
+  # numbers.
   if(LLMTRAIN_SANITIZE MATCHES address)
     target_compile_options(llmtrain_options INTERFACE -fno-sanitize=null,object-size,alignment)
   endif()

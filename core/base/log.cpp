@@ -14,12 +14,6 @@
 namespace llmtrain {
 namespace {
 
-// The logger passes everything; each sink has a level of its own, so that a file gets more than the console.
-std::shared_ptr<spdlog::logger> passing_all(std::shared_ptr<spdlog::logger> logger) {
-  logger->set_level(spdlog::level::trace);
-  return logger;
-}
-
 Logger console_logger() {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(wants_colours() ? spdlog::color_mode::automatic
                                                                                     : spdlog::color_mode::never);
@@ -32,7 +26,10 @@ Logger console_logger() {
 
 Logger::Logger(const std::string& name) : Logger(std::make_shared<spdlog::logger>(name)) {}
 
-Logger::Logger(std::shared_ptr<spdlog::logger> target) : target_(passing_all(std::move(target))) {}
+Logger::Logger(std::shared_ptr<spdlog::logger> target) : target_(std::move(target)) {
+  // It passes everything; each sink has a level of its own, so that a file gets more than the console.
+  target_->set_level(spdlog::level::trace);
+}
 
 void Logger::debug(std::string_view text) { target_->debug(text); }
 void Logger::info(std::string_view text) { target_->info(text); }
