@@ -77,7 +77,7 @@ function(llmtrain_test_tool name)
 endfunction()
 
 # llmtrain_test(core_recipe_test SOURCES a_test.cpp DEPENDS core_recipe [TIMEOUT 60] [NEEDS_RIGHTS])
-# One Catch2 program, one CTest entry; it finds files of the repository through LLMTRAIN_SOURCE_DIR. NEEDS_RIGHTS: cases
+# One Catch2 program, one CTest entry; it finds files of the repository through source_folder(). NEEDS_RIGHTS: cases
 # with the tag [rights] need one that a process may lack, and are an entry of their own, which reports "Skipped" there.
 # The thread sanitizer leaves out cases with the tag [one-thread]: long ones in which it has nothing to see. All
 # sanitizers leave out those with the tag [exhaustive], which try many values on code that other cases of the program

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything that the project uses and does not write; docs/dependencies.md gives the reason for each.
-find_program(LLMTRAIN_CCACHE ccache DOC "Compiler cache, used where it is installed")
-if(LLMTRAIN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${LLMTRAIN_CCACHE})
-endif()
-
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(CLI11 REQUIRED)

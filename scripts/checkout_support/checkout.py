@@ -8,8 +8,6 @@ import sys
 
 # Files are compiled alone, since one is changed at a time.
 CONFIGURE = ("cmake", "--preset", "release", "-DBUILD_TESTING=ON", "-DCMAKE_UNITY_BUILD=OFF")
-# ccache finds nothing again that was compiled with precompiled headers; without ccache they save much of a first build.
-CCACHE = ("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON")
 
 
 def fail(message):
@@ -36,7 +34,7 @@ class Checkout:
         deps = self.tree / ".deps"
         if (self.root / ".deps").exists() and not deps.exists():
             deps.symlink_to((self.root / ".deps").resolve())
-        problem = self.run([*CONFIGURE, *(CCACHE if shutil.which("ccache") else ())])
+        problem = self.run(CONFIGURE)
         if problem:
             fail(f"configuring the copy failed:\n{problem}")
         return head

@@ -5,6 +5,7 @@
 
 #include "core/base/file.h"
 #include "tests/fuzz/fuzz_inputs.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 // Feeds every file of a folder of tests/fuzz/corpus; a failure ends the process and names what failed.
 void feed(const std::string& folder, void (*input)(std::string_view)) {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(LLMTRAIN_SOURCE_DIR "/tests/fuzz/corpus/" + folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() / "tests/fuzz/corpus" / folder)) {
     INFO(entry.path().string());
     const std::string bytes = read_file(entry.path());
     CHECK_NOTHROW(input(bytes));

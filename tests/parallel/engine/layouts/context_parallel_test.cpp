@@ -17,6 +17,7 @@
 #include "parallel/shard/rank_groups.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain::test {
 namespace {
@@ -181,7 +182,7 @@ TEST_CASE("a step exchanges the planned keys, values and gradients", "[ranks]") 
   const Recipe recipe = setting.recipe(layout.all() + Overrides{"memory.recompute=\"" + recompute + "\"",
                                                                 "precision.compute=\"" + precision + "\"",
                                                                 "launch.ranks=" + std::to_string(layout.ranks())});
-  const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
+  const auto profile = load_profile("cpu", source_folder() / "recipes/clusters");
   const Plan plan = make_plan(recipe, profile, Timeline::leave_out);
   const auto planned = [&](Collective collective) {
     double bytes = 0;

@@ -10,6 +10,7 @@
 #include "parallel/plan/profile/cluster_profile.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain::test {
 namespace {
@@ -105,7 +106,7 @@ TEST_CASE("a step sends the planned bytes and executes the schedule", "[ranks]")
   const std::string shards = GENERATE("2", "4");
   const Recipe recipe = setting.recipe({"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=" + schedule,
                                         zero(stage), "parallel.zero_shard_ranks=" + shards, "launch.ranks=4"});
-  const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
+  const auto profile = load_profile("cpu", source_folder() / "recipes/clusters");
   const Plan plan = make_plan(recipe, profile, Timeline::leave_out);
   double planned = 0;
   for (const CommunicationEntry& entry : plan.report.communication)

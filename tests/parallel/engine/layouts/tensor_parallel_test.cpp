@@ -13,6 +13,7 @@
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/profile/cluster_profile.h"
 #include "tests/parallel/engine/train_ranks.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain::test {
 namespace {
@@ -134,7 +135,7 @@ TEST_CASE("a step on tensor ranks sends the planned bytes", "[ranks]") {
   const Recipe recipe = setting.recipe(
       model + tensor(4, sequence) +
       Overrides{zero(stage), "memory.recompute=\"" + recompute + "\"", "pipeline.loops=3", "launch.ranks=8"});
-  const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
+  const auto profile = load_profile("cpu", source_folder() / "recipes/clusters");
   double planned = 0;
   for (const CommunicationEntry& entry : make_plan(recipe, profile, Timeline::leave_out).report.communication)
     if (entry.purpose == Purpose::data_parallel || entry.purpose == Purpose::tensor_parallel)

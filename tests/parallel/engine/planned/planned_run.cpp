@@ -9,6 +9,7 @@
 #include "kernels/onednn/matmul.h"
 #include "parallel/device/measurement.h"
 #include "parallel/plan/profile/cluster_profile.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain::test {
 namespace {
@@ -97,7 +98,7 @@ Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout) {
 }
 
 Plan plan_of(const Recipe& recipe) {
-  const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
+  const auto profile = load_profile("cpu", source_folder() / "recipes/clusters");
   return make_plan(recipe, profile, Timeline::leave_out);
 }
 

@@ -7,12 +7,13 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "parallel/plan/profile/named_file.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
 namespace {
 
-const std::filesystem::path shipped = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/clusters";
+const std::filesystem::path shipped = test::source_folder() / "recipes/clusters";
 
 nlohmann::ordered_json cpu_json() { return nlohmann::ordered_json::parse(read_file(shipped / "cpu.json")); }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain {
 namespace {
@@ -26,7 +27,7 @@ Partition partition_of(std::vector<std::string> overrides) {
 }
 
 std::vector<double> seconds_of(const Partition& partition) {
-  const auto folder = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/clusters";
+  const auto folder = test::source_folder() / "recipes/clusters";
   const ClusterProfile profile = load_profile("a100-80gb", folder);
   return muon_seconds(CostContext(partition, profile));
 }

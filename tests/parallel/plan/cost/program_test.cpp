@@ -9,12 +9,13 @@
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/profile/named_file.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
 namespace {
 
-const std::filesystem::path recipe_folder = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes";
+const std::filesystem::path recipe_folder = test::source_folder() / "recipes";
 const std::filesystem::path programs = recipe_folder / "programs";
 
 std::string problem_of(const std::string& text) {

@@ -11,11 +11,12 @@
 #include "core/base/file.h"
 #include "parallel/plan/accuracy/verdict.h"
 #include "tests/parallel/plan/cost/published_rows.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain::published {
 namespace {
 
-const std::filesystem::path root = LLMTRAIN_SOURCE_DIR;
+const std::filesystem::path root = test::source_folder();
 
 // Mean absolute errors per source and metric, over all rows and over the held-out rows.
 struct Score {

@@ -9,11 +9,12 @@
 #include "parallel/plan/cost/state_transfers.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/cost/two_streams.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain {
 namespace {
 
-const std::filesystem::path clusters = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/clusters";
+const std::filesystem::path clusters = test::source_folder() / "recipes/clusters";
 
 // GPT-2's shapes: 8 layers of width 1024 on 16 ranks of two nodes, unless overridden.
 Recipe recipe_of(std::vector<std::string> overrides = {}) {

@@ -12,6 +12,7 @@
 #include "parallel/plan/profile/named_file.h"
 #include "planner_case.h"
 #include "random_recipe.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain::test {
 namespace {
@@ -64,7 +65,7 @@ TEST_CASE("a step never takes longer on a device, a node or a network that has m
 
 // Its devices differ from those of the profile of H100 in their memory alone.
 TEST_CASE("H200 is never slower than H100, whatever program runs a recipe") {
-  const std::vector<std::string> programs = names_in(std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/programs");
+  const std::vector<std::string> programs = names_in(source_folder() / "recipes/programs");
   CHECK(rc::check([&] {
     auto layout = random_layout();
     layout.insert(layout.end(), {"cluster.profile=h100-sxm-80gb", "cluster.program=" + *rc::gen::elementOf(programs)});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner_case.h"
+#include "tests/support/source_folder.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +19,7 @@ constexpr const char* small_text = R"({
 
 }  // namespace
 
-std::filesystem::path recipes() { return std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes"; }
+std::filesystem::path recipes() { return source_folder() / "recipes"; }
 
 ClusterProfile profile(const std::string& name) { return load_profile(name, recipes() / "clusters"); }
 
