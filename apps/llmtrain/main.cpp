@@ -13,6 +13,7 @@
 #include "apps/llmtrain/usage.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/signal_thread.h"
 #include "core/machine/host_memory.h"
 
 namespace llmtrain::app {
@@ -59,6 +60,8 @@ int main(int argument_count, char** arguments) {
   using namespace llmtrain;
   app::prepare_standard_streams();
   try {
+    // Before any library starts a thread.
+    receive_signals_on_own_thread();
     return app::parse_and_act(app::arguments_meant({arguments + 1, arguments + argument_count}));
   } catch (const Error& error) {
     return app::fail(error.code(), error.what());

@@ -55,7 +55,8 @@ void handle(int signal, siginfo_t* info, void* context) {
 void install_handler() {
   struct sigaction action {};
   action.sa_sigaction = handle;
-  action.sa_flags = SA_SIGINFO;
+  // The stack of a thread that multiplies matrices may be anywhere (signal_thread.h).
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   ::sigaction(SIGBUS, &action, &former);
 }
 

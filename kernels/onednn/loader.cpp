@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
+#include <omp.h>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/signal_thread.h"
 #include "core/machine/processor.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/onednn/matmul_library.h"
@@ -34,7 +36,19 @@ Matmul matmul() {
   return loaded;
 }
 
+// oneDNN's generated code points the stack pointer elsewhere while it runs, and reads weights of mapped files, which
+// may become shorter (core/base/mapping_guard.h).
+void give_threads_signal_stacks() {
+  use_alternate_signal_stack();
+  thread_local int prepared = 0;
+  if (omp_in_parallel() != 0 || prepared >= omp_get_max_threads()) return;
+  prepared = omp_get_max_threads();
+#pragma omp parallel
+  use_alternate_signal_stack();
+}
+
 void multiply(const MatmulProblem& problem) {
+  give_threads_signal_stacks();
   if (const char* failure = matmul()(&problem)) throw Error(ExitCode::internal_error, failure);
 }
 

@@ -13,6 +13,7 @@
 
 #include "apps/llmtrain/doctor/findings.h"
 #include "apps/llmtrain/runtime.h"
+#include "core/base/signal_thread.h"
 
 namespace llmtrain::app {
 namespace {
@@ -52,6 +53,7 @@ void find_driver(std::vector<Finding>& findings) {
 
 // The first line containing `word` in the output of a command.
 std::string output_line(const char* command, const char* word) {
+  const InheritedSignals inherited;  // the command's, too
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
   std::array<char, 256> buffer{};
   while (pipe != nullptr && std::fgets(buffer.data(), buffer.size(), pipe.get()) != nullptr) {
