@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/units.h"
+#include "core/machine/control_groups.h"
 
 namespace llmtrain {
 namespace {
@@ -61,16 +62,15 @@ std::string host_text(const std::string& asked) {
 
 }  // namespace
 
-HostMemory host_memory() { return host_memory("/proc/meminfo", "/sys/fs/cgroup/memory.max"); }
-
-HostMemory host_memory(const std::filesystem::path& meminfo, const std::filesystem::path& limit) {
+HostMemory host_memory(const std::filesystem::path& root) {
+  const auto meminfo = root / "proc/meminfo";
   HostMemory memory{bytes_in(meminfo, "MemTotal"), bytes_in(meminfo, "MemAvailable"), 0};
-  std::ifstream file(limit);
-  std::int64_t bytes = 0;
-  // "max" is no number, and no limit.
-  if (!(file >> bytes) || bytes <= 0 || (memory.total > 0 && bytes >= memory.total)) return memory;
-  memory.limit = memory.total = bytes;
-  memory.available = std::min(memory.available, bytes);
+  const ControlGroupLimits limits = control_group_limits(root);
+  // Version 1 writes a number of pages that no machine has where nothing limits it.
+  if (!limits.memory || (memory.total > 0 && *limits.memory >= memory.total)) return memory;
+  memory.limit = memory.total = *limits.memory;
+  const std::int64_t left = std::max<std::int64_t>(0, *limits.memory - limits.memory_used.value_or(0));
+  memory.available = std::min(memory.available, left);
   return memory;
 }
 

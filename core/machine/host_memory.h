@@ -14,12 +14,11 @@ namespace llmtrain {
 struct HostMemory {
   std::int64_t total = 0;      // of the machine or, if that is less, what its container may use
   std::int64_t available = 0;  // of it, without making other programs swap
-  std::int64_t limit = 0;      // of the container; 0: none below the machine's memory
+  std::int64_t limit = 0;      // of the control groups of a container or job; 0: none below the machine's memory
 };
 
-// This machine's, or what Linux would say in the given files: /proc/meminfo, and memory.max of the control group.
-HostMemory host_memory();
-HostMemory host_memory(const std::filesystem::path& meminfo, const std::filesystem::path& limit);
+// This machine's, as the kernel says in the folders /proc and /sys below `root`.
+HostMemory host_memory(const std::filesystem::path& root = "/");
 
 // What to do where memory runs out, as the end of a sentence; asked only then, by any thread. Empty: nothing better is
 // known than what out_of_memory() says by itself.

@@ -14,6 +14,7 @@
 
 #include "apps/llmtrain/doctor/findings.h"
 #include "core/base/units.h"
+#include "core/machine/control_groups.h"
 #include "core/machine/host_memory.h"
 #include "core/machine/processor.h"
 
@@ -50,19 +51,14 @@ void find_vector_instructions(std::vector<Finding>& findings) {
                                    "use it where it saves memory or traffic, else precision.compute \"fp32\""});
 }
 
-// cpu.max holds a container's share of the CPU: "max" or "QUOTA PERIOD" in microseconds.
 void find_cores(std::vector<Finding>& findings) {
   const int cores = usable_cores();
-  std::string text = fmt::format("{} of {} usable", cores, ::sysconf(_SC_NPROCESSORS_ONLN));
-  const std::string share = first_line("/sys/fs/cgroup/cpu.max");
-  char* rest = nullptr;
-  const double quota = std::strtod(share.c_str(), &rest);
-  const double period = std::strtod(rest, nullptr);
+  const std::string text = fmt::format("{} of {} usable", cores, ::sysconf(_SC_NPROCESSORS_ONLN));
+  const auto quota = control_group_limits().cores;
   // A container may see all cores and still get the time of a few: more threads than that wait for each other.
-  if (quota > 0 && period > 0 && quota / period < cores) {
-    findings.push_back({FindingState::note, "cores",
-                        fmt::format("{}, CPU time limited to {:.1f} cores", text, quota / period),
-                        fmt::format("export OMP_NUM_THREADS={}", std::max(1, static_cast<int>(quota / period)))});
+  if (quota && *quota < cores) {
+    findings.push_back({FindingState::note, "cores", fmt::format("{}, CPU time limited to {:.1f} cores", text, *quota),
+                        fmt::format("export OMP_NUM_THREADS={}", std::max(1, static_cast<int>(*quota)))});
     return;
   }
   findings.push_back({FindingState::ok, "cores", text, ""});
@@ -71,7 +67,7 @@ void find_cores(std::vector<Finding>& findings) {
 void find_memory(std::vector<Finding>& findings) {
   const HostMemory memory = host_memory();
   std::string text = format_bytes(memory.total) + ", " + format_bytes(memory.available) + " available";
-  if (memory.limit > 0) text += ", which is this container's limit";
+  if (memory.limit > 0) text += ", which is the limit of this container or job";
   findings.push_back(memory.available < 2 * gibibyte ? Finding{FindingState::note, "memory", text, "end other programs"}
                                                      : Finding{FindingState::ok, "memory", text, ""});
 }
