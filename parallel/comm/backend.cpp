@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "parallel/comm/running_time.h"
 
 namespace llmtrain {
 namespace {
@@ -60,14 +61,14 @@ void raise_if_failed(const Communicator& communicator) {
   if (const std::optional<Failure> failure = communicator.failure()) raise_failure(*failure, communicator.rank());
 }
 
-Clock::time_point Deadline::get() {
-  const Clock::rep now = Clock::now().time_since_epoch().count();
-  Clock::rep asked = 0;
+Clock::duration Deadline::left() {
+  const Clock::duration now = running_time();
+  Clock::rep asked = never;
   // The time runs from the first wait, not from the start: an operation that is started early, to overlap with
   // computation, may be open for long without delaying anyone.
-  if (first_asked_.compare_exchange_strong(asked, now)) asked = now;
+  if (first_asked_.compare_exchange_strong(asked, now.count())) asked = now.count();
   const std::chrono::duration<double> patience(seconds_);
-  return Clock::time_point(Clock::duration(asked)) + std::chrono::duration_cast<Clock::duration>(patience);
+  return std::chrono::duration_cast<Clock::duration>(patience) - (now - Clock::duration(asked));
 }
 
 std::string timeout_message(int rank, double seconds, const std::string& activity, const std::string& operation,

@@ -33,16 +33,20 @@ class FailureNote {
 // Throws the failure that ended the ranks, like FailureNote::raise(), if `communicator` knows of one.
 void raise_if_failed(const Communicator& communicator);
 
-// The end of the watchdog's time for one operation. It starts when a thread first asks, to wait or to poll: an
-// operation may stay open during long computations. Thread-safe.
+// The watchdog's time for one operation, in which this process was running: what goes on while it is halted says
+// nothing of the others. It starts when a thread first asks, to wait or to poll: an operation may stay open during long
+// computations. Thread-safe.
 class Deadline {
  public:
   explicit Deadline(double watchdog_seconds) : seconds_(watchdog_seconds) {}
-  Clock::time_point get();
+  // What is left of it. Nobody needs to ask again earlier; zero or less: it has passed.
+  Clock::duration left();
+  bool has_passed() { return left() <= Clock::duration::zero(); }
 
  private:
+  static constexpr Clock::rep never = -1;
   const double seconds_;
-  std::atomic<Clock::rep> first_asked_{0};
+  std::atomic<Clock::rep> first_asked_{never};
 };
 
 // The message of a watchdog's error. `activity` is the rank's OperationLog::activity(), `operation` is

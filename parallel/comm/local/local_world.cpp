@@ -76,19 +76,19 @@ class LocalOperation : public PendingOperation {
     if (shared_->failure().is_set()) return true;
     exchange().help();
     if (exchange().is_done()) return Clock::now() >= exchange().finish_time(place_.member);
-    return Clock::now() >= deadline_.get();
+    return deadline_.has_passed();
   }
 
   void wait() override {
     Doorbell& bell = shared_->bell(rank_);
-    const Clock::time_point until = deadline_.get();
     while (!exchange().is_done()) {
       exchange().help();
-      const bool has_news = bell.wait_until(
-          until, [this] { return shared_->failure().is_set() || exchange().is_done() || exchange().has_work(); });
+      const bool has_news = bell.wait_until(Clock::now() + deadline_.left(), [this] {
+        return shared_->failure().is_set() || exchange().is_done() || exchange().has_work();
+      });
       // What has completed keeps its results, whatever has failed since.
       if (shared_->failure().is_set() && !exchange().is_done()) raise();
-      if (!has_news) time_out();
+      if (!has_news && deadline_.has_passed()) time_out();
     }
     const bool has_failed =
         bell.wait_until(exchange().finish_time(place_.member), [this] { return shared_->failure().is_set(); });

@@ -2,12 +2,12 @@
 #include "parallel/comm/mpi/join_watchdog.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "parallel/comm/backend.h"
 
 namespace llmtrain {
 namespace {
@@ -37,9 +37,10 @@ JoinWatchdog::~JoinWatchdog() {
 }
 
 void JoinWatchdog::watch(double seconds) {
-  const double patience = seconds + head_start_of_others();
+  Deadline deadline(seconds + head_start_of_others());
   std::unique_lock lock(mutex_);
-  if (changed_.wait_for(lock, std::chrono::duration<double>(patience), [this] { return has_joined_; })) return;
+  while (!deadline.has_passed())
+    if (changed_.wait_for(lock, deadline.left(), [this] { return has_joined_; })) return;
   log().error(
       "MPI did not start within {}: a rank hangs, or is lost, before it has joined the others; see the launcher's "
       "messages, or raise launch.watchdog_seconds if starting only takes long",

@@ -114,13 +114,13 @@ void MpiEngine::look_after() {
 bool MpiEngine::is_done(MpiOperation& operation) {
   if (operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() || is_frozen()) return true;
   in_mpi([this] { progress(); });
-  return operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() ||
-         Clock::now() >= operation.deadline_.get();
+  return operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() || operation.deadline_.has_passed();
 }
 
 void MpiEngine::wait(MpiOperation& operation) {
   const CountUp waiting(waiting_);
-  const Clock::time_point until = operation.deadline_.get();
+  // Starts the watchdog's time.
+  Clock::time_point until = Clock::now() + operation.deadline_.left();
   std::uint64_t changes = 0;
   Clock::time_point last_change = Clock::now();
   // Acquires what advance() has released: results may have been written by another thread's calls of MPI.
@@ -136,7 +136,11 @@ void MpiEngine::wait(MpiOperation& operation) {
     if (operation.is_done_.load(std::memory_order_acquire)) return;
     const Clock::time_point now = Clock::now();
     // The watchdog acts only in waiting threads: an operation that nobody waits for delays nobody.
-    if (now >= until) time_out(operation);
+    if (now >= until) {
+      const Clock::duration left = operation.deadline_.left();
+      if (left <= Clock::duration::zero()) time_out(operation);
+      until = now + left;
+    }
     if (now - last_change < yielding) {
       std::this_thread::yield();
     } else {

@@ -164,11 +164,10 @@ void NcclLink::call(const char* what, const Call& call) {
 }
 
 void NcclLink::settle(ncclResult_t status, const char* what) {
-  const Clock::time_point start = Clock::now();
+  Deadline deadline(watchdog_seconds_);
   while (status == ncclInProgress) {
-    const std::chrono::duration<double> waited = Clock::now() - start;
     raise_if_failed(*host_);
-    if (waited.count() > watchdog_seconds_) {
+    if (deadline.has_passed()) {
       throw Error(ExitCode::rank_lost, timeout_message(host_->rank(), watchdog_seconds_, host_->log().activity(),
                                                        std::string("NCCL, to ") + what, "other ranks of a group"));
     }

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/elapsed_time.h"
 #include "core/base/error.h"
 #include "parallel/comm/backend.h"
 #include "parallel/comm/nccl/nccl_link.h"
@@ -25,9 +24,12 @@ constexpr auto look_every = std::chrono::milliseconds(20);
 
 // An operation on the device, delimited by two events.
 struct NcclWork {
+  explicit NcclWork(double watchdog_seconds) : deadline(watchdog_seconds) {}
+
   OperationLog::Entry entry;
   std::string description;
   CudaEvent begin, end;
+  Deadline deadline;
 };
 
 // Monitors a rank's operations on a separate thread: logs their times, detects those that hang, and aborts them once a
@@ -86,17 +88,16 @@ class NcclWatch {
 
   void note_ends() {
     for (auto place = open_.begin(); place != open_.end();) {
-      const NcclWork& work = **place;
-      // Counted from the call, thus with the computation that the operation waits for on the device: what hangs there
-      // is to be found as well.
-      const double age = seconds_since(work.entry.started);
+      NcclWork& work = **place;
       if (work.end.has_passed()) {
         // The device's own time: the host may notice the end up to a polling interval late.
         const std::chrono::duration<double> took(CudaEvent::seconds_between(work.begin, work.end));
         log_->finish(work.entry, work.entry.started + std::chrono::duration_cast<Clock::duration>(took));
         place = open_.erase(place);
         // A hanging kernel cannot be interrupted from the host: the exception leads to abort_links(), which ends it.
-      } else if (age > watchdog_seconds_) {
+        // Counted from the call, thus with the computation that the operation waits for on the device: what hangs there
+        // is to be found as well.
+      } else if (work.deadline.has_passed()) {
         throw Error(ExitCode::rank_lost, timeout_message(host_->rank(), watchdog_seconds_, host_->log().activity(),
                                                          work.description, "another rank of its group"));
       } else {
@@ -249,7 +250,7 @@ class NcclCommunicator : public LayeredCommunicator {
     NcclLink* const link = link_of(request);
     if (link == nullptr) return start_on(*host(), host_request(std::move(request)));
     raise_if_failed(*this);
-    auto work = std::make_shared<NcclWork>();
+    auto work = std::make_shared<NcclWork>(options_.watchdog_seconds);
     // Work pending on the compute stream may still write the input, or read what the output's memory held before.
     work->begin.record(static_cast<cudaStream_t>(options_.compute_stream()));
     check_cuda(cudaStreamWaitEvent(link->stream(), work->begin.get(), 0), "wait for the input");
