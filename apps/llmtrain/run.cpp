@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -58,8 +59,9 @@ std::string latest_checkpoint_file(const Recipe& recipe) {
   return (std::filesystem::path(recipe.log.directory) / "checkpoints" / "latest").string();
 }
 
-int run_here(const RunOptions& options, const std::optional<Launcher>& launcher, StopSignals& stop) {
+int run_here(const RunOptions& options, const std::optional<Launcher>& started_by, StopSignals& stop) {
   Recipe recipe = read_recipe(options.recipe, all_overrides(options));
+  const std::optional<Launcher> launcher = launcher_of(recipe, started_by);
   fault_point(FaultPlace::recipe, launcher ? launcher->rank : 0, 0);
   if (options.dry_run) {
     PlanOutputs outputs;
@@ -109,9 +111,23 @@ bool is_ended_by_launcher(const StopSignals& stop) {
   return false;
 }
 
+// From its destruction on, the process's exit code is settled: a request that comes while its libraries tidy up, which
+// takes tenths of a second, changes nothing.
+class SettledEnd {
+ public:
+  SettledEnd() = default;
+  ~SettledEnd() {
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) std::signal(signal, SIG_IGN);
+  }
+  SettledEnd(const SettledEnd&) = delete;
+  SettledEnd& operator=(const SettledEnd&) = delete;
+};
+
 int run(const RunOptions& options) {
-  // First of all, so that a request counts from the process's first instant.
-  StopSignals stop;
+  // First of all, so that a request counts from the process's first instant. Never destroyed: its destructor would give
+  // the signals back to the system, which ends the process.
+  StopSignals& stop = *std::make_unique<StopSignals>().release();
+  const SettledEnd settled;
   const std::optional<Launcher> launcher = find_launcher();
   if (launcher && launcher->ranks > 1) end_with_launcher();
   try {

@@ -114,10 +114,11 @@ class ProgramTest(unittest.TestCase):
             self.assertNotIn(accident, result.stderr, said)
         return result
 
-    def start_program(self, *arguments, **options):
+    def start_program(self, *arguments, environment=None, **options):
         """Starts the program in the test's folder; the test ends it at the latest. Its stderr is a stream of text."""
-        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, env={**os.environ, "OMP_NUM_THREADS": "1"},
-                                   stderr=subprocess.PIPE, text=True, **options)
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, env=variables, stderr=subprocess.PIPE,
+                                   text=True, **options)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)

@@ -44,6 +44,12 @@ std::int64_t ranks_to_start(const Recipe& recipe) {
                   recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1));
 }
 
+std::optional<Launcher> launcher_of(const Recipe& recipe, const std::optional<Launcher>& started_by) {
+  const bool may_be_left_over = started_by && started_by->ranks == 1 && !started_by->is_certain;
+  if (may_be_left_over && ranks_asked_for(recipe).value_or(1) > 1) return std::nullopt;
+  return started_by;
+}
+
 RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::optional<Launcher>& launcher) {
   RunLaunch launch;
   launch.ranks = decide_ranks(file, recipe, launcher);

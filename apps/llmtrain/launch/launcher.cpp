@@ -30,12 +30,13 @@ struct Kind {
   const char* ranks;
   const char* ranks_here;
   const char* local_rank;
+  bool is_certain = false;
 };
 
 // More specific ones first: several launchers also set the general variables.
 constexpr std::array<Kind, 5> kinds{{
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK"},
+     "OMPI_COMM_WORLD_LOCAL_RANK", true},
     {"srun (PMIx)", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},
     {"srun (PMI2)", "PMI_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},
     {"a PMI launcher", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
@@ -50,7 +51,7 @@ std::optional<Launcher> find_launcher() {
     // Variables left over in a shell need not fit together.
     if (!rank || !ranks || *rank >= *ranks) continue;
     const std::int64_t here = std::max<std::int64_t>(1, number_of(kind.ranks_here).value_or(1));
-    return Launcher{kind.name, *rank, *ranks, here, number_of(kind.local_rank).value_or(*rank % here)};
+    return Launcher{kind.name, *rank, *ranks, here, number_of(kind.local_rank).value_or(*rank % here), kind.is_certain};
   }
   return std::nullopt;
 }

@@ -16,6 +16,7 @@ struct Launcher {
   std::int64_t ranks = 1;
   std::int64_t ranks_here = 1;  // on this node
   std::int64_t local_rank = 0;  // among them
+  bool is_certain = true;       // its variables are found in the ranks that it has started alone
 };
 
 // Derived from the variables that Open MPI's mpirun, srun (PMIx, PMI2), other PMI launchers and torchrun set; none

@@ -9,19 +9,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <filesystem>
+#include <chrono>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
+#include <thread>
 #include <utility>
+
+#include "apps/llmtrain/mpirun/child_processes.h"
 
 namespace llmtrain::app {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A process that can be polled for its end, closed again when destroyed.
 class ProcessHandle {
@@ -40,17 +41,6 @@ class ProcessHandle {
  private:
   int descriptor_;
 };
-
-std::vector<pid_t> children_of(pid_t process) {
-  std::vector<pid_t> children;
-  std::error_code failed;
-  // Each thread lists those that it has started.
-  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(process) + "/task", failed)) {
-    std::ifstream list(thread.path() / "children");
-    for (pid_t child = 0; list >> child;) children.push_back(child);
-  }
-  return children;
-}
 
 // As the launcher has told the process; none before it has become a rank.
 std::optional<std::int64_t> rank_of(pid_t process) {
@@ -71,9 +61,10 @@ class RankWatch {
       : launcher_(launcher), launcher_handle_(launcher), ranks_(static_cast<std::size_t>(ranks)) {}
 
   // Until the launcher has ended, or cannot be watched; the ranks that were seen to end first.
-  std::vector<std::int64_t> wait() {
+  std::vector<std::int64_t> wait(const std::function<void()>& look) {
     std::vector<std::int64_t> first;
     while (launcher_handle_.descriptor() >= 0) {
+      look();
       find_ranks();
       std::vector<pollfd> watched = {{launcher_handle_.descriptor(), POLLIN, 0}};
       std::vector<std::int64_t> ranks;
@@ -82,10 +73,11 @@ class RankWatch {
         watched.push_back({handle.descriptor(), POLLIN, 0});
         ranks.push_back(rank);
       }
-      constexpr int search_interval = 50;  // milliseconds
-      // Of another launcher than Open MPI's none may be found.
-      const bool searches = first.empty() && found_.size() < ranks_ && searches_ < 2000;
-      if (::poll(watched.data(), watched.size(), searches ? search_interval : -1) < 0 && errno != EINTR) break;
+      constexpr int interval = 50;  // milliseconds
+      if (::poll(watched.data(), watched.size(), interval) < 0) {
+        if (errno != EINTR) break;
+        continue;  // what it says of the processes is left as it was
+      }
       for (std::size_t i = 0; i < ranks.size(); ++i)
         if (watched[i + 1].revents != 0) first.push_back(ranks[i]);
       if (watched.front().revents != 0) break;
@@ -95,7 +87,9 @@ class RankWatch {
 
  private:
   void find_ranks() {
-    if (found_.size() == ranks_) return;
+    // Of another launcher than Open MPI's none may be found.
+    constexpr int most_searches = 2000;
+    if (found_.size() == ranks_ || searches_ == most_searches) return;
     ++searches_;
     for (const pid_t child : children_of(launcher_)) {
       const auto rank = rank_of(child);
@@ -114,10 +108,15 @@ class RankWatch {
 
 }  // namespace
 
-LauncherEnd wait_for_launcher(pid_t launcher, std::int64_t ranks) {
+LauncherEnd wait_for_launcher(pid_t launcher, std::int64_t ranks, const std::function<void()>& look) {
+  constexpr std::chrono::milliseconds interval{50};
   LauncherEnd end;
-  end.first_ranks = RankWatch(launcher, ranks).wait();
-  while (::waitpid(launcher, &end.status, 0) < 0 && errno == EINTR) {
+  end.first_ranks = RankWatch(launcher, ranks).wait(look);
+  while (true) {
+    const pid_t ended = ::waitpid(launcher, &end.status, WNOHANG);
+    if (ended == launcher || (ended < 0 && errno != EINTR)) break;
+    look();
+    std::this_thread::sleep_for(interval);
   }
   return end;
 }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace llmtrain::app {
@@ -16,9 +17,9 @@ struct LauncherEnd {
   std::vector<std::int64_t> first_ranks{};
 };
 
-// Waits until the launcher, a child of this process on whose machine all of its `ranks` ranks are, has ended. A
-// launcher says how a rank was killed, but not which one: it then ends the others, so the first one to end is seen
-// here.
-LauncherEnd wait_for_launcher(pid_t launcher, std::int64_t ranks);
+// Waits until the launcher, a child of this process on whose machine all of its `ranks` ranks are, has ended, and calls
+// `look` all the time, at least twenty times a second. A launcher says how a rank was killed, but not which one: it
+// then ends the others, so the first one to end is seen here.
+LauncherEnd wait_for_launcher(pid_t launcher, std::int64_t ranks, const std::function<void()>& look);
 
 }  // namespace llmtrain::app

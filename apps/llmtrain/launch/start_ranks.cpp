@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <spdlog/fmt/fmt.h>
-#include <spdlog/fmt/ranges.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "apps/llmtrain/launch/launcher.h"
 #include "apps/llmtrain/launch/parent_death.h"
 #include "apps/llmtrain/launch/rank_watch.h"
+#include "apps/llmtrain/launch/ranks_end.h"
+#include "apps/llmtrain/mpirun/launch_limits.h"
+#include "apps/llmtrain/mpirun/launcher_shield.h"
+#include "apps/llmtrain/mpirun/output_relay.h"
 #include "core/base/error.h"
 #include "core/machine/processor.h"
 
@@ -50,7 +50,11 @@ std::vector<std::string> without_separators(const std::vector<std::string>& argu
 
 std::vector<std::string> command_of(std::int64_t ranks) {
   // Neither bound to cores nor limited to as many ranks as cores: the threads of each rank are set by share_cores().
-  std::vector<std::string> command{"mpirun", "--quiet", "--bind-to", "none", "--oversubscribe"};
+  // The settings of the user's that would start fewer ranks, or some of them elsewhere, do not count here.
+  std::istringstream words(
+      "mpirun --bind-to none --map-by slot --oversubscribe --mca rmaps_base_no_oversubscribe 0 "
+      "--mca orte_default_hostfile /dev/null");
+  std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
   // Open MPI refuses root otherwise, which is usual in containers.
   if (::geteuid() == 0) command.emplace_back("--allow-run-as-root");
   command.insert(command.end(), {"-n", std::to_string(ranks), program_file()});
@@ -60,10 +64,12 @@ std::vector<std::string> command_of(std::int64_t ranks) {
 }
 
 // The child: becomes mpirun, or reports through the pipe why it cannot.
-[[noreturn]] void become(std::vector<std::string>& command, pid_t starter, int pipe) {
+[[noreturn]] void become(std::vector<std::string>& command, pid_t starter, const OutputRelay& output, int pipe) {
+  shield_from_signals();
   ::setpgid(0, 0);  // a terminal's Ctrl-C then reaches only the parent
   end_with_parent(starter);
   write_launcher_name(::getpid());
+  output.connect();
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
@@ -80,49 +86,6 @@ void refuse_without_mpirun(int pipe) {
                                            "; install Open MPI, or set launch.backend to \"local\"");
 }
 
-// "9 (Killed)".
-std::string describe(int signal) { return std::to_string(signal) + " (" + ::strsignal(signal) + ")"; }
-
-// Where a run goes on that has ended without a checkpoint of its last steps.
-std::string place_to_continue(const std::string& latest) {
-  std::ifstream file(latest);
-  std::string name;
-  return std::getline(file, name) ? "to continue from " + name : "to start again, because there is no checkpoint yet";
-}
-
-// "rank 1 was", or what is known of it.
-std::string which_was(const std::vector<std::int64_t>& ranks) {
-  if (ranks.empty()) return "a rank was";
-  return ranks.size() == 1 ? fmt::format("rank {} was", ranks.front())
-                           : fmt::format("one of the ranks {} was", fmt::join(ranks, ", "));
-}
-
-[[noreturn]] void report_killed_rank(const std::vector<std::int64_t>& ranks, int signal, const std::string& latest) {
-  // Whoever else sends it knows.
-  const char* reason = signal == SIGKILL
-                           ? ", as Linux does where memory runs out: llmtrain plan names the cheapest change that fits"
-                           : "";
-  throw Error(ExitCode::rank_lost, fmt::format("{} killed by signal {}{}; run the same command again {}",
-                                               which_was(ranks), describe(signal), reason, place_to_continue(latest)));
-}
-
-int wait_for(pid_t process, std::int64_t ranks, const StopSignals& stop, const std::string& latest) {
-  const auto [status, first_ranks] = wait_for_launcher(process, ranks);
-  const bool has_answered = WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(ExitCode::stopped);
-  if (stop.insisted() && !has_answered)
-    throw Error(ExitCode::interrupted,
-                "ended by a second request to stop, without a checkpoint of the last steps; run the same command "
-                "again " +
-                    place_to_continue(latest));
-  // mpirun exits as a shell does: with 128 plus the signal that killed a rank.
-  constexpr int by_signal = 128;
-  if (WIFEXITED(status) && WEXITSTATUS(status) > by_signal)
-    report_killed_rank(first_ranks, WEXITSTATUS(status) - by_signal, latest);
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
-  throw Error(ExitCode::rank_lost, "mpirun was killed by signal " + describe(WTERMSIG(status)) +
-                                       "; run the same command again " + place_to_continue(latest));
-}
-
 // Divides the cores among the ranks, unless the user has set the number of threads.
 void share_cores(std::int64_t ranks) {
   const std::int64_t threads = std::max<std::int64_t>(1, usable_cores() / ranks);
@@ -135,22 +98,6 @@ void share_cores(std::int64_t ranks) {
 void stay_on_this_machine() {
   ::setenv("OMPI_MCA_pml", "ob1", 0);
   ::setenv("OMPI_MCA_btl", "self,vader", 0);
-}
-
-// Throws Error(cannot_write) where a limit is lower than mpirun needs.
-void require_limit(int resource, rlim_t least, const std::string& what, const std::string& command) {
-  rlimit limit{};
-  if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur >= least) return;
-  throw Error(ExitCode::cannot_write, "the limit of " + what + " is " + std::to_string(limit.rlim_cur) + " here (" +
-                                          command + "), too low for mpirun: raise it to " + std::to_string(least) +
-                                          " or more, or set launch.backend to \"local\"");
-}
-
-// Where mpirun cannot make its files of shared memory or its pipes, it and its ranks wait for each other for ever.
-void require_limits(std::int64_t ranks) {
-  constexpr rlim_t shared_memory = 64 << 20, files = 48, files_per_rank = 8;
-  require_limit(RLIMIT_FSIZE, shared_memory, "bytes in a file", "ulimit -f");
-  require_limit(RLIMIT_NOFILE, files + files_per_rank * static_cast<rlim_t>(ranks), "open files", "ulimit -n");
 }
 
 }  // namespace
@@ -169,6 +116,7 @@ int start_ranks(std::int64_t ranks, StopSignals& stop, const std::string& latest
   stop.share_with_children();
   prepare_launcher_name();
   std::vector<std::string> command = command_of(ranks);
+  OutputRelay output;
   int pipe[2] = {};
   // Closed by a successful exec: the parent reads end of file, or the reason of a failure.
   if (::pipe2(pipe, O_CLOEXEC) != 0)
@@ -177,12 +125,20 @@ int start_ranks(std::int64_t ranks, StopSignals& stop, const std::string& latest
   const pid_t process = ::fork();
   if (process < 0)
     throw Error(ExitCode::internal_error, std::string("mpirun: cannot create a process: ") + std::strerror(errno));
-  if (process == 0) become(command, starter, pipe[1]);
+  if (process == 0) become(command, starter, output, pipe[1]);
+  // The signal that this sends is one of those that mpirun does not receive: the shield ends it.
   stop.end_on_insistence(process);
+  output.start();
   ::close(pipe[1]);
   refuse_without_mpirun(pipe[0]);
   ::close(pipe[0]);
-  return wait_for(process, ranks, stop, latest);
+  LauncherShield shield(process, stop);
+  RanksEnd end;
+  end.launcher = wait_for_launcher(process, ranks, [&shield] { shield.look(); });
+  output.finish([&stop] { return stop.insisted(); });
+  end.held_back = output.held_back();
+  end.has_spoken = output.has_shown();
+  return exit_code_of(end, stop, latest);
 }
 
 }  // namespace llmtrain::app

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs on several ranks, as threads and as processes under mpirun: equal results, console output, and failures."""
 import json
-import contextlib
 import os
 import pathlib
 import re
@@ -12,44 +11,12 @@ import subprocess
 import time
 import unittest
 
+from processes import is_running, processes_below, rank_process
 from program import PROGRAM, ProgramTest, links_held_by, small
 
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
 BACKENDS = ("local", "mpi") if shutil.which("mpirun") else ("local",)
 MPIRUN = ("mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
-
-
-def processes_below(pid):
-    with contextlib.suppress(FileNotFoundError):  # it has ended
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            children = ""
-            with contextlib.suppress(OSError):  # the thread has ended since it was listed
-                children = (task / "children").read_text()
-            for child in children.split():
-                yield child
-                yield from processes_below(child)
-
-
-def environment_of(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended
-        return []
-
-
-def rank_process(pid, rank):
-    """The processes of the ranks that a program has started."""
-    variable = f"OMPI_COMM_WORLD_RANK={rank}".encode()
-    return next(int(child) for child in processes_below(pid)
-                if variable in environment_of(child))
-
-
-def is_running(pid):
-    """Whether there is such a process that has not ended."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Ranks(ProgramTest):

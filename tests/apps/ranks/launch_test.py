@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How ranks are started, watched and ended: signals at any process of a run, what mpirun says, and what it leaves."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from processes import is_running, processes_below
+from program import PROGRAM, TrainingTest
+
+# mpirun as a test needs it: it writes a text to standard error, and ends with a code.
+STAND_IN = """#!/bin/sh
+printf '%b' "$WORDS" >&2
+exit "$CODE"
+"""
+RULE = "-" * 74 + "\n"
+
+
+@unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+class Launch(TrainingTest):
+    def setUp(self):
+        super().setUp()
+        self.write("recipe.json", self.recipe({"batch": {"global": 4, "micro": 1}}))
+
+    def endless(self, folder, environment=None):
+        return self.start_program("run", "recipe.json", "--ranks", "2", "--run-dir", folder, "--set",
+                                  "training.steps=1000000", environment=environment)
+
+    def run_two(self, *arguments, **options):
+        return self.run_program("run", "recipe.json", "--ranks", "2", *arguments, **options)
+
+
+class Signals(Launch):
+    def test_a_request_at_any_process_ends_the_run_with_a_checkpoint(self):
+        """mpirun itself would kill its ranks a second later, and the request must count once wherever it arrives."""
+        def everywhere(pid):
+            return [pid, *map(int, processes_below(pid))]
+
+        def mpirun(pid):
+            return [int(next(processes_below(pid)))]
+
+        cases = ((signal.SIGTERM, everywhere), (signal.SIGTERM, mpirun), (signal.SIGINT, everywhere),
+                 (signal.SIGINT, mpirun), (signal.SIGHUP, everywhere), (signal.SIGUSR1, mpirun))
+        for number, (request, victims) in enumerate(cases):
+            with self.subTest(request=request.name, victims=victims.__name__):
+                process = self.endless(f"run-{number}")
+                self.wait_for_a_step(process)
+                for pid in victims(process.pid):
+                    os.kill(pid, request)
+                said = process.stderr.read()
+                self.assertEqual(process.wait(), 75, said)
+                self.assertIn("stopping after this step", said)
+                self.assertIn("run the same command again", said)
+                self.assertEqual(self.run_program("checkpoint", "verify", f"run-{number}").returncode, 0)
+
+    def test_a_request_everywhere_while_the_run_starts(self):
+        """Also where it kills a rank that does not handle signals yet."""
+        for number, seconds in enumerate((0, 0.05, 0.2)):
+            with self.subTest(seconds=seconds):
+                process = self.endless(f"early-{number}")
+                while not list(processes_below(process.pid)):
+                    time.sleep(0.001)
+                time.sleep(seconds)
+                for pid in [*processes_below(process.pid), process.pid]:
+                    if is_running(pid):
+                        os.kill(int(pid), signal.SIGTERM)
+                said = process.stderr.read()
+                self.assertEqual(process.wait(), 75, said)
+
+    def test_a_second_request_at_mpirun_is_none(self):
+        """The kernel keeps one of several."""
+        process = self.endless("twice")
+        self.wait_for_a_step(process)
+        mpirun = int(next(processes_below(process.pid)))
+        for _ in range(2):
+            os.kill(mpirun, signal.SIGTERM)
+        said = process.stderr.read()
+        self.assertEqual(process.wait(), 75, said)
+
+    def test_a_request_after_the_end_changes_nothing(self):
+        """Libraries tidy up for tenths of a second after the last line."""
+        process = self.start_program("run", "recipe.json")
+        for line in process.stderr:
+            if line.startswith("done. "):
+                break
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.001)
+        self.assertEqual(process.returncode, 0)
+
+
+class Words(Launch):
+    def with_stand_in(self, words, code):
+        self.write("bin/mpirun", STAND_IN).chmod(0o755)
+        return self.run_two(environment={"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "WORDS": words,
+                                         "CODE": str(code)})
+
+    def test_settings_that_would_start_fewer_ranks_do_not_count(self):
+        for setting in ({"OMPI_MCA_rmaps_base_no_oversubscribe": "1"},
+                        {"OMPI_MCA_rmaps_base_mapping_policy": "ppr:1:node"},
+                        {"OMPI_MCA_orte_default_hostfile": str(self.write("hosts", "other.invalid slots=4\n"))}):
+            with self.subTest(**setting):
+                result = self.run_two("-q", "--run-dir", f"{len(setting)}-{next(iter(setting))}", environment=setting)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_what_mpirun_says_is_shown(self):
+        result = self.run_two(environment={"OMPI_MCA_plm": "nothing-of-that-name"})
+        self.assertEqual(result.returncode, 69, result.stderr)
+        self.assertIn("nothing-of-that-name", result.stderr)
+        self.assertRegex(result.stderr, r"mpirun ended with exit code \d+; what it says is above; OMPI_MCA_")
+
+    def test_no_end_without_a_word(self):
+        for code, expected in ((1, 69), (127, 69), (66, 66)):
+            result = self.with_stand_in("", code)
+            self.assertEqual(result.returncode, expected, result.stderr)
+            self.assertIn(f"mpirun ended with exit code {code}; it says nothing", result.stderr)
+        # What it says of a rank's end is shown where it is all that there is.
+        result = self.with_stand_in(f"{RULE}mpirun detected that one or more processes exited with x\n{RULE}", 1)
+        self.assertEqual(result.returncode, 69, result.stderr)
+        self.assertIn("mpirun detected that", result.stderr)
+
+    def test_what_the_rank_says_itself_is_not_said_again(self):
+        ends = (f"{RULE}Primary job  terminated normally, but 1 process returned\na code.\n{RULE}"
+                f"{RULE}mpirun detected that one or more processes exited with non-zero status\n\n{RULE}")
+        # A rank may write rules, too, and half a line at the end.
+        for words in ("no file\n", f"{RULE}what else mpirun says\n{RULE}", f"{RULE}{RULE}", f"step 1\n{'-' * 20}", RULE,
+                      "-\n", f"{RULE}Primary"):
+            for text in (words, words + ends if words.endswith("\n") else words):
+                with self.subTest(text=text):
+                    result = self.with_stand_in(text.replace("\n", "\\n"), 66)
+                    self.assertEqual((result.returncode, result.stderr), (66, words))
+        self.assertEqual(self.with_stand_in(ends.replace("\n", "\\n"), 75).stderr, "")
+
+    def test_readers_that_go_away(self):
+        """Of standard error after the first line, and of standard output before it."""
+        for number in range(3):
+            with self.subTest(number=number):
+                process = subprocess.Popen([PROGRAM, "run", "recipe.json", "-v", "--ranks", "2", "--run-dir",
+                                            f"unread-{number}", "--set", "training.steps=50"], cwd=self.folder,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                process.stdout.close()
+                process.stderr.readline()
+                process.stderr.close()
+                self.assertEqual(process.wait(), 0)
+                self.assertEqual(len(self.rows(f"unread-{number}")), 50)
+
+    def test_variables_of_one_process_are_no_launcher(self):
+        """As srun --pty and torchrun leave them in a shell."""
+        for number, variables in enumerate(({"RANK": "0", "WORLD_SIZE": "1"}, {"PMI_RANK": "0", "PMI_SIZE": "1"}, {
+                "PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"})):
+            with self.subTest(**variables):
+                result = self.run_two("--run-dir", f"left-{number}", environment=variables)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("by mpirun", result.stderr)
+        # Who has started several has started them.
+        result = self.run_two(environment={"RANK": "0", "WORLD_SIZE": "4"})
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("/launch/ranks: 2 differs from the 4 ranks that torchrun has started", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
