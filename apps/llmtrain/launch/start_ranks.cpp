@@ -21,6 +21,7 @@
 #include "apps/llmtrain/mpirun/launch_limits.h"
 #include "apps/llmtrain/mpirun/launcher_shield.h"
 #include "apps/llmtrain/mpirun/output_relay.h"
+#include "apps/llmtrain/mpirun/shared_files.h"
 #include "core/base/error.h"
 #include "core/machine/processor.h"
 
@@ -113,6 +114,7 @@ int start_ranks(std::int64_t ranks, StopSignals& stop, const std::string& latest
   require_limits(ranks);
   share_cores(ranks);
   stay_on_this_machine();
+  const SharedFiles files(ranks);
   stop.share_with_children();
   prepare_launcher_name();
   std::vector<std::string> command = command_of(ranks);

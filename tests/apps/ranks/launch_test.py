@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How ranks are started, watched and ended: signals at any process of a run, what mpirun says, and what it leaves."""
 import os
+import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import time
 import unittest
 
-from processes import is_running, processes_below
+from processes import is_running, processes_below, rank_process
 from program import PROGRAM, TrainingTest
 
 # mpirun as a test needs it: it writes a text to standard error, and ends with a code.
@@ -16,6 +18,12 @@ printf '%b' "$WORDS" >&2
 exit "$CODE"
 """
 RULE = "-" * 74 + "\n"
+
+
+def may_mount():
+    """Whether the test may have file systems of its own, as root may."""
+    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"]
+    return shutil.which("unshare") and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
@@ -30,6 +38,11 @@ class Launch(TrainingTest):
 
     def run_two(self, *arguments, **options):
         return self.run_program("run", "recipe.json", "--ranks", "2", *arguments, **options)
+
+    def shared_files(self, pid):
+        """The folders in which a run's ranks keep what they share."""
+        maps = pathlib.Path(f"/proc/{rank_process(pid, 0)}/maps").read_text()
+        return {pathlib.Path(folder) for folder in re.findall(r"(/\S*/llmtrain-ranks-\w+)/", maps)}
 
 
 class Signals(Launch):
@@ -158,6 +171,53 @@ class Words(Launch):
         result = self.run_two(environment={"RANK": "0", "WORLD_SIZE": "4"})
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("/launch/ranks: 2 differs from the 4 ranks that torchrun has started", result.stderr)
+
+
+class SharedFiles(Launch):
+    def test_a_folder_that_cannot_be_used(self):
+        """mpirun and its ranks would wait for each other for ever."""
+        self.refused(73, ["/nowhere: nothing can be written: No such file or directory", "set TMPDIR to a folder"], "run",
+                     "recipe.json", "--ranks", "2", environment={"TMPDIR": "/nowhere"}, timeout=60)
+
+    @unittest.skipUnless(may_mount(), "only root may mount")
+    def test_no_room(self):
+        for mounts, fragments in (
+                ("mount -t tmpfs -o size=4m tmpfs /dev/shm", ["/dev/shm: 4.00 MiB are free", "--shm-size"]),
+                ("mount -t tmpfs -o size=4m tmpfs full", ["full: 4.00 MiB are free", "set TMPDIR to a folder with"])):
+            with self.subTest(mounts):
+                (self.folder / "full").mkdir(exist_ok=True)
+                command = f"{mounts}; TMPDIR=$PWD/full exec {PROGRAM} run recipe.json --ranks 4"
+                result = self.run_program("--mount", "sh", "-c", command, program="unshare", timeout=60)
+                self.assertEqual(result.returncode, 73, result.stderr)
+                self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+                for fragment in fragments:
+                    self.assertIn(fragment, result.stderr)
+
+    def test_what_a_killed_run_leaves_is_removed_by_the_next(self):
+        shared = str(self.folder / "shared")
+        os.mkdir(shared)
+        settings = {"TMPDIR": shared, "OMPI_MCA_btl_vader_backing_directory": shared}
+        running = self.endless("running", settings)
+        killed = self.endless("killed", settings)
+        for process in (running, killed):
+            self.wait_for_a_step(process)
+        left, in_use = self.shared_files(killed.pid), self.shared_files(running.pid)
+        below = list(processes_below(killed.pid))
+        killed.kill()
+        while any(map(is_running, below)):
+            time.sleep(0.01)
+        other = pathlib.Path(shared) / "llmtrain-ranks-of-mine"
+        other.write_text("")
+        self.assertTrue(left and all(folder.exists() for folder in left), left)
+        self.assertEqual(self.run_two("-q", environment=settings).returncode, 0)
+        self.assertEqual([folder for folder in left if folder.exists()], [])
+        self.assertTrue(in_use and all(folder.exists() for folder in in_use), in_use)
+        self.assertTrue(other.exists())
+        # One that ends by itself leaves nothing.
+        running.send_signal(signal.SIGTERM)
+        running.stderr.read()
+        self.assertEqual(running.wait(), 75)
+        self.assertEqual(os.listdir(shared), [other.name])
 
 
 if __name__ == "__main__":
