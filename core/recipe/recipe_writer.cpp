@@ -91,7 +91,7 @@ class SchemaWriter final : public KeyVisitor {
   static Json object_of(const Level& level) {
     Json schema = {{"type", "object"}, {"additionalProperties", false}, {"properties", level.properties}};
     // Not a property: it is no key with a meaning of its own.
-    schema["patternProperties"] = {{"^" + std::string(section_comment) + "$", {{"type", "string"}}}};
+    schema["patternProperties"] = {{std::string("^").append(section_comment).append("$"), {{"type", "string"}}}};
     if (!level.required.empty()) schema["required"] = level.required;
     if (level.required_without_from.empty()) return schema;
     const Json has_from = {{"required", {"from"}}, {"properties", {{"from", {{"type", "string"}}}}}};
