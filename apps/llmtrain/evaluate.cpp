@@ -60,11 +60,11 @@ void score(const EvaluateRequest& request, const EvaluateOptions& options) {
 int evaluate(const EvaluateOptions& options) {
   auto source = open_source(options.source, options.overrides);
   // Before LibTorch is loaded.
-  require_executable(source.recipe, source.checkpoint.string());
+  require_executable(source.recipe, source.checkpoint().string());
   if (options.choices) require_tokenizer(source, options.overrides);
   EvaluateRequest request = options.request;
   request.recipe = std::move(source.recipe);
-  request.checkpoint = source.checkpoint.string();
+  request.checkpoint = source.checkpoint().string();
   if (options.choices) {
     score(request, options);
     return 0;

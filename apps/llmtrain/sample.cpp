@@ -27,11 +27,11 @@ struct SampleOptions {
 
 int sample(const SampleOptions& options) {
   auto source = open_source(options.source, options.overrides);
-  require_executable(source.recipe, source.checkpoint.string());
+  require_executable(source.recipe, source.checkpoint().string());
   require_tokenizer(source, options.overrides);
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);
-  request.checkpoint = source.checkpoint.string();
+  request.checkpoint = source.checkpoint().string();
   // A model needs at least one token to begin with.
   request.prompts = options.prompts ? read_prompts(*options.prompts)
                                     : std::vector<std::string>{options.prompt.empty() ? "\n" : options.prompt};

@@ -34,8 +34,9 @@ constexpr std::array places{PlaceWord{FaultPlace::recipe, "recipe", ExitCode::ba
                             PlaceWord{FaultPlace::save, "save", ExitCode::cannot_write},
                             PlaceWord{FaultPlace::commit, "commit", ExitCode::cannot_write},
                             PlaceWord{FaultPlace::weights, "weights", ExitCode::internal_error},
-                            PlaceWord{FaultPlace::gradients, "gradients", ExitCode::internal_error}};
-constexpr std::array<std::string_view, 7> actions = {"fail", "throw", "stall", "kill", "flip", "nan", "spike"};
+                            PlaceWord{FaultPlace::gradients, "gradients", ExitCode::internal_error},
+                            PlaceWord{FaultPlace::evaluation, "evaluation", ExitCode::internal_error}};
+constexpr std::array<std::string_view, 8> actions = {"fail", "throw", "stall", "kill", "stop", "flip", "nan", "spike"};
 
 // An element of fp32, or two of bf16, of which the second is the same number.
 using Element = std::array<std::byte, 4>;
@@ -77,7 +78,7 @@ std::optional<Fault> requested_fault() {
       !read(parts[2], fault.rank) || !read(parts[3], fault.step))
     throw Error(ExitCode::bad_recipe,
                 fmt::format("LLMTRAIN_FAULT: \"{}\"; it must be ACTION:PLACE:RANK:STEP with one "
-                            "of fail, throw, stall, kill, flip, nan, spike, and a place of FaultPlace",
+                            "of fail, throw, stall, kill, stop, flip, nan, spike, and a place of FaultPlace",
                             text));
   fault.action = parts[0];
   fault.place = *place;
@@ -104,6 +105,10 @@ void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::sp
   if (fault->action == "fail") throw Error(fault->place.code, said);
   if (fault->action == "throw") throw std::runtime_error(said);
   if (fault->action == "kill") ::kill(::getpid(), SIGKILL);
+  if (fault->action == "stop") {
+    ::kill(::getpid(), SIGTERM);
+    return;
+  }
   if (change(fault->action, memory)) return;
   while (true) ::pause();
 }

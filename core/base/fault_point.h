@@ -8,11 +8,12 @@
 namespace llmtrain {
 
 // Where tests let a rank fail, or change its memory.
-enum class FaultPlace { recipe, data, load, forward, collective, save, commit, weights, gradients };
+enum class FaultPlace { recipe, data, load, forward, collective, save, commit, weights, gradients, evaluation };
 
 // Fails here if the environment's LLMTRAIN_FAULT requests it, as "ACTION:PLACE:RANK:STEP", say "fail:save:1:20"; steps
 // count from 1, and 0 is before the first. ACTION: `fail` throws the Error that a failure of this place has, `throw` an
-// exception that nobody expects, `stall` never returns, `kill` ends the process by SIGKILL. Three change
+// exception that nobody expects, `stall` never returns, `kill` ends the process by SIGKILL, `stop` sends it SIGTERM, a
+// request to stop. Three change
 // `memory`, here of fp32 or bf16 and little-endian: `flip` the lowest bit of its first element, `nan` makes an element
 // not a number and `spike` 2^20. Any thread may call this.
 // Throws Error(bad_recipe) for a request that cannot be read.

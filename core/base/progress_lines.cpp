@@ -12,9 +12,8 @@
 namespace llmtrain {
 
 std::optional<std::string> ProgressLines::line_at(Clock::time_point now, double share, std::int64_t bytes) {
-  constexpr std::chrono::seconds interval{10};
   if (!before_) before_ = {share, bytes};
-  if (now - last_ < interval) return std::nullopt;
+  if (now - last_ < interval_) return std::nullopt;
   last_ = now;
   const double seconds = seconds_between(start_, now), done = share - before_->share;
   std::string line = fmt::format("{}: {:.0f} %", what_, 100 * share);

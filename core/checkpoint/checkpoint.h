@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/long_work.h"
+#include "core/checkpoint/checkpoint_lease.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/recipe/recipe.h"
 #include "core/recipe/recipe_io.h"
@@ -68,6 +70,8 @@ struct CheckpointState {
   RecentUpdates recent{};
   std::optional<std::int64_t> tokens{};  // trained on; none: all of the samples consumed
   std::vector<std::int64_t> samples{};   // of each training source, by which data_position counts; empty: unknown
+  std::string began_from{};              // the checkpoint of another run with which this one began; empty: none
+  bool evaluation_is_due = false;        // the one after this step was stopped: who goes on from here repeats it
 };
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;
@@ -83,11 +87,11 @@ struct Retention {
 
 // Writes `<checkpoints>/step-00000100` (named after state.step) so that no reader ever sees an incomplete one: into a
 // folder beside it, flushing every file; then renames that folder and replaces `<checkpoints>/latest`. Then removes all
-// but those that `keep` names, never the one just written. Leftovers of a killed write are removed
-// first. Returns the folder. Throws Error(cannot_write) with path and reason (for a full disk, how much is needed and
-// free) and leaves earlier checkpoints as they were; throws Error(internal_error) for slices that do not cover their
-// tensors. A slice is never split over files; a new file is started when the current one would exceed `file_bytes`. One
-// writer per folder at a time; checkpoint_part.h supports several.
+// but those that `keep` names, never the one just written nor one that is being read. Leftovers of a killed write are
+// removed first. Returns the folder. Throws Error(cannot_write) with path and reason (for a full disk, how much is
+// needed and free) and leaves earlier checkpoints as they were; throws Error(internal_error) for slices that do not
+// cover their tensors. A slice is never split over files; a new file is started when the current one would exceed
+// `file_bytes`. One writer per folder at a time; checkpoint_part.h supports several.
 std::filesystem::path write_checkpoint(const std::filesystem::path& checkpoints, const CheckpointState& state,
                                        std::span<const TensorSlice> tensors, const Retention& keep,
                                        std::int64_t file_bytes = default_file_bytes);
@@ -113,6 +117,8 @@ class CheckpointReader {
  public:
   // Reads the manifest and checks its consistency, including that the slices cover every tensor. Throws
   // Error(missing_input) without a manifest, Error(bad_data) when it is malformed or names files outside the folder.
+  // While a reader or a copy of it exists, a run beside it does not remove the checkpoint; throws CheckpointGone where
+  // it just has.
   explicit CheckpointReader(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -128,7 +134,7 @@ class CheckpointReader {
     std::size_t readers = 1;
   };
   void verify() const { verify(VerifyShare{}); }
-  void verify(const VerifyShare& share) const;
+  void verify(const VerifyShare& share, const ReportShare& report = report_nothing) const;
 
   // A box of the tensor into `destination` of exactly that many bytes. Reads no other elements and no other files.
   // Threads may read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and
@@ -138,6 +144,7 @@ class CheckpointReader {
  private:
   struct OpenFiles;
   std::filesystem::path folder_;
+  CheckpointLease lease_;  // before the manifest is read
   std::shared_ptr<const Manifest> manifest_;
   std::shared_ptr<OpenFiles> open_;
 };
@@ -147,11 +154,12 @@ using VerifyCheckpoint = std::function<void(const CheckpointReader&)>;
 inline void verify_alone(const CheckpointReader& checkpoint) { checkpoint.verify(); }
 
 // The newest intact checkpoint of the folder: the one that `latest` names if it verifies, else the newest other one
-// that does. Those that are passed over are listed in `skipped` with the reason. None when there is none. Throws
+// that does. Those that are passed over are listed in `skipped` with the reason. None when there is none. A run may
+// write and remove checkpoints meanwhile: what it has removed is no reason, and the search begins again. Throws
 // Error(bad_data) when the folder exists and cannot be listed, and passes on what `verify` throws of another kind.
-std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
-                                                     std::vector<std::string>& skipped,
-                                                     const VerifyCheckpoint& verify = verify_alone);
+std::optional<CheckpointReader> open_newest_checkpoint(const std::filesystem::path& checkpoints,
+                                                       std::vector<std::string>& skipped,
+                                                       const VerifyCheckpoint& verify = verify_alone);
 
 // The recipe of the run that wrote a checkpoint, changed by `overrides`. The manifest is data, so an unreadable recipe
 // in it is Error(bad_data); mistakes in the overrides are Error(bad_recipe).

@@ -94,7 +94,9 @@ std::optional<std::int64_t> latest_step(const fs::path& file, std::vector<std::s
   }
 }
 
-bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped, const VerifyCheckpoint& verify) {
+// The checkpoint if it is whole; else the reason is added to `skipped`. Throws CheckpointGone.
+std::optional<CheckpointReader> whole_checkpoint(const CheckpointFolder& folder, std::vector<std::string>& skipped,
+                                                 const VerifyCheckpoint& verify) {
   try {
     const CheckpointReader reader(folder.path);
     // A folder that was renamed by hand would resume at another step than its name promises.
@@ -102,13 +104,37 @@ bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped,
       throw Error(ExitCode::bad_data, folder.path.string() + ": holds step " + std::to_string(reader.state().step) +
                                           ", which is not the step of its name");
     verify(reader);
-    return true;
+    return reader;
+  } catch (const CheckpointGone&) {
+    throw;
   } catch (const Error& error) {
     // Other errors, such as a lost rank, do not mean that the checkpoint is damaged.
     if (error.code() != ExitCode::bad_data && error.code() != ExitCode::missing_input) throw;
+    // On file systems without locks it may be removed while it is read.
+    if (!entry_exists(folder.path)) throw CheckpointGone(folder.path);
     skipped.emplace_back(error.what());
-    return false;
+    return std::nullopt;
   }
+}
+
+// As open_newest_checkpoint(), but throws CheckpointGone where the folder changed meanwhile.
+std::optional<CheckpointReader> search_once(const fs::path& checkpoints, std::vector<std::string>& skipped,
+                                            const VerifyCheckpoint& verify) {
+  const auto latest = latest_step(checkpoints / "latest", skipped);
+  std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
+  const auto named = [&latest](const CheckpointFolder& folder) { return latest && folder.step == *latest; };
+  if (latest && std::none_of(folders.begin(), folders.end(), named)) {
+    std::vector<std::string> ignored;
+    if (latest_step(checkpoints / "latest", ignored) != latest)
+      throw CheckpointGone(checkpoints / checkpoint_name(*latest));
+    skipped.push_back((checkpoints / "latest").string() + ": names " + checkpoint_name(*latest) +
+                      ", which does not exist");
+  }
+  // The one that `latest` names first, then the others from the newest to the oldest.
+  std::stable_partition(folders.begin(), folders.end(), named);
+  for (const CheckpointFolder& folder : folders)
+    if (auto whole = whole_checkpoint(folder, skipped, verify)) return whole;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -198,26 +224,29 @@ void remove_old_checkpoints(const fs::path& checkpoints, const fs::path& written
     if (folders[i].path.filename() == written.filename()) continue;
     if (keep.every > 0 && folders[i].step % keep.every == 0) continue;
     try {
-      remove_checkpoint(folders[i].path);
+      const auto lease = CheckpointLease::to_remove(folders[i].path);
+      if (lease) remove_checkpoint(folders[i].path);
+      if (!lease) log().debug("{}: is being read, and removed after a later checkpoint", folders[i].path.string());
     } catch (const Error& error) {
       log().warn("an old checkpoint was not removed: {}", error.what());
     }
   }
 }
 
-std::optional<fs::path> find_checkpoint(const fs::path& checkpoints, std::vector<std::string>& skipped,
-                                        const VerifyCheckpoint& verify) {
-  std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
-  const auto latest = latest_step(checkpoints / "latest", skipped);
-  const auto named = [&latest](const CheckpointFolder& folder) { return latest && folder.step == *latest; };
-  if (latest && std::none_of(folders.begin(), folders.end(), named))
-    skipped.push_back((checkpoints / "latest").string() + ": names " + checkpoint_name(*latest) +
-                      ", which does not exist");
-  // The one that `latest` names first, then the others from the newest to the oldest.
-  std::stable_partition(folders.begin(), folders.end(), named);
-  for (const CheckpointFolder& folder : folders)
-    if (is_whole(folder, skipped, verify)) return folder.path;
-  return std::nullopt;
+std::optional<CheckpointReader> open_newest_checkpoint(const fs::path& checkpoints, std::vector<std::string>& skipped,
+                                                       const VerifyCheckpoint& verify) {
+  // Each further search follows a checkpoint that was removed after it was listed; no run is that fast for long.
+  constexpr int most_searches = 100;
+  for (int search = 1;; ++search) {
+    std::vector<std::string> reasons;
+    try {
+      auto newest = search_once(checkpoints, reasons, verify);
+      skipped.insert(skipped.end(), reasons.begin(), reasons.end());
+      return newest;
+    } catch (const CheckpointGone&) {
+      if (search == most_searches) throw;
+    }
+  }
 }
 
 }  // namespace llmtrain

@@ -46,8 +46,8 @@ void put_checkpoint_in_place(const std::filesystem::path& aside, const std::file
 // The same by two renames, for file systems that cannot exchange.
 void put_checkpoint_in_two_steps(const std::filesystem::path& aside, const std::filesystem::path& place);
 
-// Removes the checkpoints that `keep` does not name, never `written`. One that cannot be removed is a warning in the
-// log, not an error, since the new one is complete.
+// Removes the checkpoints that `keep` does not name, never `written`, nor one that is being read: the next call does.
+// One that cannot be removed is a warning in the log, not an error, since the new one is complete.
 void remove_old_checkpoints(const std::filesystem::path& checkpoints, const std::filesystem::path& written,
                             const Retention& keep);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -61,7 +62,9 @@ void check_regular(const fs::path& path) {
   if (kind != fs::file_type::regular) refuse(path, "is not a regular file, as the files of a checkpoint are");
 }
 
-void verify_file(const fs::path& path, const ManifestFile& file, const std::string& tensors) {
+// Calls `hashed` with the bytes of each piece, from time to time.
+void verify_file(const fs::path& path, const ManifestFile& file, const std::string& tensors,
+                 const std::function<void(std::size_t)>& hashed) {
   check_regular(path);
   const MappedFile mapped(path);
   const auto bytes = mapped.bytes();
@@ -73,6 +76,7 @@ void verify_file(const fs::path& path, const ManifestFile& file, const std::stri
     const auto piece = bytes.subspan(begin, std::min(released_bytes, bytes.size() - begin));
     hash.update(piece.data(), piece.size());
     mapped.release(piece);
+    hashed(piece.size());
   }
   const std::string digits = hash.hexadecimal();
   if (digits != file.sha256)
@@ -114,6 +118,7 @@ struct CheckpointReader::OpenFiles {
 
 CheckpointReader::CheckpointReader(const fs::path& folder)
     : folder_(folder),
+      lease_(CheckpointLease::to_read(folder)),
       manifest_(std::make_shared<Manifest>(read_manifest(folder))),
       open_(std::make_shared<OpenFiles>()) {}
 
@@ -126,10 +131,18 @@ const LogicalTensor* CheckpointReader::find(const std::string& name) const {
   return found == manifest_->index.end() ? nullptr : &manifest_->tensors[found->second];
 }
 
-void CheckpointReader::verify(const VerifyShare& share) const {
+void CheckpointReader::verify(const VerifyShare& share, const ReportShare& report) const {
   const auto is_mine = [&](std::size_t file) { return file % share.readers == share.reader; };
+  double bytes = 1, done = 0;
   for (std::size_t i = 0; i < manifest_->files.size(); ++i)
-    if (is_mine(i)) verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
+    if (is_mine(i)) bytes += static_cast<double>(manifest_->files[i].bytes);
+  const auto hashed = [&](std::size_t count) {
+    done += static_cast<double>(count);
+    report(done / bytes);
+  };
+  for (std::size_t i = 0; i < manifest_->files.size(); ++i)
+    if (is_mine(i))
+      verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i), hashed);
   // Sound files may still hold other tensors than the manifest claims.
   for (std::size_t i = 0; i < manifest_->tensors.size(); ++i)
     for (const ManifestSlice& slice : manifest_->slices[i])

@@ -144,6 +144,8 @@ class MemberReader {
 
   std::int64_t integer(const std::string& key) { return integer_of(get(key), key); }
 
+  bool boolean(const std::string& key) { return typed(key, &Json::is_boolean, "true or false").get<bool>(); }
+
   double real(const std::string& key) { return typed(key, &Json::is_number, "a number").get<double>(); }
 
   const Json& list(const std::string& key) { return typed(key, &Json::is_array, "an array"); }
@@ -225,6 +227,8 @@ CheckpointState read_state(MemberReader& reader, const std::string& file) {
   if (reader.has("skipped")) state.skipped = read_skipped(reader.get("skipped"), file);
   if (reader.has("recent")) state.recent = read_recent(reader.get("recent"), file);
   if (reader.has("tokens")) state.tokens = reader.integer("tokens");
+  if (reader.has("began_from")) state.began_from = reader.text("began_from");
+  if (reader.has("evaluation_is_due")) state.evaluation_is_due = reader.boolean("evaluation_is_due");
   if (reader.has("samples")) state.samples = reader.integers("samples");
   return state;
 }
@@ -304,6 +308,8 @@ std::string manifest_text(const Manifest& manifest) {
   if (const RecentUpdates& recent = manifest.state.recent; recent != RecentUpdates{})
     append_member(text, "recent", {{"losses", recent.losses}, {"gradient_norms", recent.gradient_norms}});
   if (manifest.state.tokens) append_member(text, "tokens", *manifest.state.tokens);
+  if (!manifest.state.began_from.empty()) append_member(text, "began_from", manifest.state.began_from);
+  if (manifest.state.evaluation_is_due) append_member(text, "evaluation_is_due", true);
   if (!manifest.state.samples.empty()) append_member(text, "samples", manifest.state.samples);
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;

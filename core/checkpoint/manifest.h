@@ -19,6 +19,8 @@ namespace llmtrain {
 //   skipped        {total, in_a_row, rollbacks}: its SkippedUpdates; without it all are 0
 //   recent         {losses, gradient_norms}: its RecentUpdates, finite numbers; without it there are none
 //   tokens         those trained on, where a curriculum cuts samples; without it all of the samples consumed
+//   began_from     the checkpoint of another run with which the run began, where there was one
+//   evaluation_is_due    true where the evaluation after this step was stopped; else it is not there
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
 //                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have
 //                  no control characters

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "core/base/error.h"
+#include "core/base/long_work.h"
 
 namespace llmtrain {
 
@@ -14,17 +14,12 @@ struct DataCache {
   // Made where it is needed, and visible to all processes; empty: each makes its own in memory.
   std::filesystem::path folder{};
   // Whether to end soon with stopped_while(): long work asks from time to time.
-  using Stops = std::function<bool()>;
+  using Stops = WorkMonitor::Stops;
   // Runs `make` on one of the processes that open the data together, while the others wait for it. All of them return
   // what it returns, and throw what it throws.
   std::function<std::string(const std::function<std::string(const Stops&)>& make)> once = [](const auto& make) {
     return make([] { return false; });
   };
 };
-
-// What work throws that was asked to stop: Error(stopped). `work`: "tokenising the text".
-inline Error stopped_while(const std::string& work) {
-  return {ExitCode::stopped, "stopped on request or before its limit while " + work + "; run the same command again"};
-}
 
 }  // namespace llmtrain

@@ -77,7 +77,8 @@ TextFormat text_format(const Recipe& recipe) {
 }
 
 Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
-                 std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role)
+                 std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role,
+                 const WorkMonitor& monitor)
     : blend_(checked_weights(sources, role)),
       document_end_(format.document_end),
       sequence_length_(sequence_length),
@@ -91,14 +92,16 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string& path = sources[i].path;
     try {
+      const ReportShare report = monitor.begin("reading " + path);
       if (format.fine_tuning) {
         labelled_.push_back(
-            LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, sequence_length, vocab_size));
+            LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, sequence_length, vocab_size, report));
       } else {
         const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
-        check_length(sources_.emplace_back(path, text, vocab_size, budget, tokenized), path, sequence_length);
+        check_length(sources_.emplace_back(path, text, vocab_size, budget, tokenized, report), path, sequence_length);
       }
     } catch (const Error& error) {
+      if (error.code() == ExitCode::stopped) throw;
       // A file's error does not say which source named it.
       throw with_key(error, format.tokenizer, role.starts_with("--") ? role : fmt::format("{}/{}/path", role, i));
     }

@@ -41,10 +41,12 @@ class Dataset {
   // Opens, maps and checks every file of `sources`. Throws Error(missing_input) when a path or glob matches nothing,
   // Error(bad_data) when a file is malformed, holds a token id that is not below `vocab_size`, or when a source is
   // shorter than one sample, and Error(bad_recipe) when there is no source or a weight is not positive; with text also
-  // what open_tokenizer() throws. Messages begin with the source, "<role>/<index>/path", where `role` is for example
+  // what open_tokenizer() throws, and what the monitor's reports throw. Messages begin with the source,
+  // "<role>/<index>/path", where `role` is for example
   // "/data/train", or with the role where that is a flag.
   Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
-          std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role);
+          std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role,
+          const WorkMonitor& monitor = {});
 
   // Makes the samples' order of vocabulary rarity, or finds it in the cache; from then on positions can be read from
   // the easiest samples. Each source has an order of its own, so that weights hold at all times. Not for labelled

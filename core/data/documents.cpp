@@ -3,8 +3,10 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "core/base/error.h"
@@ -15,6 +17,12 @@ namespace {
 constexpr std::size_t block_bytes = 1 << 20;
 
 }  // namespace
+
+double share_read(const RecordReader& reader, const std::filesystem::path& file) {
+  std::error_code unknown;
+  const auto bytes = static_cast<double>(std::filesystem::file_size(file, unknown));
+  return unknown || bytes < 1 ? 1 : std::min(1.0, static_cast<double>(reader.position()) / bytes);
+}
 
 bool is_json_lines(const std::filesystem::path& file) {
   return (is_compressed(file) ? file.stem() : file.filename()).extension() == ".jsonl";

@@ -46,6 +46,9 @@ class RecordReader {
   std::size_t begin_ = 0, end_ = 0;  // what is left of the block
 };
 
+// How much of its file a reader has read, packed or not, from 0 to 1.
+double share_read(const RecordReader& reader, const std::filesystem::path& file);
+
 // Whether the name is that of JSON Lines.
 bool is_json_lines(const std::filesystem::path& file);
 

@@ -87,8 +87,8 @@ struct LabelledDocuments::Encoder {
 std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::string& path,
                                                                  const TokenizerRecipe& tokenizer,
                                                                  const FineTuningRecipe& recipe,
-                                                                 std::int64_t sequence_length,
-                                                                 std::int64_t vocab_size) {
+                                                                 std::int64_t sequence_length, std::int64_t vocab_size,
+                                                                 const ReportShare& report) {
   const auto files = find_files(path);
   std::vector<std::pair<std::string, fs::file_time_type>> versions;
   for (const fs::path& file : files) {
@@ -100,7 +100,10 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
   return opened_documents().find_or_make(key, [&] {
     auto documents = std::make_shared<LabelledDocuments>();
     Encoder encoder(open_tokenizer(tokenizer, vocab_size));
-    for (const fs::path& file : files) documents->add_file(file, encoder, recipe, sequence_length);
+    for (std::size_t i = 0; i < files.size(); ++i)
+      documents->add_file(files[i], encoder, recipe, sequence_length, [&](double share) {
+        report((static_cast<double>(i) + share) / static_cast<double>(files.size()));
+      });
     if (documents->documents_.empty())
       throw Error(ExitCode::bad_data, "'" + path + "': holds no document of which a token counts in the loss");
     if (documents->cut_ + documents->left_out_ > 0)
@@ -118,14 +121,14 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
 }
 
 void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, const FineTuningRecipe& recipe,
-                                 std::int64_t sequence_length) {
+                                 std::int64_t sequence_length, const ReportShare& report) {
   if (!is_json_lines(file))
     throw Error(ExitCode::bad_data, file.string() +
                                         ": is not JSON Lines (.jsonl, .jsonl.gz or .jsonl.zst), which "
                                         "data.fine_tuning needs");
   ++files_;
   RecordReader reader(file);
-  for (Record record; reader.next(record);) {
+  for (Record record; reader.next(record); report(share_read(reader, file))) {
     const Conversation conversation = conversation_of(record, file, recipe);
     has_messages_ = has_messages_ || !conversation.is_plain;
     add_document(encoder.encode(conversation), sequence_length);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/long_work.h"
 #include "core/recipe/recipe.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -40,7 +41,8 @@ class LabelledDocuments {
   // Error(bad_data) for other files and where no document counts.
   static std::shared_ptr<const LabelledDocuments> open(const std::string& path, const TokenizerRecipe& tokenizer,
                                                        const FineTuningRecipe& recipe, std::int64_t sequence_length,
-                                                       std::int64_t vocab_size);
+                                                       std::int64_t vocab_size,
+                                                       const ReportShare& report = report_nothing);
 
   std::int64_t samples() const { return static_cast<std::int64_t>(sample_begins_.size()) - 1; }
   std::int64_t documents() const { return static_cast<std::int64_t>(documents_.size()); }
@@ -62,7 +64,7 @@ class LabelledDocuments {
   struct Encoder;
 
   void add_file(const std::filesystem::path& file, Encoder& encoder, const FineTuningRecipe& recipe,
-                std::int64_t sequence_length);
+                std::int64_t sequence_length, const ReportShare& report);
   void add_document(std::span<const TokenId> labelled, std::int64_t sequence_length);
   void assign_samples(bool packing, std::int64_t sequence_length);
 

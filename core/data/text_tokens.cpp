@@ -46,22 +46,23 @@ TokenizedFiles& tokenized_files() {
 TextTokens::TextTokens(TokenizerRecipe tokenizer, std::int64_t vocab_size)
     : recipe_(std::move(tokenizer)), vocab_size_(vocab_size) {}
 
-std::string TextTokens::bytes_of(const std::filesystem::path& file) const {
+std::string TextTokens::bytes_of(const std::filesystem::path& file, const ReportShare& report) const {
   std::string bytes;
   RecordReader reader(file);
   // Without a separator: bytes have none, and documents must end with one of their own.
-  for (Record record; reader.next(record);) bytes += document_of(record, file, document_key);
+  for (Record record; reader.next(record); report(share_read(reader, file)))
+    bytes += document_of(record, file, document_key);
   return bytes;
 }
 
-SharedTokens TextTokens::tokens_of(const std::filesystem::path& file) {
+SharedTokens TextTokens::tokens_of(const std::filesystem::path& file, const ReportShare& report) {
   std::error_code ignored;
   const auto changed = std::filesystem::last_write_time(file, ignored);
   return tokenized_files().find_or_make({file.string(), changed, recipe_.kind, recipe_.file},
-                                        [&] { return encode_file(file); });
+                                        [&] { return encode_file(file, report); });
 }
 
-std::vector<TokenId> TextTokens::encode_file(const std::filesystem::path& file) {
+std::vector<TokenId> TextTokens::encode_file(const std::filesystem::path& file, const ReportShare& report) {
   using Clock = std::chrono::steady_clock;
   if (!encoder_) {
     tokenizer_ = open_tokenizer(recipe_, vocab_size_);
@@ -70,7 +71,7 @@ std::vector<TokenId> TextTokens::encode_file(const std::filesystem::path& file) 
   const auto start = Clock::now();
   std::vector<TokenId> tokens;
   RecordReader reader(file);
-  for (Record record; reader.next(record);) {
+  for (Record record; reader.next(record); report(share_read(reader, file))) {
     const std::string text = document_of(record, file, document_key);
     // As in token files that `llmtrain data tokenize` makes.
     if (!text.empty()) encode_document(*tokenizer_, *encoder_, text, tokens);

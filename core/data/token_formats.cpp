@@ -16,7 +16,8 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t block = 16384;  // fits the first-level cache; searching a bad block again costs little
+constexpr std::size_t block = 16384;           // fits the first-level cache; searching a bad block again costs little
+constexpr std::size_t reported = block * 256;  // ids between two reports, some milliseconds
 
 template <class Integer>
 bool is_valid(Integer id, std::int64_t vocab_size) {
@@ -24,10 +25,11 @@ bool is_valid(Integer id, std::int64_t vocab_size) {
 }
 
 template <class Integer>
-std::optional<InvalidToken> find_in(std::span<const Integer> ids, std::int64_t vocab_size) {
+std::optional<InvalidToken> find_in(std::span<const Integer> ids, std::int64_t vocab_size, const ReportShare& report) {
   // No value of the type can be invalid: the file need not be read.
   if (std::numeric_limits<Integer>::min() == 0 && std::numeric_limits<Integer>::max() < vocab_size) return {};
   for (std::size_t start = 0; start < ids.size(); start += block) {
+    if (start % reported == 0) report(static_cast<double>(start) / static_cast<double>(ids.size()));
     const auto part = ids.subspan(start, std::min(block, ids.size() - start));
     // 0 is valid, so starting from it hides nothing.
     Integer low = 0;
@@ -140,8 +142,8 @@ class IndexReader {
 }  // namespace
 
 std::optional<InvalidToken> find_invalid_token(TokenType type, std::span<const std::byte> bytes,
-                                               std::int64_t vocab_size) {
-  return visit_tokens(type, bytes, [=](auto ids) { return find_in(ids, vocab_size); });
+                                               std::int64_t vocab_size, const ReportShare& report) {
+  return visit_tokens(type, bytes, [&](auto ids) { return find_in(ids, vocab_size, report); });
 }
 
 std::string_view name_of(TokenType type) {

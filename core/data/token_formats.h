@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "core/base/long_work.h"
+
 namespace llmtrain {
 
 // How a file stores one token id; integers are little-endian.
@@ -78,6 +80,6 @@ struct InvalidToken {
 
 // The first id that is negative or not below `vocab_size`; reads all of `bytes` unless the type makes it impossible.
 std::optional<InvalidToken> find_invalid_token(TokenType type, std::span<const std::byte> bytes,
-                                               std::int64_t vocab_size);
+                                               std::int64_t vocab_size, const ReportShare& report = report_nothing);
 
 }  // namespace llmtrain

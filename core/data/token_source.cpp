@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <system_error>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -33,6 +34,12 @@ std::int32_t header_entry(std::span<const std::byte> bytes, std::size_t index) {
   return value;
 }
 
+double size_of(const std::filesystem::path& file) {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(file, unknown);
+  return unknown ? 0 : static_cast<double>(bytes);
+}
+
 void check_count(const std::filesystem::path& file, std::size_t bytes, std::size_t expected, const std::string& claim) {
   if (bytes == expected) return;
   fail(file, fmt::format("holds {} bytes, {} make {}: it was {} or its header is wrong; write it again", bytes, claim,
@@ -42,11 +49,11 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
 }  // namespace
 
 TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
-                     MappingBudget& budget) {
+                     MappingBudget& budget, const ReportShare& report) {
   const bool binary = is_token_file(file);
   const bool is_mapped_text = text.is_bytes() && !is_json_lines(file) && !is_compressed(file);
   if (!binary && !is_mapped_text) {
-    open_text(file, text);
+    open_text(file, text, report);
     // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
   } else if (budget.left > 0) {
     mapping_.emplace(file);
@@ -58,18 +65,18 @@ TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::i
   // Files are checked when they are opened, so that a run fails at its start and not after hours at a bad id.
   if (binary) open_binary(file);
   tokens_ = static_cast<std::int64_t>(token_bytes().size()) / size_of(type_);
-  const auto invalid = find_invalid_token(type_, token_bytes(), vocab_size);
+  const auto invalid = find_invalid_token(type_, token_bytes(), vocab_size, report);
   if (!invalid) return;
   fail(file, fmt::format("token {} has id {}; ids must be from 0 to {}, below model.vocab_size ({}): {}",
                          invalid->position, invalid->id, vocab_size - 1, vocab_size,
                          binary ? "raise it, or give a file made with the model's tokenizer" : "bytes need 256"));
 }
 
-void TokenFile::open_text(const std::filesystem::path& file, TextTokens& text) {
+void TokenFile::open_text(const std::filesystem::path& file, TextTokens& text, const ReportShare& report) {
   if (text.is_bytes()) {
-    memory_ = text.bytes_of(file);
+    memory_ = text.bytes_of(file, report);
   } else {
-    tokens_of_text_ = text.tokens_of(file);
+    tokens_of_text_ = text.tokens_of(file, report);
     type_ = TokenType::i32;
   }
 }
@@ -150,11 +157,19 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
 }
 
 TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
-                         const std::filesystem::path& tokenized)
+                         const std::filesystem::path& tokenized, const ReportShare& report)
     : paths_(find_files(path)) {
-  for (const auto& file : tokenized.empty() ? paths_ : std::vector{tokenized}) {
-    files_.emplace_back(file, text, vocab_size, budget);
+  const std::vector<std::filesystem::path> files = tokenized.empty() ? paths_ : std::vector{tokenized};
+  double bytes = 1;
+  for (const auto& file : files) bytes += size_of(file);
+  double bytes_before = 0;
+  for (const auto& file : files) {
+    const double size = size_of(file);
+    files_.emplace_back(file, text, vocab_size, budget,
+                        [&](double share) { report((bytes_before + share * size) / bytes); });
     starts_.push_back(starts_.back() + files_.back().tokens());
+    bytes_before += size;
+    report(bytes_before / bytes);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/file.h"
+#include "core/base/long_work.h"
 #include "core/data/text_tokens.h"
 #include "core/data/token_formats.h"
 
@@ -33,7 +34,8 @@ class TokenFile {
  public:
   // Throws Error(bad_data) that begins with the file's name when it is malformed or holds an id that is negative or not
   // below `vocab_size` (all ids are checked), Error(missing_input) when it does not exist, and what `text` throws.
-  TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget);
+  TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
+            const ReportShare& report = report_nothing);
 
   std::int64_t tokens() const { return tokens_; }
   // Of a file with an index.
@@ -45,7 +47,7 @@ class TokenFile {
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
 
  private:
-  void open_text(const std::filesystem::path& file, TextTokens& text);
+  void open_text(const std::filesystem::path& file, TextTokens& text, const ReportShare& report);
   void open_binary(const std::filesystem::path& file);
   void open_llmc(const std::filesystem::path& file, TokenType type);
   void open_megatron(const std::filesystem::path& file, const std::filesystem::path& index);
@@ -70,7 +72,7 @@ class TokenSource {
   // `tokenized` is a token file that has been made of the files that `path` names, and is read instead of them; empty:
   // none. Throws what find_files() and TokenFile throw.
   TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
-              const std::filesystem::path& tokenized = {});
+              const std::filesystem::path& tokenized = {}, const ReportShare& report = report_nothing);
 
   std::int64_t tokens() const { return starts_.back(); }
   // That `path` names.

@@ -2,15 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "core/base/long_work.h"
 #include "core/data/token_source.h"
 
 namespace llmtrain {
-
-// Called from the calling thread from time to time, with the share of the work that is done.
-using ReportShare = std::function<void(double share)>;
 
 // The vocabulary rarity of each sample of T = sequence_length tokens (Li et al., arXiv 2212.03597, section 3.1):
 // −Σ ln p(w) over the sample's tokens w, summed in double in their order and truncated to a whole number as in

@@ -52,6 +52,10 @@ std::vector<std::int64_t> exchange_numbers(Communicator& communicator, std::int6
   return all;
 }
 
+bool any_rank(Communicator& communicator, bool own) {
+  return std::ranges::count(exchange_numbers(communicator, own ? 1 : 0), 1) > 0;
+}
+
 std::optional<Error> error_of(const std::function<void()>& work) {
   try {
     work();

@@ -24,6 +24,9 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
 // One number from each rank, by rank, on every rank.
 std::vector<std::int64_t> exchange_numbers(Communicator& communicator, std::int64_t own);
 
+// Whether any rank says so, on every rank.
+bool any_rank(Communicator& communicator, bool own);
+
 // The error that `work` throws; none if it returns.
 std::optional<Error> error_of(const std::function<void()>& work);
 

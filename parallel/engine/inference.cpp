@@ -7,20 +7,35 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/comm/stop_agreement.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/forward_pass.h"
 
 namespace llmtrain {
 
 Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples) {
+  return *evaluate(model, dataset, samples, [](double) { return false; });
+}
+
+std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples,
+                                   const EvaluationWatch& watch) {
   const Recipe& recipe = model.recipe();
   const std::int64_t count = samples == 0 ? dataset.samples() : std::min(samples, dataset.samples());
   const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length);
   ForwardPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
   double sum = 0;
+  StopAgreement agreement(model.groups().communicator());
   // Every rank takes part in every round, with or without samples: gathering ZeRO-3 weights is collective.
   for (std::int64_t round = 0; round < count; round += micro * rank.ranks) {
+    const double share = static_cast<double>(round) / static_cast<double>(count);
+    if (agreement.ends([&] {
+          pass.finish();  // so that no send is under way beside the exchange
+          return watch(share);
+        })) {
+      pass.finish();
+      return std::nullopt;
+    }
     const std::int64_t first = round + micro * rank.position;
     std::optional<MicroBatch> samples_here;
     if (first < count)
@@ -36,7 +51,7 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
   const double own = model.groups().tensor.position() == 0 ? sum : 0;
   const std::vector<double> sums = model.groups().exchange(std::array{own});
   const std::int64_t tokens = dataset.counted(0, count);
-  return {std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
+  return Evaluation{std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "core/data/dataset.h"
 #include "parallel/engine/local_model.h"
@@ -19,6 +21,14 @@ struct Evaluation {
 // size that the ranks share. Collective: all ranks of the model call it together and get the same result; blocks. Keeps
 // no activations and applies no dropout.
 Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples);
+
+// Is told a few times per second which share of an evaluation is done, and says whether this rank is asked to stop it.
+// All ranks are told at the same point, so that it may be collective.
+using EvaluationWatch = std::function<bool(double share)>;
+
+// The same, and nothing where the watch of any rank has stopped it, which all ranks hear at the same point.
+std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples,
+                                   const EvaluationWatch& watch);
 
 // Logits [T, vocab_size] in fp32, on the CPU, of one sequence of T tokens (int64, on the CPU), T ≤ max_sequence_length,
 // all computed at once. Collective, as evaluate() is; undefined on ranks without the head.

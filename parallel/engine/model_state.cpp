@@ -149,12 +149,26 @@ void read_scales(const CheckpointReader& checkpoint, const Graph& graph, const P
   }
 }
 
-// Calls `function(elements, memory)` for every parameter of which this rank owns elements.
-template <class Function>
-void for_owned(const LocalModel& model, Function function) {
+double owned_count(const LocalModel& model) {
+  double count = 0;
   for (const ParameterUnit* unit : model.units())
     for (const OwnedElements& elements : elements_in(model, *unit, unit->parameters->owned()))
+      count += static_cast<double>(elements.count());
+  return count;
+}
+
+// Calls `function(elements, memory)` for every parameter of which this rank owns elements, and reports the share of
+// these.
+template <class Function>
+void for_owned(const LocalModel& model, const ReportShare& report, Function function) {
+  double done = 0;
+  const double count = std::max(1.0, owned_count(model));
+  for (const ParameterUnit* unit : model.units())
+    for (const OwnedElements& elements : elements_in(model, *unit, unit->parameters->owned())) {
       function(elements, *unit->parameters);
+      done += static_cast<double>(elements.count());
+      report(done / count);
+    }
 }
 
 // One state of a unit's parameters: rounded weights, master weights or an optimizer state.
@@ -275,27 +289,37 @@ StateSlices state_slices(const LocalModel& model) {
   return state;
 }
 
-void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
+void load_state(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report) {
+  // All are of one size, in elements.
+  std::size_t parts = 1;
+  for (const ParameterUnit* unit : model.units())
+    parts = std::max(parts, 1 + unit->parameters->optimizer_states().size());
+  const double each = 1 / static_cast<double>(parts);
   // Weights are published to the rounded copies and other ranks there; optimizer states have no copies.
-  load_weights(model, checkpoint);
+  load_weights(model, checkpoint, [&](double share) { report(share * each); });
   read_loss_scale(checkpoint, model);
   read_fp8_history(checkpoint, model);
   read_gradient_fallback(checkpoint, model);
+  double done = 0;
+  const double count = std::max(1.0, owned_count(model));
   for (const ParameterUnit* unit : model.units()) {
     const auto owned = elements_in(model, *unit, unit->parameters->owned());
     const auto states = unit->parameters->optimizer_states();
     for (std::size_t i = 0; i < states.size(); ++i)
       unit->parameters->load_state(i, [&](const at::Tensor& values) {
-        for (const OwnedElements& elements : owned)
+        for (const OwnedElements& elements : owned) {
           read_into(checkpoint, elements.parameter->name + "." + states[i].name, elements, values);
+          done += static_cast<double>(elements.count()) / static_cast<double>(states.size());
+          report(each + (1 - each) * done / count);
+        }
       });
   }
 }
 
-void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
+void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report) {
   // Before the weights, which are then stored with the checkpoint's own scales: their bits are those that were saved.
   for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
-  for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
+  for_owned(model, report, [&](const OwnedElements& elements, ShardedParameters& memory) {
     const std::string name = weights_name(checkpoint, *elements.parameter);
     // A model without adapters gets those that were made with it.
     if (elements.parameter->adapts && checkpoint.find(name) == nullptr) return;
@@ -304,8 +328,8 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
   publish(model);
 }
 
-void load_weights(LocalModel& model, const WeightSource& source) {
-  for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
+void load_weights(LocalModel& model, const WeightSource& source, const ReportShare& report) {
+  for_owned(model, report, [&](const OwnedElements& elements, ShardedParameters& memory) {
     if (!source.holds(*elements.parameter)) return;
     visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
       const at::Tensor values = source.read(*elements.parameter, box).view({-1});
@@ -315,8 +339,10 @@ void load_weights(LocalModel& model, const WeightSource& source) {
   publish(model);
 }
 
-void verify_together(Communicator& communicator, const CheckpointReader& checkpoint) {
-  run_together(communicator, [&] { checkpoint.verify(share_of(communicator)); });
+void verify_together(Communicator& communicator, const CheckpointReader& checkpoint, const WorkMonitor& monitor) {
+  run_together(communicator, [&] {
+    checkpoint.verify(share_of(communicator), monitor.begin("verifying " + checkpoint.folder().string()));
+  });
 }
 
 void SharedVerification::run(const std::function<void(const VerifyCheckpoint&)>& search) {
@@ -325,7 +351,7 @@ void SharedVerification::run(const std::function<void(const VerifyCheckpoint&)>&
       if (whole_.count(checkpoint.folder()) > 0) return;
       // Tells the other ranks which folder is next; an empty text ends their loop.
       share_text(communicator_, checkpoint.folder().string());
-      verify_together(communicator_, checkpoint);
+      verify_together(communicator_, checkpoint, monitor_);
       whole_.insert(checkpoint.folder());
     });
     share_text(communicator_, "");
@@ -335,8 +361,11 @@ void SharedVerification::run(const std::function<void(const VerifyCheckpoint&)>&
     const std::string folder = share_text(communicator_, "");
     if (folder.empty()) return;
     try {
-      run_together(communicator_, [&] { CheckpointReader(folder).verify(share_of(communicator_)); });
-    } catch (const Error&) {
+      run_together(communicator_, [&] {
+        CheckpointReader(folder).verify(share_of(communicator_), monitor_.begin("verifying " + folder));
+      });
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::stopped) throw;
       // The first rank has the same error: it reports it, and tries another checkpoint or ends the run.
     }
   }

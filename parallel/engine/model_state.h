@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
@@ -35,22 +36,24 @@ StateSlices state_slices(const LocalModel& model);
 
 // Loads weights and optimizer states from a checkpoint; each rank reads what it owns, in pieces of bounded size. Throws
 // Error(bad_data) if a tensor is missing or has another shape.
-void load_state(LocalModel& model, const CheckpointReader& checkpoint);
+// Throws what `report` throws.
+void load_state(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report = report_nothing);
 
 // Loads only the weights, from a checkpoint (its master weights if it has them), which may lack those of adapters, or
 // from another source, in pieces of bounded size. What is not given keeps its values.
-void load_weights(LocalModel& model, const CheckpointReader& checkpoint);
-void load_weights(LocalModel& model, const WeightSource& source);
+void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report = report_nothing);
+void load_weights(LocalModel& model, const WeightSource& source, const ReportShare& report = report_nothing);
 
 // Verifies a checkpoint; each rank takes an equal share of its files. Collective: all ranks call it, and all of them
 // throw if verify() throws on any; blocks.
-void verify_together(Communicator& communicator, const CheckpointReader& checkpoint);
+void verify_together(Communicator& communicator, const CheckpointReader& checkpoint, const WorkMonitor& monitor = {});
 
 // Lets the first rank look through checkpoints until it finds an intact one, while all ranks help to verify each.
 class SharedVerification {
  public:
   // The communicator must outlive this.
-  explicit SharedVerification(Communicator& communicator) : communicator_(communicator) {}
+  explicit SharedVerification(Communicator& communicator, WorkMonitor monitor = {})
+      : communicator_(communicator), monitor_(std::move(monitor)) {}
 
   // Calls `search` on the first rank; what it is given verifies a checkpoint on all ranks, and throws if verify()
   // throws on any. Checkpoints that were found intact before are not read again. Collective; blocks until `search`
@@ -59,6 +62,7 @@ class SharedVerification {
 
  private:
   Communicator& communicator_;
+  WorkMonitor monitor_;
   std::set<std::filesystem::path> whole_;
 };
 

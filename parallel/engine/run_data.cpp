@@ -21,14 +21,15 @@ std::vector<std::filesystem::path> tokenized(const Recipe& recipe, const std::ve
 
 // `role` names the key of the recipe in error messages.
 Dataset open_data(const Recipe& recipe, TextFormat format, const std::vector<DataSource>& sources, bool shuffle,
-                  const std::string& role, const std::vector<std::filesystem::path>& token_files) {
+                  const std::string& role, const std::vector<std::filesystem::path>& token_files,
+                  const WorkMonitor& monitor) {
   format.tokenized = token_files;
-  return {sources, format, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle, recipe.seed, role};
+  return {sources, format, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle, recipe.seed, role, monitor};
 }
 
 }  // namespace
 
-RunData open_run_data(const Recipe& recipe, const DataCache& cache) {
+RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMonitor& monitor) {
   // First, as it may be refused, and tokenising takes long.
   const TextFormat format = text_format(recipe);
   const std::string train_role = "/data/train", validation_role = "/data/validation";
@@ -43,10 +44,11 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache) {
   used.insert(used.end(), validation.begin(), validation.end());
   remove_other_token_files(cache, used);
 
-  RunData data{open_data(recipe, format, recipe.data.train, recipe.data.shuffle, train_role, train), std::nullopt};
+  RunData data{open_data(recipe, format, recipe.data.train, recipe.data.shuffle, train_role, train, monitor),
+               std::nullopt};
   if (recipe.data.curriculum.vocabulary_rarity) data.train.order_by_rarity(recipe.data.tokenizer, cache);
   if (!recipe.data.validation.empty())
-    data.validation = open_data(recipe, format, recipe.data.validation, false, validation_role, validation);
+    data.validation = open_data(recipe, format, recipe.data.validation, false, validation_role, validation, monitor);
   return data;
 }
 

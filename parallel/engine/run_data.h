@@ -21,7 +21,7 @@ struct RunData {
 // Opens the data that the recipe names, and makes what it needs of them in the cache, from which it removes what
 // earlier starts have made of other data. Collective over the processes that share the cache; blocks, for as long as it
 // takes to tokenise. Throws Error if files cannot be used, and stopped_while().
-RunData open_run_data(const Recipe& recipe, const DataCache& cache);
+RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMonitor& monitor = {});
 
 // A cache in a folder that all ranks see, made by the first one. `is_asked_to_stop` is called on that one, by another
 // thread; the communicator outlives the cache.

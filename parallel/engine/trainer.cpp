@@ -26,30 +26,35 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/device/profiler_range.h"
 #include "parallel/engine/batch_loader.h"
-#include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
 
 namespace llmtrain {
 namespace {
 
 // The newest intact checkpoint of a run, the same on all ranks. Collective.
-std::filesystem::path newest_checkpoint_of(const std::filesystem::path& run, Communicator& communicator) {
-  std::string folder, reason = "it has no intact checkpoint";
-  SharedVerification(communicator).run([&](const VerifyCheckpoint& verify) {
+CheckpointReader newest_checkpoint_of(const std::filesystem::path& run, Communicator& communicator,
+                                      const WorkMonitor& monitor) {
+  std::optional<CheckpointReader> newest;
+  std::string reason = "it has no intact checkpoint";
+  SharedVerification(communicator, monitor).run([&](const VerifyCheckpoint& verify) {
     std::vector<std::string> skipped;
     try {
-      if (const auto found = find_checkpoint(run / "checkpoints", skipped, verify)) folder = found->string();
+      newest = open_newest_checkpoint(run / "checkpoints", skipped, verify);
     } catch (const Error& error) {
+      if (error.code() == ExitCode::stopped) throw;
       // Thrown below on all ranks.
       reason = error.what();
     }
     for (const std::string& each : skipped) log().warn(each);
   });
-  folder = share_text(communicator, folder);
+  const std::string folder = share_text(communicator, newest ? newest->folder().string() : "");
   reason = share_text(communicator, reason);
   if (folder.empty())
     throw Error(ExitCode::missing_input, run.string() + ": training.init_from names this run, but " + reason);
-  return folder;
+  const CheckpointReader opened = newest ? *newest : CheckpointReader(folder);
+  // The run may go on and remove its older checkpoints: the first rank keeps this one until all have opened it.
+  exchange_numbers(communicator, 0);
+  return opened;
 }
 
 bool is_run(const std::string& source) {
@@ -57,17 +62,18 @@ bool is_run(const std::string& source) {
   return std::filesystem::is_directory(std::filesystem::path(source) / "checkpoints", unknown);
 }
 
-void load_weights_of(LocalModel& model, const std::string& source) {
+void load_weights_of(LocalModel& model, const std::string& source, const WorkMonitor& monitor) {
+  const std::string loading = "loading the weights of " + source;
   if (const auto folder = huggingface_folder(source))
-    return load_weights(model, HuggingfaceWeights(*folder, model.graph()));
+    return load_weights(model, HuggingfaceWeights(*folder, model.graph()), monitor.begin(loading));
   Communicator& communicator = model.groups().communicator();
-  const CheckpointReader checkpoint(is_run(source) ? newest_checkpoint_of(source, communicator)
-                                                   : std::filesystem::path(source));
+  const CheckpointReader checkpoint =
+      is_run(source) ? newest_checkpoint_of(source, communicator, monitor) : CheckpointReader(source);
   check_same_model(model.recipe().model, checkpoint);
   // All ranks hash a share of the files: one rank alone would take as many times as long. Those of a run have been
   // verified by the search.
-  if (!is_run(source)) verify_together(communicator, checkpoint);
-  load_weights(model, checkpoint);
+  if (!is_run(source)) verify_together(communicator, checkpoint, monitor);
+  load_weights(model, checkpoint, monitor.begin(loading));
 }
 
 // Opens what the first weights come from, as far as that needs no model: a mistake is reported before the data are
@@ -105,9 +111,9 @@ void check_same_data(const Recipe& recipe, const std::vector<std::int64_t>& samp
   }
 }
 
-RunData open_data(const Layout& layout, const DataCache& cache, FirstWeights first) {
+RunData open_data(const Layout& layout, const DataCache& cache, FirstWeights first, const WorkMonitor& monitor) {
   if (first == FirstWeights::load) check_first_weights(layout);
-  return open_run_data(layout.recipe(), cache);
+  return open_run_data(layout.recipe(), cache, monitor);
 }
 
 // Of the rank's first parameter, in the memory that it trains; none while it is gathered for use.
@@ -136,14 +142,17 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-                 const DataCache& cache, FirstWeights first)
-    : data_(open_data(*layout, cache, first)), model_(std::move(layout), communicator, device), runner_(model_) {
+                 const DataCache& cache, FirstWeights first, WorkMonitor monitor)
+    : monitor_(std::move(monitor)),
+      data_(open_data(*layout, cache, first, monitor_)),
+      model_(std::move(layout), communicator, device),
+      runner_(model_) {
   if (first == FirstWeights::load) load_first_weights();
 }
 
 void Trainer::load_first_weights() {
   if (std::exchange(has_first_weights_, true)) return;
-  if (const auto& source = recipe().training.init_from) load_weights_of(model_, *source);
+  if (const auto& source = recipe().training.init_from) load_weights_of(model_, *source, monitor_);
   if (const auto& folder = recipe().training.adapters_from)
     load_weights(model_, NamedWeightSource(load_peft(*folder, model_.graph())));
 }
@@ -174,6 +183,7 @@ StepResult Trainer::step(StopRequest stop) {
     measure_with(nullptr, micros);
   }
   ++steps_done_;
+  evaluation_is_due_ = false;
   samples_consumed_ += recipe().batch.global;
   tokens_trained_ += tokens_of_step(recipe(), shape);
   // An overflow that a lower loss scale may cure is no sign of divergence.
@@ -189,7 +199,14 @@ void Trainer::measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micr
 }
 
 double Trainer::evaluate() {
-  return llmtrain::evaluate(model_, *data_.validation, recipe().training.evaluate_batches * recipe().batch.global).loss;
+  return *evaluate([](double) { return false; });
+}
+
+std::optional<double> Trainer::evaluate(const EvaluationWatch& watch) {
+  const std::int64_t samples = recipe().training.evaluate_batches * recipe().batch.global;
+  const auto evaluation = llmtrain::evaluate(model_, *data_.validation, samples, watch);
+  evaluation_is_due_ = !evaluation;
+  return evaluation ? std::optional(evaluation->loss) : std::nullopt;
 }
 
 CheckpointState Trainer::state() const {
@@ -200,16 +217,18 @@ CheckpointState Trainer::state() const {
           .skipped = skipped_,
           .recent = model_.spikes().recent(),
           .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt,
-          .samples = data_.train.samples_by_source()};
+          .samples = data_.train.samples_by_source(),
+          .evaluation_is_due = evaluation_is_due_};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
   fault_point(FaultPlace::load, model_.groups().communicator().rank(), checkpoint.state().step);
   check_same_data(recipe(), data_.train.samples_by_source(), checkpoint.state());
-  load_state(model_, checkpoint);
+  load_state(model_, checkpoint, monitor_.begin("loading " + checkpoint.folder().string()));
   steps_done_ = checkpoint.state().step;
   samples_consumed_ = checkpoint.state().data_position;
   tokens_trained_ = checkpoint.state().tokens.value_or(samples_consumed_ * recipe().batch.sequence_length);
+  evaluation_is_due_ = checkpoint.state().evaluation_is_due;
   skipped_ = checkpoint.state().skipped;
   model_.spikes().set_recent(checkpoint.state().recent);
 }
@@ -220,6 +239,7 @@ void Trainer::roll_back(const CheckpointReader& checkpoint) {
   resume(checkpoint);
   // What led to the divergence is left out: the run goes on with the data that follow, at the older weights.
   samples_consumed_ = consumed;
+  evaluation_is_due_ = false;  // this run has done it
   tokens_trained_ = tokens;
   skipped_ = {.total = skipped.total, .in_a_row = 0, .rollbacks = skipped.rollbacks + 1};
 }

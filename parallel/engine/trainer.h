@@ -13,6 +13,7 @@
 #include "core/data/dataset.h"
 #include "core/recipe/easiest_share.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/engine/inference.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/run_data.h"
 #include "parallel/engine/runner.h"
@@ -30,9 +31,10 @@ class Trainer {
   // over the communicator's world, which has as many ranks as the layout; all ranks make the same calls in the same
   // order. The communicator must outlive the trainer. What is made from the data is kept in `cache`, which all ranks
   // share; by default each rank makes its own in memory. With FirstWeights::leave neither init_from nor adapters_from
-  // is read: they may be gone when a run goes on.
+  // is read: they may be gone when a run goes on. `monitor` waits for what this, resume() and
+  // load_first_weights() do.
   Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-          const DataCache& cache = {}, FirstWeights first = FirstWeights::load);
+          const DataCache& cache = {}, FirstWeights first = FirstWeights::load, WorkMonitor monitor = {});
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -51,6 +53,10 @@ class Trainer {
   // Mean loss per token over the validation data: training.evaluate_batches global batches of it, or all if that is 0.
   // The recipe must name validation data.
   double evaluate();
+  // The same; nothing where the watch has stopped it. The evaluation is due then, until it is done or the next step.
+  std::optional<double> evaluate(const EvaluationWatch& watch);
+  // Whether the evaluation after the last step was stopped, also before a checkpoint that the trainer has resumed from.
+  bool evaluation_is_due() const { return evaluation_is_due_; }
 
   // What a checkpoint records besides its tensors, which model_state.h provides.
   CheckpointState state() const;
@@ -76,12 +82,14 @@ class Trainer {
   // Where the casts of a step to FP8 are recorded; null: nowhere.
   void measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros);
 
+  WorkMonitor monitor_;
   RunData data_;
   LocalModel model_;
   Runner runner_;
   std::int64_t steps_done_ = 0, samples_consumed_ = 0, tokens_trained_ = 0;
   SkippedUpdates skipped_;
   TokenChoices* choices_ = nullptr;
+  bool evaluation_is_due_ = false;
   bool has_first_weights_ = false;
 };
 

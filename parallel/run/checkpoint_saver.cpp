@@ -168,9 +168,7 @@ void CheckpointSaver::prepare(Slices slices) {
 
 void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory,
                             Kind kind) {
-  // One save at a time: there is one memory for copies, and saves that take longer than their interval must not pile
-  // up.
-  finish();
+  finish_earlier(state.step);
   stall_.reset();
   const CallTime::Scope stall(stall_);
   auto save = std::make_unique<Save>(state, slices, std::move(memory), kind);
@@ -201,6 +199,22 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
     });
   }
   if (!recipe_.async) finish();
+}
+
+// One save at a time: there is one memory for copies, and saves that take longer than their interval must not pile up.
+void CheckpointSaver::finish_earlier(std::int64_t next_step) {
+  if (!save_) return;
+  constexpr double worth_saying = 1;
+  const std::int64_t step = save_->state.step;
+  const Clock::time_point start = Clock::now();
+  finish();
+  const double seconds = seconds_since(start);
+  if (!is_first() || has_warned_of_waiting_ || seconds < worth_saying) return;
+  has_warned_of_waiting_ = true;
+  warn_(
+      fmt::format("the checkpoint of step {} waited {} until that of step {} was on the disk: writing one takes longer "
+                  "than checkpoint.every = {} steps; set it higher",
+                  next_step, format_duration(seconds), step, recipe_.every));
 }
 
 void CheckpointSaver::progress() {

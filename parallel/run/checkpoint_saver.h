@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -21,7 +22,9 @@ namespace llmtrain {
 
 // Writes checkpoints according to the recipe's `checkpoint` section: with `async` the state is copied in memory and
 // written by a separate thread while training continues, else write() returns when it is on disk. At most one write is
-// in progress, with one copy in memory, which all writes use: the next write waits for it. Used by one thread.
+// in progress, with one copy in memory, which all writes use: the next write waits for it, and says so once where that
+// takes long. So a run that is killed loses at most the steps of the interval and those during one write, which are no
+// more than an interval. Used by one thread.
 //
 // Each rank writes its slices at the same time as the others; once all have, the first rank commits the checkpoint. All
 // ranks make the same calls, which block; a failure on one rank is thrown on all. Ranks communicate only within these
@@ -64,6 +67,7 @@ class CheckpointSaver {
 
   bool is_first() const { return communicator_.rank() == 0; }
   bool is_alone() const { return communicator_.size() == 1; }
+  void finish_earlier(std::int64_t next_step);
   void start(std::function<void()> work);
   void report(const Save& save, double seconds) const;
   void go_on();
@@ -82,6 +86,7 @@ class CheckpointSaver {
   std::size_t staging_bytes_ = 0;
   std::unique_ptr<Save> save_;  // the write in progress
   std::optional<double> longest_save_;
+  bool has_warned_of_waiting_ = false;
   CallTime stall_;                          // of training, for the write in progress
   std::future<std::optional<Error>> work_;  // this rank's current work for it
 };

@@ -93,6 +93,24 @@ void Progress::show(const TrainingRow& row) {
   std::fflush(stderr);
 }
 
+void Progress::begin_work(const std::string& what) {
+  constexpr std::chrono::seconds line_interval{10};
+  work_.emplace(what, Clock::now(), is_drawn() ? Clock::duration(redraw_interval) : Clock::duration(line_interval));
+}
+
+void Progress::show_work(double share) {
+  const auto text = work_->line_at(Clock::now(), share);
+  if (!text) return;
+  if (!is_drawn()) {
+    log().info("{}", *text);
+    return;
+  }
+  clear();
+  std::fputs(text->substr(0, terminal_columns(STDERR_FILENO).value_or(usual_columns) - 1).c_str(), stderr);
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
 void Progress::note(const std::string& text) {
   clear();
   log().info("{}", text);

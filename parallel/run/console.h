@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "core/base/progress_lines.h"
 #include "parallel/run/progress_line.h"
 #include "parallel/run/report/metrics_rows.h"
 
@@ -23,6 +25,10 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const TrainingRow& row);
+  // How far work between steps is, "evaluating": begin it, and show its share often. On a terminal the live line says
+  // it; elsewhere a line every ten seconds, so that short work has none.
+  void begin_work(const std::string& what);
+  void show_work(double share);
   // Prints a permanent line above the live one.
   void note(const std::string& line);
   // The same, also if quiet.
@@ -33,6 +39,7 @@ class Progress {
   ProgressLine line(const TrainingRow& row) const;
   std::string drawn(const TrainingRow& row) const;
   bool due(std::int64_t step);
+  bool is_drawn() const { return live_ && !quiet_; }
   void clear();
 
   std::int64_t total_, first_;
@@ -40,6 +47,7 @@ class Progress {
   bool drawn_ = false;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_{};
+  std::optional<ProgressLines> work_;
 };
 
 // The file by which a run can be asked to stop as long as it exists.

@@ -109,8 +109,18 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   return row["step"].get<std::int64_t>();
 }
 
-// The rows of steps before `first`; `unreadable` counts lines that are not rows, such as an incomplete last line.
-std::string rows_before(std::string_view text, std::int64_t first, int& unreadable) {
+// What a run that has done some steps writes again.
+struct Repeated {
+  std::int64_t first = 0;                  // all rows from this step on
+  std::optional<std::int64_t> evaluation;  // of this step, too
+};
+
+bool writes_again(const Repeated& repeated, std::int64_t step, std::string_view line) {
+  return step >= repeated.first || (step == repeated.evaluation && line.find("validation_loss") != std::string::npos);
+}
+
+// The rows that are not written again; `unreadable` counts lines that are not rows, such as an incomplete last line.
+std::string rows_that_stay(std::string_view text, const Repeated& repeated, int& unreadable) {
   std::string kept;
   for (std::size_t end = 0; !text.empty(); text.remove_prefix(end)) {
     const std::size_t newline = text.find('\n');
@@ -118,17 +128,17 @@ std::string rows_before(std::string_view text, std::int64_t first, int& unreadab
     end = torn ? text.size() : newline + 1;
     const auto step = torn ? std::nullopt : step_of(text.substr(0, newline));
     if (!step) ++unreadable;
-    if (step && *step < first) kept += text.substr(0, end);
+    if (step && !writes_again(repeated, *step, text.substr(0, end))) kept += text.substr(0, end);
   }
   return kept;
 }
 
 // A resumed run repeats the steps after its checkpoint and writes their rows again.
-std::filesystem::path cut_to(const std::filesystem::path& file, std::int64_t first) {
+std::filesystem::path cut_to(const std::filesystem::path& file, const Repeated& repeated) {
   if (!std::filesystem::exists(file)) return file;
   const std::string text = read_file(file);
   int unreadable = 0;
-  const std::string kept = rows_before(text, first, unreadable);
+  const std::string kept = rows_that_stay(text, repeated, unreadable);
   if (unreadable > 0)
     log().warn("{}: dropped {} that a crash left incomplete", file.string(),
                unreadable == 1 ? "a row" : fmt::format("{} rows", unreadable));
@@ -221,9 +231,11 @@ void TensorboardWriter::write_record(std::string_view data) {
   file_.append(record);
 }
 
-MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogRecipe& recipe, std::int64_t steps_done)
-    : file_(cut_to(run_directory / "metrics.jsonl", first_step(steps_done))) {
-  if (recipe.routing) routing_.emplace(cut_to(run_directory / "routing.jsonl", first_step(steps_done)));
+MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogRecipe& recipe, std::int64_t steps_done,
+                       bool repeats_evaluation)
+    : file_(cut_to(run_directory / "metrics.jsonl",
+                   {first_step(steps_done), repeats_evaluation ? std::optional(steps_done) : std::nullopt})) {
+  if (recipe.routing) routing_.emplace(cut_to(run_directory / "routing.jsonl", {first_step(steps_done), {}}));
   if (recipe.tensorboard) tensorboard_.emplace(run_directory, first_step(steps_done));
 }
 

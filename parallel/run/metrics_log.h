@@ -62,8 +62,10 @@ class TensorboardWriter {
 class MetricsLog {
  public:
   // Removes from existing files what a resumed run writes again: rows of steps after `steps_done` (all rows if it is
-  // 0), and lines that are not rows, which a crash may leave.
-  MetricsLog(const std::filesystem::path& run_directory, const LogRecipe& recipe, std::int64_t steps_done);
+  // 0), the evaluation after the last of these steps if it is repeated, and lines that are not rows, which a crash may
+  // leave.
+  MetricsLog(const std::filesystem::path& run_directory, const LogRecipe& recipe, std::int64_t steps_done,
+             bool repeats_evaluation = false);
 
   void write(const TrainingRow& row);
   void write(const EvaluationRow& row);

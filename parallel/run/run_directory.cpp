@@ -26,6 +26,7 @@
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/agreement.h"
+#include "parallel/run/run_beginning.h"
 
 namespace llmtrain {
 namespace {
@@ -119,14 +120,14 @@ Contents check_contents(const fs::path& folder, const Recipe& recipe) {
 }
 
 // The newest intact checkpoint; damaged ones that are skipped are logged and added to `damaged`.
-std::optional<fs::path> newest_whole(const fs::path& checkpoints, const VerifyCheckpoint& verify,
-                                     std::vector<std::string>& damaged) {
-  auto found = find_checkpoint(checkpoints, damaged, verify);
+std::optional<CheckpointReader> newest_whole(const fs::path& checkpoints, const VerifyCheckpoint& verify,
+                                             std::vector<std::string>& damaged) {
+  auto found = open_newest_checkpoint(checkpoints, damaged, verify);
   for (const std::string& reason : damaged) log().warn("{}; skipped", reason);
   return found;
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const VerifyCheckpoint& verify) {
+std::optional<CheckpointReader> newest_checkpoint(const fs::path& checkpoints, const VerifyCheckpoint& verify) {
   std::vector<std::string> damaged;
   auto found = newest_whole(checkpoints, verify, damaged);
   if (!found && !damaged.empty())
@@ -136,7 +137,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const Ver
   return found;
 }
 
-fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
+CheckpointReader named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     // Words that other programs take for the newest checkpoint.
@@ -153,32 +154,36 @@ fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) 
     return *newest;
   }
   // A checkpoint that is named explicitly has no fallback: damage is an error.
-  verify(CheckpointReader(path));
-  return path;
+  CheckpointReader named(path);
+  verify(named);
+  return named;
 }
 
 // Other settings of the same optimizer may differ.
-void check_same_optimizer(const Recipe& recipe, const fs::path& checkpoint) {
+void check_same_optimizer(const Recipe& recipe, const CheckpointReader& checkpoint) {
   const auto name_in = [](const Recipe& each) {
     return to_json(each).at("training").at("optimizer").at("name").dump();
   };
-  const std::string own = name_in(recipe), other = name_in(recipe_of(CheckpointReader(checkpoint)));
+  const std::string own = name_in(recipe), other = name_in(recipe_of(checkpoint));
   if (own == other) return;
   throw Error(ExitCode::bad_recipe,
               fmt::format("/training/optimizer/name: is {} in the recipe and {} in {}, whose states are of that "
                           "optimizer; set it to {}, or start from the weights alone, with training.init_from",
-                          own, other, checkpoint.string(), other));
+                          own, other, checkpoint.folder().string(), other));
 }
 
 // The run's own newest checkpoint, else the one that `checkpoint.resume` names: repeating the same command continues
 // the run instead of starting it again.
-fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& verify) {
+CheckpointReader checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& verify) {
   const fs::path own = RunDirectory::checkpoints_of(recipe);
   std::vector<std::string> damaged;
   std::error_code error;
-  if (const auto found = fs::exists(own, error) ? newest_whole(own, verify, damaged) : std::nullopt) return *found;
-  fs::path named = named_checkpoint(recipe.checkpoint.resume, verify);
-  check_same_model(recipe.model, CheckpointReader(named));
+  if (const auto found = fs::exists(own, error) ? newest_whole(own, verify, damaged) : std::nullopt) {
+    check_beginning(*found, recipe.checkpoint.resume);
+    return *found;
+  }
+  CheckpointReader named = named_checkpoint(recipe.checkpoint.resume, verify);
+  check_same_model(recipe.model, named);
   check_same_optimizer(recipe, named);
   return named;
 }
@@ -217,8 +222,6 @@ std::shared_ptr<const int> lock(const fs::path& folder) {
              std::strerror(reason));
   return held;
 }
-
-bool names_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
 }  // namespace
 
@@ -286,16 +289,26 @@ void RunDirectory::require_in_place() const {
 
 std::optional<fs::path> RunDirectory::newest_intact(const Recipe& recipe, const VerifyCheckpoint& verify) {
   std::vector<std::string> damaged;
-  return newest_whole(checkpoints_of(recipe), verify, damaged);
+  const auto newest = newest_whole(checkpoints_of(recipe), verify, damaged);
+  return newest ? std::optional(newest->folder()) : std::nullopt;
 }
 
-std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {
+std::string RunDirectory::began_from(const std::optional<CheckpointReader>& resumed) const {
+  if (!resumed) return "";
+  return is_own(*resumed) ? beginning_of(*resumed) : beginning_with(*resumed);
+}
+
+bool RunDirectory::is_own(const CheckpointReader& checkpoint) const {
+  return checkpoint.folder().parent_path() == checkpoints();
+}
+
+std::optional<CheckpointReader> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {
   const std::string& resume = recipe_.checkpoint.resume;
   if (resume == "never") return std::nullopt;
   if (!names_checkpoint(resume)) return newest_checkpoint(checkpoints(), verify);
-  fs::path found = checkpoint_to_start_from(recipe_, verify);
+  CheckpointReader found = checkpoint_to_start_from(recipe_, verify);
   std::error_code error;
-  if (found.parent_path() == checkpoints() && !fs::equivalent(found, resume, error))
+  if (is_own(found) && !fs::equivalent(found.folder(), resume, error))
     log().info("this run has checkpoints of its own and continues from the newest, not from {}", resume);
   return found;
 }

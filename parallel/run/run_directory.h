@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
@@ -83,10 +84,15 @@ class RunDirectory {
   // `checkpoint.resume` names (a checkpoint, or a run directory, meaning its newest intact one); none for a new run.
   // Skipped damaged checkpoints are logged as warnings. Throws Error(bad_data) if there are checkpoints but all are
   // damaged, Error(missing_input) if the named one does not exist, Error(bad_recipe) if it is of another model
-  // (check_same_model()).
-  std::optional<std::filesystem::path> checkpoint_to_resume(const VerifyCheckpoint& verify = verify_alone) const;
+  // (check_same_model()), or if the folder has checkpoints and what is named would be passed over (check_beginning()).
+  std::optional<CheckpointReader> checkpoint_to_resume(const VerifyCheckpoint& verify = verify_alone) const;
+  // The checkpoint of another run with which the run began that goes on from `resumed`, which checkpoint_to_resume()
+  // has found; empty: none.
+  std::string began_from(const std::optional<CheckpointReader>& resumed) const;
 
  private:
+  bool is_own(const CheckpointReader& checkpoint) const;
+
   Recipe recipe_;
   std::optional<Recipe> former_;
   std::filesystem::path path_;

@@ -112,7 +112,7 @@ FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, T
       trainer_(trainer),
       memory_(memory),
       utilization_(peak_flops_of(trainer.model()) * trainer.model().groups().communicator().size()),
-      metrics_(std::in_place, directory.path(), recipe_.log, trainer.steps_done()),
+      metrics_(std::in_place, directory.path(), recipe_.log, trainer.steps_done(), trainer.evaluation_is_due()),
       // With details the log shows every step on the console, and a second line of it would be the same.
       progress_(recipe_.training.steps, trainer.steps_done(), request.verbosity != Verbosity::normal),
       report_(directory.path(), recipe_, planned_figures(request)),
@@ -184,12 +184,22 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   return row;
 }
 
+void FirstRank::begin_evaluation() { progress_.begin_work(fmt::format("step {}: evaluating", trainer_.steps_done())); }
+
 void FirstRank::show_evaluation(double loss) {
   const EvaluationRow row{trainer_.steps_done(), loss};
   metrics_->write(row);
   report_.add(row);
   progress_.note(
       fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
+}
+
+void FirstRank::warn_of_long_evaluation(double seconds) {
+  progress_.warn(fmt::format(
+      "an evaluation takes about {} here, and did not fit in the time limit, though nothing came before it: a run that "
+      "is put back into the queue may never get further; set training.evaluate_batches to evaluate less, or raise the "
+      "limit",
+      format_duration(seconds)));
 }
 
 void FirstRank::show_rollback(const std::string& what) {
@@ -205,8 +215,9 @@ void FirstRank::show_last_step(const std::string& section) { report_.add_section
 void FirstRank::show_stop(const std::string& why) {
   stop_file_.remove();
   report_.finish(RunState::stopped);
-  progress_.note(
-      fmt::format("stopped {} after step {}; run the same command again to continue", why, trainer_.steps_done()));
+  progress_.note(fmt::format("stopped {} after step {}{}; run the same command again to continue", why,
+                             trainer_.steps_done(),
+                             trainer_.evaluation_is_due() ? ", in the evaluation, which is repeated" : ""));
 }
 
 void FirstRank::finish() {

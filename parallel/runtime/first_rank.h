@@ -29,7 +29,11 @@ class FirstRank {
 
   // After each step, with what it returned and took.
   void show(const StepResult& result, double seconds);
+  void begin_evaluation();
+  void show_evaluated(double share) { progress_.show_work(share); }
   void show_evaluation(double loss);
+  // After an evaluation that began this process and was stopped by a time limit: its seconds, by its pace.
+  void warn_of_long_evaluation(double seconds);
   // Before a checkpoint.
   void keep_exchanges() const { exchanges_.write(); }
   void warn(const std::string& text) { progress_.warn(text); }

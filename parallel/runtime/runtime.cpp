@@ -23,8 +23,8 @@
 #include "parallel/runtime/model_exchange.h"
 #include "parallel/runtime/parts.h"
 #include "parallel/runtime/rank_devices.h"
+#include "parallel/runtime/run_training.h"
 #include "parallel/runtime/runtime_interface.h"
-#include "parallel/runtime/training_loop.h"
 
 namespace llmtrain {
 namespace {

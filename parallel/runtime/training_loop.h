@@ -1,34 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <c10/core/Device.h>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/stop_signals.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/trainer.h"
-#include "parallel/run/run_directory.h"
+#include "parallel/run/checkpoint_saver.h"
+#include "parallel/run/time_limit.h"
+#include "parallel/runtime/first_rank.h"
+#include "parallel/runtime/run_trace.h"
 #include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain {
 
-// `llmtrain run` on this rank, which computes on `device`: opens or creates the run directory, resumes or starts,
-// trains to the last step, evaluates, saves, and reports progress and the plan's figures beside the measured ones.
-// Returns done, or stopped if it was asked to stop and the checkpoint is saved. Throws Error like RunDirectory,
-// Trainer, MetricsLog and CheckpointSaver. Blocks.
-//
-// Collective over the communicator's world; the first rank writes and prints, every other rank writes a log of its own.
-// Throws Error(bad_recipe) before anything is built if the ranks were given different recipes.
-ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator);
+// One run from its start (or its checkpoint) to its last step, on one rank: steps, evaluations, checkpoints, and the
+// stops that it is asked for, which all ranks hear at the same point. All ranks make the same calls; they block.
+class TrainingLoop {
+ public:
+  // `first` is null on the ranks that are not the first. `began_from`, of the first rank's: for the checkpoints. All
+  // other arguments outlive this.
+  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, Logger& logger,
+               std::string began_from = "");
 
-// Logs what is about to run: model and parameters, batch and steps, memory of the weights and their states, device,
-// data, ranks and layout, the plan's step time and memory, and the run directory.
-void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory);
+  // Returns done, or stopped once the checkpoint is saved. Throws Error like Trainer, MetricsLog and CheckpointSaver.
+  ExitCode run();
 
-// Logs the keys whose values differ from those with which the run was trained so far, one per line, and where the
-// learning rate of its next step differs by that.
-void show_changes(const RunDirectory& directory, const Trainer& trainer);
+  bool has_trained() const { return !step_seconds_.empty(); }
+  // The median over this process's steps without the first, which warms up caches and allocators.
+  double typical_step_seconds() const;
 
-// Logs that the run has done all the steps of the recipe.
-void show_nothing_to_do(const Recipe& recipe, std::int64_t steps_done);
+ private:
+  bool every(std::int64_t steps) const { return steps > 0 && trainer_.steps_done() % steps == 0; }
+  bool has_diverged() const;
+  void roll_back();
+  std::string newest_checkpoint();
+  bool train_step();
+  bool is_asked_to_stop(double longest);
+  Communicator& communicator() const { return trainer_.model().groups().communicator(); }
+  int ranks() const { return communicator().size(); }
+  void compare_replicas();
+  bool evaluate();
+  void save_regularly();
+  void prepare_to_save();
+  void save(CheckpointSaver::Kind kind = CheckpointSaver::Kind::regular);
+  ExitCode stop();
+  ExitCode say_stopped();
+  void end();
+
+  const Recipe& recipe_;
+  const StopSignals& signals_;
+  TimeLimit time_limit_;
+  Trainer& trainer_;
+  FirstRank* first_;
+  Logger& logger_;
+  std::string began_from_;
+  CheckpointSaver saver_;
+  bool is_due_ = false;  // a regular checkpoint
+  std::vector<double> step_seconds_;
+  double longest_step_ = 0;
+  bool is_out_of_time_ = false;  // which asks for a stop; on the first rank
+  const std::optional<std::string>& trace_file_;
+  std::optional<RunTrace> trace_;
+};
 
 }  // namespace llmtrain

@@ -76,6 +76,24 @@ class Sources(TrainingTest):
         losses = [[row["loss"] for row in self.rows(run)] for run in ("whole", "parts")]
         self.assertEqual(losses[0][-1], losses[1][-1])
 
+    def test_a_checkpoint_that_the_run_does_not_go_on_from_is_refused(self):
+        flat = ("--set", "training.learning_rate.schedule=constant", "--set", "checkpoint.every=1")
+        self.train("--run-dir", "other", *flat)
+        self.train("--run-dir", "run", *flat, "--set", "training.steps=3")
+        more = (*flat, "--set", "training.steps=4")
+        for path, way in (("other", "--run-dir"), ("run/checkpoints/step-00000001", "remove the checkpoints")):
+            with self.subTest(path):
+                self.refused(2, ["stands after step 3", path, "--run-dir", way], "run", "recipe.json", "--run-dir",
+                             "run", *more, "--resume", path)
+        # What it began with: the same command again goes on, as does one without it in between.
+        self.train("--run-dir", "begun", "--resume", "other/checkpoints/step-00000001", *flat)
+        self.train("--run-dir", "begun", *flat, "--set", "training.steps=3")
+        again = self.run_program("run", "recipe.json", "--run-dir", "begun", *more, "--resume",
+                                 "other/checkpoints/step-00000001")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("continues from the newest, not from", again.stderr)
+        self.assertEqual([row["step"] for row in self.rows("begun")], [2, 3, 4])
+
 
 if __name__ == "__main__":
     unittest.main()

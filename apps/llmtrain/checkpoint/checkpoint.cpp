@@ -24,8 +24,7 @@ struct CheckpointOptions {
 int inspect(const CheckpointOptions& options) {
   const FoundCheckpoint found = find_source(options.source);
   warn_of_damaged(found.damaged);
-  const CheckpointReader reader(found.folder);
-  write_result(options.json ? describe_as_json(reader) : describe_as_text(reader));
+  write_result(options.json ? describe_as_json(found.reader) : describe_as_text(found.reader));
   return 0;
 }
 
@@ -33,8 +32,8 @@ int inspect(const CheckpointOptions& options) {
 int verify(const CheckpointOptions& options) {
   const FoundCheckpoint found = find_source(options.source);
   warn_of_damaged(found.damaged);
-  CheckpointReader(found.folder).verify();
-  write_result(found.folder.string() + ": ok\n");
+  found.reader.verify();
+  write_result(found.reader.folder().string() + ": ok\n");
   return static_cast<int>(found.damaged.empty() ? ExitCode::done : ExitCode::bad_data);
 }
 
@@ -42,9 +41,8 @@ int verify(const CheckpointOptions& options) {
 CheckpointReader verified(const std::string& source) {
   const FoundCheckpoint found = find_source(source);
   warn_of_damaged(found.damaged);
-  CheckpointReader reader(found.folder);
-  reader.verify();
-  return reader;
+  found.reader.verify();
+  return found.reader;
 }
 
 int show_difference(const CheckpointOptions& options) {

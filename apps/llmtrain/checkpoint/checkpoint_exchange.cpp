@@ -67,7 +67,7 @@ std::vector<std::string> dtype_names() {
 
 // The folder of transformers from which the checkpoint's model came, as far as it is still there; empty without one.
 std::string origin_of(const CheckpointSource& source) {
-  std::vector<fs::path> folders{source.checkpoint / kept_folder};
+  std::vector<fs::path> folders{source.checkpoint() / kept_folder};
   if (const auto& init_from = source.recipe.training.init_from)
     folders.emplace_back(huggingface_folder(*init_from).value_or((fs::path(*init_from) / kept_folder).string()));
   for (const fs::path& folder : folders)
@@ -83,17 +83,17 @@ int export_to(const ExchangeOptions& options) {
                                           ": adapters are written as they are, in one file; it goes with --to hf");
   require_new_folder(options.destination);
   const CheckpointSource source = open_source(options.source, {});
-  require_executable(source.recipe, source.checkpoint.string());
+  require_executable(source.recipe, source.checkpoint().string());
   // Before the model is written: a folder without its tokenizer would be half an export.
   const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
   open_tokenizer(tokenizer, source.recipe.model.vocab_size);
-  load_runtime().export_model({source.recipe, source.checkpoint.string(), options.destination, format,
+  load_runtime().export_model({source.recipe, source.checkpoint().string(), options.destination, format,
                                value_of_word<DataType>(data_type_words, options.dtype.value_or(automatic_dtype)),
                                static_cast<std::int64_t>(options.shard_bytes.value_or(default_file_bytes)),
                                origin_of(source)});
   // An adapter's tokenizer is its model's.
   if (format != ExportFormat::peft) copy_tokenizer(tokenizer, options.destination);
-  write_result(options.destination + ": written from " + source.checkpoint.string() + "\n");
+  write_result(options.destination + ": written from " + source.checkpoint().string() + "\n");
   return 0;
 }
 

@@ -24,14 +24,11 @@ bool holds(const fs::path& folder, const char* name) {
 }
 
 FoundCheckpoint newest(const fs::path& checkpoints) {
-  FoundCheckpoint found;
-  const auto folder = find_checkpoint(checkpoints, found.damaged);
-  if (folder) {
-    found.folder = *folder;
-    return found;
-  }
+  std::vector<std::string> damaged;
+  const auto reader = open_newest_checkpoint(checkpoints, damaged);
+  if (reader) return {*reader, damaged};
   std::string reasons;
-  for (const auto& reason : found.damaged) reasons += "\n" + reason;
+  for (const auto& reason : damaged) reasons += "\n" + reason;
   if (!reasons.empty())
     throw Error(ExitCode::bad_data, checkpoints.string() + ": contains no intact checkpoint" + reasons);
   throw Error(
@@ -58,7 +55,7 @@ FoundCheckpoint find_source(const std::string& source) {
     throw Error(ExitCode::bad_data, source + ": is a file; give a run's directory or a checkpoint's folder");
   }
   // From the most specific to the most general: a checkpoint, a run's directory, its folder of checkpoints.
-  if (holds(path, "manifest.json")) return {path, {}};
+  if (holds(path, "manifest.json")) return {CheckpointReader(path), {}};
   if (holds(path, "checkpoints")) return newest(path / "checkpoints");
   if (holds(path, "latest")) return newest(path);
   throw Error(ExitCode::missing_input,
@@ -70,7 +67,7 @@ FoundCheckpoint find_source(const std::string& source) {
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides) {
   const FoundCheckpoint found = find_source(without_recipe(source, overrides));
   warn_of_damaged(found.damaged);
-  return {recipe_of(CheckpointReader(found.folder), overrides), found.folder};
+  return {recipe_of(found.reader, overrides), found.reader};
 }
 
 void require_tokenizer(const CheckpointSource& source, const std::vector<Override>& overrides) {
@@ -90,7 +87,7 @@ void require_tokenizer(const CheckpointSource& source, const std::vector<Overrid
               fmt::format("{}: /data/tokenizer: is \"bytes\", but the model was trained on ids, of {}; give their "
                           "tokenizer, as in --set 'data.tokenizer={{\"huggingface\": \"tokenizer.json\"}}', or "
                           "data.tokenizer=bytes if they are bytes",
-                          source.checkpoint.string(), ids->path));
+                          source.checkpoint().string(), ids->path));
 }
 
 void warn_of_damaged(const std::vector<std::string>& damaged) {

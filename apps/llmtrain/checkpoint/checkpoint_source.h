@@ -5,19 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain::app {
 
-// A checkpoint that the command line names, and the recipe that made it.
+// A checkpoint that the command line names, and the recipe that made it. It stays readable as long as this exists, also
+// beside a run that removes its older checkpoints.
 struct CheckpointSource {
   Recipe recipe;
-  std::filesystem::path checkpoint;
+  CheckpointReader reader;
+
+  const std::filesystem::path& checkpoint() const { return reader.folder(); }
 };
 
 struct FoundCheckpoint {
-  std::filesystem::path folder;
+  CheckpointReader reader;
   std::vector<std::string> damaged;  // newer or other ones that were passed over, each with the reason
 };
 

@@ -3,11 +3,12 @@
 import json
 import os
 import shutil
+import subprocess
 import time
 import unittest
 
 import checkpoint_folder
-from program import TEXT, TrainingTest, small
+from program import PROGRAM, TEXT, TrainingTest, small
 
 class Faults(TrainingTest):
     def endless(self, *arguments):
@@ -223,6 +224,68 @@ class Spikes(TrainingTest):
         self.assertIn("returned to step 13, and going on after sample 28 of the data", result.stderr)
         self.assertIn("step 14: the loss or the gradient norm was a spike or not finite 1 times in a row: the run has "
                       "diverged", result.stderr)
+
+
+class StoppedEvaluations(TrainingTest):
+    """Runs that are asked to stop while they evaluate, which may take much longer than a step."""
+
+    SETTINGS = ("--set", "training.steps=4", "--set", "training.evaluate_every=2", "--set", "batch.micro=1", "--set",
+                'data.validation=[{"path": "text.txt"}]', "--set", "checkpoint.every=3")
+
+    def go(self, folder, *arguments, fault=""):
+        return self.run_program("run", "recipe.json", "--run-dir", folder, *self.SETTINGS, *arguments,
+                                environment={"LLMTRAIN_FAULT": fault})
+
+    def numbers(self, folder):
+        return [(row["step"], row.get("loss"), row.get("validation_loss")) for row in self.rows(folder)]
+
+    def test_what_goes_on_equals_what_never_stopped(self):
+        local, mpi = (("--ranks", "2", "--set", f"launch.backend={backend}") for backend in ("local", "mpi"))
+        stages = ("--set", "parallel.pipeline=2", "--set", "model.layers=2")
+        for name, layout, rank, steps in (("alone", (), 0, (0, 2, 4)), ("threads", local, 1, (2,)),
+                                          ("stages", (*local, *stages), 1, (2,)), ("processes", mpi, 1, (2,))):
+            self.assertEqual(self.go(name, *layout).returncode, 0)
+            for step in steps:
+                with self.subTest(name, step=step):
+                    folder = f"{name}-{step}"
+                    stopped = self.go(folder, *layout, fault=f"stop:evaluation:{rank}:{step}")
+                    self.assertEqual(stopped.returncode, 75, stopped.stderr)
+                    self.assertIn(f"stopped on request after step {step}, in the evaluation, which is repeated",
+                                  stopped.stderr)
+                    saved = [path.name for path in (self.folder / folder / "checkpoints").glob("step-*")]
+                    self.assertEqual(f"step-{step:08}" in saved, step > 0)
+                    self.assertNotIn((step, None), [row[:2] for row in self.numbers(folder)])
+                    again = self.go(folder, *layout)
+                    self.assertEqual(again.returncode, 0, again.stderr)
+                    self.assertEqual(self.numbers(folder), self.numbers(name))
+        self.assertIn("all 4 steps are already done", self.go("alone-4").stderr)
+
+    def test_an_evaluation_of_which_a_kill_leaves_the_row_is_in_the_log_once(self):
+        self.assertEqual(self.go("whole").returncode, 0)
+        self.assertEqual(self.go("run", fault="stop:evaluation:0:2").returncode, 75)
+        # After the evaluation that the checkpoint calls for, and before the next one.
+        killed = subprocess.run([PROGRAM, "run", "recipe.json", "-q", "--run-dir", "run", *self.SETTINGS],
+                                cwd=self.folder, check=False, capture_output=True,
+                                env={**os.environ, "LLMTRAIN_FAULT": "kill:forward:0:3"})
+        self.assertEqual(killed.returncode, -9)
+        self.assertEqual(self.go("run").returncode, 0)
+        self.assertEqual(self.numbers("run"), self.numbers("whole"))
+
+    def test_the_time_limit(self):
+        """Of an evaluation that takes minutes a run does what it can within its limit, and says that it is too long."""
+        self.write("long.txt", TEXT * 20000)
+        for seconds in (7, 20, 80):
+            start = time.monotonic()
+            result = self.go(f"limit-{seconds}", "--set", f"launch.time_limit_seconds={seconds}", "--set",
+                             "data.validation.0.path=long.txt")
+            elapsed = time.monotonic() - start
+            self.assertEqual(result.returncode, 75, result.stderr)
+            if elapsed < seconds and "in the evaluation" in result.stderr:
+                break
+        else:
+            self.fail(f"{elapsed} s of {seconds}: {result.stderr}")
+        self.assertIn("stopped before its time limit after step 0", result.stderr)
+        self.assertIn("set training.evaluate_batches", result.stderr)
 
 
 class FailedSaves(TrainingTest):

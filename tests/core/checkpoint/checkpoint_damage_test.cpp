@@ -44,7 +44,7 @@ class TwoCheckpoints {
     const std::string before = read_file(file);
     replace(file, bytes);
     std::vector<std::string> skipped;
-    const auto found = find_checkpoint(path(), skipped);
+    const auto found = test::find_checkpoint(path(), skipped);
     replace(file, before);
 
     REQUIRE(found == path() / "step-00000001");
@@ -97,7 +97,7 @@ TEST_CASE("a flipped bit in latest still leads to a complete checkpoint") {
     damaged[bit / 8] = static_cast<char>(static_cast<unsigned char>(damaged[bit / 8]) ^ (1U << bit % 8));
     replace(two.path() / "latest", damaged);
     std::vector<std::string> skipped;
-    const auto found = find_checkpoint(two.path(), skipped);
+    const auto found = test::find_checkpoint(two.path(), skipped);
     REQUIRE(found);
     // A flipped bit may make it name the other checkpoint or remove the end of the line; neither damages a checkpoint.
     REQUIRE((found == two.newer() || skipped.empty()));
@@ -111,7 +111,7 @@ TEST_CASE("a missing file, a link and a pipe are refused by name") {
   fs::rename(file, away);
   const auto reason = [&two] {
     std::vector<std::string> skipped;
-    CHECK(find_checkpoint(two.path(), skipped) == two.path() / "step-00000001");
+    CHECK(test::find_checkpoint(two.path(), skipped) == two.path() / "step-00000001");
     return skipped.empty() ? std::string() : skipped.front();
   };
   CHECK_THAT(reason(), Catch::Contains(file.string() + ": the manifest names this file, but it does not exist"));

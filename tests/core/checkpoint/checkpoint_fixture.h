@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,14 @@ class SampleCheckpoint {
   std::vector<TensorSlice> slices_;
   int salt_;
 };
+
+// The folder of open_newest_checkpoint().
+inline std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
+                                                            std::vector<std::string>& skipped,
+                                                            const VerifyCheckpoint& verify = verify_alone) {
+  const auto newest = open_newest_checkpoint(checkpoints, skipped, verify);
+  return newest ? std::optional(newest->folder()) : std::nullopt;
+}
 
 // Elements [begin, end) of the tensor in row-major order, box by box, into `destination` of exactly that many bytes.
 void read_range(const CheckpointReader& reader, const std::string& name, std::int64_t begin, std::int64_t end,

@@ -57,7 +57,7 @@ TEST_CASE("killed at any point of a write, a whole checkpoint is found and the n
   bool was_newer = false;
   const auto check = [&] {
     std::vector<std::string> skipped;
-    const auto found = find_checkpoint(work, skipped);
+    const auto found = test::find_checkpoint(work, skipped);
     REQUIRE(found);
     const bool is_newer = found == work / "step-00000002";
     REQUIRE((is_newer ? newer : older).is_in(*found));
@@ -83,7 +83,7 @@ TEST_CASE("killed at any point of writing a step again, the earlier or the later
   const fs::path work = folder.path() / "work";
   const auto check = [&] {
     std::vector<std::string> skipped;
-    const auto found = find_checkpoint(work, skipped);
+    const auto found = test::find_checkpoint(work, skipped);
     REQUIRE(skipped.empty());
     REQUIRE(found);
     REQUIRE((earlier.is_in(*found) || later.is_in(*found)));
@@ -103,11 +103,11 @@ TEST_CASE("killed at any point of the exchange in two steps, a checkpoint is fou
   const fs::path work = folder.path() / "work";
   const auto check = [&] {
     std::vector<std::string> skipped;
-    const auto found = find_checkpoint(work, skipped);
+    const auto found = test::find_checkpoint(work, skipped);
     REQUIRE(found);
     REQUIRE((earlier.is_in(*found) || later.is_in(*found)));
     clear_leftovers(work);
-    REQUIRE(find_checkpoint(work, skipped) == work / "step-00000001");
+    REQUIRE(test::find_checkpoint(work, skipped) == work / "step-00000001");
     REQUIRE(std::distance(fs::directory_iterator(work), {}) == 2);
   };
   const auto write = [&] { put_checkpoint_in_two_steps(work / "step-00000001.tmp-1", work / "step-00000001"); };
@@ -137,7 +137,7 @@ std::string complaint_of_failed_write(const fs::path& checkpoints, const std::st
     if (entry.path().filename() != "latest" && entry.path().filename() != "step-00000001")
       return "it left " + entry.path().string();
   std::vector<std::string> skipped;
-  const auto found = find_checkpoint(checkpoints, skipped);
+  const auto found = test::find_checkpoint(checkpoints, skipped);
   return found == checkpoints / "step-00000001" && skipped.empty() ? "" : "step 1 is not whole any more";
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("a process that dies at any byte of a write leaves a complete checkpoi
               return "";
             }) == "killed by signal " + std::to_string(SIGXFSZ));
     std::vector<std::string> skipped;
-    REQUIRE(find_checkpoint(folder.path(), skipped) == written);
+    REQUIRE(test::find_checkpoint(folder.path(), skipped) == written);
     REQUIRE(skipped.empty());
   }
 }

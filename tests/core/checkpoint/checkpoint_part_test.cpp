@@ -30,7 +30,7 @@ constexpr std::size_t writers = 4;
 
 std::optional<fs::path> newest(const fs::path& checkpoints) {
   std::vector<std::string> skipped;
-  return find_checkpoint(checkpoints, skipped);
+  return test::find_checkpoint(checkpoints, skipped);
 }
 
 // The sample's slices, distributed over several writers.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
@@ -24,7 +25,7 @@ using test::TemporaryDirectory;
 
 std::optional<fs::path> find_quietly(const fs::path& checkpoints) {
   std::vector<std::string> skipped;
-  const auto found = find_checkpoint(checkpoints, skipped);
+  const auto found = test::find_checkpoint(checkpoints, skipped);
   CHECK(skipped.empty());
   return found;
 }
@@ -165,7 +166,7 @@ TEST_CASE("latest is only a hint") {
     INFO(text);
     folder.write("latest", text);
     std::vector<std::string> skipped;
-    CHECK(find_checkpoint(folder.path(), skipped) == folder.path() / "step-00000002");
+    CHECK(test::find_checkpoint(folder.path(), skipped) == folder.path() / "step-00000002");
     REQUIRE(skipped.size() == 1);
     CHECK_THAT(skipped.front(), Catch::Contains("latest"));
   }
@@ -177,7 +178,7 @@ TEST_CASE("no checkpoint is found if there is none") {
   CHECK_FALSE(find_quietly(folder.path() / "absent"));
   std::vector<std::string> skipped;
   const auto file = folder.write("file", "x");
-  CHECK_THROWS_AS(find_checkpoint(file, skipped), Error);
+  CHECK_THROWS_AS(test::find_checkpoint(file, skipped), Error);
 }
 
 TEST_CASE("a checkpoint under another step's name is skipped") {
@@ -187,7 +188,7 @@ TEST_CASE("a checkpoint under another step's name is skipped") {
   fs::copy(folder.path() / "step-00000001", folder.path() / "step-00000002", fs::copy_options::recursive);
   folder.write("latest", "step-00000002\n");
   std::vector<std::string> skipped;
-  CHECK(find_checkpoint(folder.path(), skipped) == folder.path() / "step-00000001");
+  CHECK(test::find_checkpoint(folder.path(), skipped) == folder.path() / "step-00000001");
   REQUIRE(skipped.size() == 1);
   CHECK_THAT(skipped.front(), Catch::Contains("holds step 1"));
 }
@@ -202,9 +203,9 @@ TEST_CASE("a verification error unrelated to the checkpoint ends the search") {
       if (reader.state().step == 2) throw Error(code, "refused");
     };
   };
-  CHECK(find_checkpoint(folder.path(), skipped, refuse(ExitCode::bad_data)) == folder.path() / "step-00000001");
+  CHECK(test::find_checkpoint(folder.path(), skipped, refuse(ExitCode::bad_data)) == folder.path() / "step-00000001");
   CHECK(skipped == std::vector<std::string>{"refused"});
-  CHECK_THROWS_WITH(find_checkpoint(folder.path(), skipped, refuse(ExitCode::rank_lost)), "refused");
+  CHECK_THROWS_WITH(test::find_checkpoint(folder.path(), skipped, refuse(ExitCode::rank_lost)), "refused");
 }
 
 TEST_CASE("a checkpoint that was set aside for its successor counts until the successor exists") {
@@ -233,6 +234,90 @@ TEST_CASE("steps and folder names convert both ways") {
     INFO(name);
     CHECK_FALSE(checkpoint_step(name));
   }
+}
+
+TEST_CASE("what a run repeats and what it began with is in the manifest") {
+  const TemporaryDirectory folder;
+  SampleCheckpoint sample(1);
+  CHECK_FALSE(CheckpointReader(sample.write(folder.path(), 1)).state().evaluation_is_due);
+  CHECK(read_file(folder.path() / "step-00000001" / "manifest.json").find("began_from") == std::string::npos);
+  CheckpointState state = sample.state();
+  state.step = 2;
+  state.evaluation_is_due = true;
+  state.began_from = "/runs/a/checkpoints/step-00000007";
+  const CheckpointReader reader(write_checkpoint(folder.path(), state, sample.slices(), 0));
+  CHECK(reader.state().evaluation_is_due);
+  CHECK(reader.state().began_from == state.began_from);
+}
+
+TEST_CASE("a checkpoint stays as long as it is read, and is removed when a later one is written") {
+  const TemporaryDirectory folder;
+  SampleCheckpoint sample(1);
+  sample.write(folder.path(), 1, 1);
+  std::vector<std::string> skipped;
+  {
+    const auto reader = open_newest_checkpoint(folder.path(), skipped);
+    for (const std::int64_t step : {2, 3}) sample.write(folder.path(), step, 1);
+    CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000001", "step-00000003"});
+    CHECK(sample.is_in(reader->folder()));
+    const CheckpointReader copy = *reader;  // keeps it, too
+    reader->verify();
+  }
+  sample.write(folder.path(), 4, 1);
+  CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000004"});
+  CHECK(skipped.empty());
+}
+
+TEST_CASE("a search beside a run that replaces its checkpoints finds one that stays, and calls none damaged") {
+  const TemporaryDirectory folder;
+  SampleCheckpoint sample(1);
+  std::vector<std::int64_t> verified;
+  sample.write(folder.path(), 1, 1);
+  std::vector<std::string> skipped;
+  const auto reader = open_newest_checkpoint(folder.path(), skipped, [&](const CheckpointReader& each) {
+    const std::int64_t step = each.state().step;
+    verified.push_back(step);
+    sample.write(folder.path(), step + 1, 1);
+    // As on a file system without locks.
+    if (step < 3) fs::remove_all(each.folder());
+    each.verify();
+  });
+  REQUIRE(reader);
+  CHECK(verified == std::vector<std::int64_t>{1, 2, 3});
+  CHECK(skipped.empty());
+  sample.write(folder.path(), 5, 1);
+  CHECK(reader->state().step == 3);
+  CHECK(sample.is_in(reader->folder()));
+}
+
+TEST_CASE("what is being removed cannot be opened") {
+  const TemporaryDirectory folder;
+  SampleCheckpoint sample(1);
+  const fs::path written = sample.write(folder.path(), 1);
+  {
+    const auto lease = CheckpointLease::to_remove(written);
+    REQUIRE(lease);
+    CHECK_THROWS_AS(CheckpointReader(written), CheckpointGone);
+  }
+  const CheckpointReader reader(written);
+  CHECK_FALSE(CheckpointLease::to_remove(written));
+}
+
+TEST_CASE("a verification says how far it is, and ends where that throws") {
+  const TemporaryDirectory folder;
+  SampleCheckpoint sample(1);
+  const CheckpointReader reader(sample.write(folder.path(), 1));
+  std::vector<double> shares;
+  reader.verify({}, [&](double share) { shares.push_back(share); });
+  REQUIRE(shares.size() > 1);
+  CHECK(std::is_sorted(shares.begin(), shares.end()));
+  CHECK(shares.back() == Approx(1).epsilon(0.01));
+  const auto stop = [](double) { throw stopped_while("verifying"); };
+  CHECK_THROWS_WITH(reader.verify({}, stop), Catch::Contains("while verifying"));
+  std::vector<std::string> skipped;
+  CHECK_THROWS_WITH(
+      open_newest_checkpoint(folder.path(), skipped, [&](const CheckpointReader& each) { each.verify({}, stop); }),
+      Catch::Contains("while verifying"));
 }
 
 }  // namespace

@@ -80,14 +80,14 @@ class Scene {
  private:
   void check() {
     std::vector<std::string> skipped;
-    const auto found = find_checkpoint(checkpoints(), skipped);
+    const auto found = test::find_checkpoint(checkpoints(), skipped);
     REQUIRE(found);
     const bool is_newer = found == checkpoints() / "step-00000002";
     REQUIRE((is_newer ? newer_ : older_).is_in(*found));
     (is_newer ? was_newer_ : was_older_) = true;
     writers_.save(checkpoints());
     REQUIRE(newer_.is_in(checkpoints() / "step-00000002"));
-    REQUIRE(find_checkpoint(checkpoints(), skipped) == checkpoints() / "step-00000002");
+    REQUIRE(test::find_checkpoint(checkpoints(), skipped) == checkpoints() / "step-00000002");
     REQUIRE(std::distance(fs::directory_iterator(checkpoints()), {}) == 2);
   }
 

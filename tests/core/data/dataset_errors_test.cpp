@@ -77,4 +77,29 @@ TEST_CASE("An invalid buffer or position is refused") {
   CHECK_THROWS_AS(dataset.read(0, tokens), std::invalid_argument);
 }
 
+TEST_CASE("Reading data ends where that is asked for, in every format, and is no error of a source") {
+  const TemporaryDirectory folder;
+  const std::string conversation = R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})";
+  for (const auto& [name, bytes] : {std::pair<std::string, std::string>{"a.txt", "long enough"},
+                                    {"b.bin", std::string(16, '\0')},
+                                    {"e.jsonl", "{\"text\":\"long enough\"}\n"},
+                                    {"f.jsonl", conversation + "\n"}}) {
+    TextFormat format;
+    if (name == "f.jsonl") format.fine_tuning.emplace();
+    const std::vector<DataSource> sources{{folder.write(name, bytes).string(), 1}};
+    int reports = 0;
+    const auto read = [&](int stop_at) {
+      reports = 0;
+      const WorkMonitor monitor([&] { return ++reports == stop_at; }, WorkMonitor::Lines::none);
+      Dataset(sources, format, 4, 256, false, 1, "/data/train", monitor);
+    };
+    INFO(name);
+    read(0);
+    const int all = reports;
+    CHECK(all > 1);
+    for (int stop_at = 1; stop_at <= all; ++stop_at)
+      require_error(ExitCode::stopped, {"while reading " + sources.front().path}, [&] { read(stop_at); });
+  }
+}
+
 }  // namespace llmtrain::test

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/stop_agreement.h"
 #include "tests/parallel/comm/rank_harness.h"
 
 using namespace llmtrain;
@@ -84,4 +85,31 @@ TEST_CASE("agreement works on a single rank") {
   CHECK_THROWS_WITH(run_together(*alone, [] { throw Error(ExitCode::bad_data, "alone"); }), "alone");
   CHECK(error_of([] { throw std::runtime_error("odd"); })->what() == std::string("internal error: odd"));
   CHECK(error_of([] { throw std::bad_alloc(); })->code() == ExitCode::internal_error);
+}
+
+TEST_CASE("ranks end equal rounds after the same one, soon after any of them is asked to, and exchange seldom") {
+  for (const int ranks : rank_counts()) {
+    on_ranks(ranks, [ranks](Communicator& communicator) {
+      for (int asked = 0; asked < ranks; ++asked) {
+        StopAgreement agreement(communicator);
+        std::int64_t rounds = 0, exchanges = 0;
+        constexpr std::int64_t many = 10000;
+        const auto asks = [&] {
+          ++exchanges;
+          return communicator.rank() == asked && rounds >= many;
+        };
+        while (!agreement.ends(asks)) ++rounds;
+        for (const std::int64_t each : exchange_numbers(communicator, rounds)) expect(each == rounds, "the same round");
+        for (const std::int64_t each : exchange_numbers(communicator, exchanges))
+          expect(each == exchanges, "asked in the same rounds");
+        expect(rounds >= many, "not before");
+        // Rounds of no work: intervals double until they last long enough.
+        expect(exchanges < many / 10, "seldom");
+      }
+      StopAgreement agreement(communicator);
+      expect(agreement.ends([&] { return communicator.rank() == ranks - 1; }), "before the first round");
+      expect(any_rank(communicator, communicator.rank() == ranks - 1), "the last rank says so");
+      expect(!any_rank(communicator, false), "no rank says so");
+    });
+  }
 }

@@ -121,4 +121,34 @@ TEST_CASE("evaluation uses no dropout and changes nothing", "[trainer]") {
   CHECK(plain.evaluate() == Approx(first).epsilon(1e-5));
 }
 
+TEST_CASE("an evaluation that is stopped is due, also for who resumes, until it is done or a step follows",
+          "[trainer]") {
+  const Setting setting;
+  const Recipe recipe = setting.recipe({});
+  LoneTrainer trainer(recipe);
+  trainer.step();
+  CHECK_FALSE(trainer.evaluation_is_due());
+  const double whole = trainer.evaluate();
+  std::vector<double> shares;
+  CHECK_FALSE(trainer.evaluate([&](double share) {
+    shares.push_back(share);
+    return share > 0;
+  }));
+  REQUIRE(shares.size() == 2);
+  CHECK(shares.front() == 0);
+  CHECK(shares.back() > 0);
+  CHECK(shares.back() < 1);
+  CHECK(trainer.evaluation_is_due());
+
+  const auto folder = setting.directory().path() / "checkpoints";
+  save(trainer, folder);
+  LoneTrainer resumed(recipe);
+  resumed.resume(CheckpointReader(folder / "step-00000001"));
+  CHECK(resumed.evaluation_is_due());
+  CHECK(resumed.evaluate([](double) { return false; }) == whole);
+  CHECK_FALSE(resumed.evaluation_is_due());
+  trainer.step();
+  CHECK_FALSE(trainer.evaluation_is_due());
+}
+
 }  // namespace llmtrain::test

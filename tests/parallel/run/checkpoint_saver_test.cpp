@@ -75,7 +75,8 @@ class Model {
 
 std::optional<fs::path> newest(const fs::path& checkpoints) {
   std::vector<std::string> skipped;
-  return find_checkpoint(checkpoints, skipped);
+  const auto found = open_newest_checkpoint(checkpoints, skipped);
+  return found ? std::optional(found->folder()) : std::nullopt;
 }
 
 std::size_t checkpoints_in(const fs::path& folder) {

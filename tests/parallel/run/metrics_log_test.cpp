@@ -198,6 +198,15 @@ TEST_CASE("a resumed run drops the rows of steps that it repeats, and keeps the 
   CHECK(outline(folder.path()) == "E0T1T2E2T3T4E4T5");
 }
 
+TEST_CASE("a run that repeats the evaluation after its last step drops the row of it alone") {
+  const TemporaryDirectory folder;
+  write_run(folder.path(), 6);
+  MetricsLog log(folder.path(), plain, 4, true);
+  CHECK(outline(folder.path()) == "E0T1T2E2T3T4");
+  log.write(EvaluationRow{4, 2});
+  CHECK(outline(folder.path()) == "E0T1T2E2T3T4E4");
+}
+
 TEST_CASE("a run that starts over keeps no row, not even that of step 0") {
   const TemporaryDirectory folder;
   write_run(folder.path(), 3);

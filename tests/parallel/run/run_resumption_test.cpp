@@ -2,6 +2,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,13 +21,21 @@ using test::error_of;
 using test::run_recipe;
 using test::TemporaryDirectory;
 
-fs::path write_step(const fs::path& checkpoints, std::int64_t step) {
+fs::path write_step(const fs::path& checkpoints, std::int64_t step, const std::string& began_from = "",
+                    const Recipe& recipe = run_recipe("/runs")) {
   const std::array<float, 4> values{1, 2, 3, 4};
   const TensorSlice slice{"weight", "F32", {4}, {0}, {4}, values.data()};
   CheckpointState state;
   state.step = step;
-  state.recipe = to_json(run_recipe("/runs"));
+  state.recipe = to_json(recipe);
+  state.began_from = began_from;
   return write_checkpoint(checkpoints, state, std::span(&slice, 1), 0);
+}
+
+// The folder of the checkpoint.
+std::optional<fs::path> resumed(const RunDirectory& directory) {
+  const auto found = directory.checkpoint_to_resume();
+  return found ? std::optional(found->folder()) : std::nullopt;
 }
 
 void damage(const fs::path& checkpoint) {
@@ -37,14 +46,14 @@ void damage(const fs::path& checkpoint) {
 TEST_CASE("auto resumes from the newest complete checkpoint and names the damaged ones") {
   const TemporaryDirectory folder;
   const RunDirectory directory(run_recipe(folder.path() / "run"));
-  CHECK_FALSE(directory.checkpoint_to_resume());
+  CHECK_FALSE(resumed(directory));
   const fs::path first = write_step(directory.checkpoints(), 1);
-  CHECK(directory.checkpoint_to_resume() == first);
+  CHECK(resumed(directory) == first);
   const fs::path second = write_step(directory.checkpoints(), 2);
-  CHECK(directory.checkpoint_to_resume() == second);
+  CHECK(resumed(directory) == second);
   damage(second);
   const test::CapturedLog messages;
-  const auto found = directory.checkpoint_to_resume();
+  const auto found = resumed(directory);
   CHECK(found == first);
   CHECK_THAT(messages.text(), Catch::Contains(second.string()) && Catch::Contains("skipped"));
 }
@@ -64,16 +73,16 @@ TEST_CASE("resume accepts a checkpoint or a run directory") {
   const fs::path other = folder.path() / "other";
   write_step(other / "checkpoints", 1);
   const fs::path newest = write_step(other / "checkpoints", 2);
-  const auto resumed = [&](const fs::path& path) {
+  const auto resumed_from = [&](const fs::path& path) {
     const auto recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + path.string() + "\""});
-    return RunDirectory(recipe).checkpoint_to_resume();
+    return resumed(RunDirectory(recipe));
   };
-  CHECK(resumed(other / "checkpoints" / "step-00000001") == other / "checkpoints" / "step-00000001");
-  CHECK(resumed(other) == newest);
+  CHECK(resumed_from(other / "checkpoints" / "step-00000001") == other / "checkpoints" / "step-00000001");
+  CHECK(resumed_from(other) == newest);
   damage(newest);
   const test::CapturedLog messages;
-  CHECK(resumed(other) == other / "checkpoints" / "step-00000001");
-  CHECK_THAT(error_of([&] { resumed(newest); }), Catch::StartsWith("65 " + newest.string()));
+  CHECK(resumed_from(other) == other / "checkpoints" / "step-00000001");
+  CHECK_THAT(error_of([&] { resumed_from(newest); }), Catch::StartsWith("65 " + newest.string()));
 }
 
 TEST_CASE("resume names what is missing") {
@@ -97,13 +106,52 @@ TEST_CASE("the same command again resumes from the run's own checkpoints, not fr
   const fs::path named = write_step(folder.path() / "other" / "checkpoints", 7);
   const Recipe recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + named.string() + "\""});
   const RunDirectory directory(recipe);
-  CHECK(directory.checkpoint_to_resume() == named);
-  const fs::path own = write_step(directory.checkpoints(), 8);
+  CHECK(resumed(directory) == named);
+  CHECK(directory.began_from(directory.checkpoint_to_resume()) == named.string());
+  const fs::path own = write_step(directory.checkpoints(), 8, named.string());
+  CHECK(directory.began_from(directory.checkpoint_to_resume()) == named.string());
   const test::CapturedLog messages;
-  CHECK(directory.checkpoint_to_resume() == own);
+  CHECK(resumed(directory) == own);
   CHECK_THAT(messages.text(), Catch::Contains("continues from the newest, not from " + named.string()));
   damage(own);
-  CHECK(directory.checkpoint_to_resume() == named);
+  CHECK(resumed(directory) == named);
+}
+
+TEST_CASE("a run that stands elsewhere passes over no checkpoint that resume names") {
+  const TemporaryDirectory folder;
+  const fs::path run = folder.path() / "run", other = folder.path() / "other";
+  const auto resume = [&](const fs::path& path) {
+    return run_recipe(run, {"checkpoint.resume=\"" + path.string() + "\""});
+  };
+  const fs::path foreign = write_step(other / "checkpoints", 7);
+  const RunDirectory directory(run_recipe(run));
+  const fs::path early = write_step(directory.checkpoints(), 4), newest = write_step(directory.checkpoints(), 12);
+  const std::string rest = "; to go on after step 12, set checkpoint.resume to \"auto\"";
+  for (const fs::path& path : {foreign, other}) {
+    const std::string refusal = error_of([&] { RunDirectory::check(resume(path)); });
+    CHECK(refusal == "2 " + run.string() + ": this run stands after step 12 and did not begin with " + path.string() +
+                         ", which checkpoint.resume (--resume) names; to start from that, choose a new --run-dir" +
+                         rest);
+  }
+  CHECK_THAT(error_of([&] { RunDirectory::check(resume(early)); }),
+             Catch::StartsWith("2 ") && Catch::Contains("or remove the checkpoints that follow it"));
+  // Where it stands anyway.
+  CHECK_NOTHROW(RunDirectory::check(resume(newest)));
+  CHECK_NOTHROW(RunDirectory::check(resume(run)));
+  // What it began with: the checkpoint, or its run; and the same command again, also from versions that noted nothing.
+  write_step(directory.checkpoints(), 13, foreign.string());
+  for (const fs::path& path :
+       {foreign, other, other / ".", other / "checkpoints" / ".." / "checkpoints" / "step-00000007"})
+    CHECK_NOTHROW(RunDirectory::check(resume(path)));
+  CHECK_THAT(error_of([&] { RunDirectory::check(resume(early)); }), Catch::StartsWith("2 "));
+  write_step(directory.checkpoints(), 14, "", resume(early));
+  CHECK_NOTHROW(RunDirectory::check(resume(early)));
+  CHECK_THAT(error_of([&] { RunDirectory::check(resume(foreign)); }), Catch::StartsWith("2 "));
+  // With the newer ones removed it goes back.
+  for (const char* step : {"step-00000012", "step-00000013", "step-00000014"})
+    fs::remove_all(directory.checkpoints() / step);
+  const test::CapturedLog messages;
+  CHECK_NOTHROW(RunDirectory::check(resume(early)));
 }
 
 TEST_CASE("a checkpoint of another model with the same tensor shapes is refused, naming each key") {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+
+// Called from time to time, by the thread that began the work, with the share of it that is done.
+using ReportShare = std::function<void(double share)>;
+// For those who do not want to know.
+inline void report_nothing(double) {}
+
+// What work throws that was asked to stop: Error(stopped). `work`: "tokenising the text".
+inline Error stopped_while(const std::string& work) {
+  return {ExitCode::stopped, "stopped on request or before its limit while " + work + "; run the same command again"};
+}
+
+// Who waits for work that may take long, as at the start of a run: is told how far it is, and may ask for its end.
+class WorkMonitor {
+ public:
+  // Whether to end soon; asked often.
+  using Stops = std::function<bool()>;
+  enum class Lines { in_log, none };
+
+  // Nobody: nothing is shown, and nothing ends early.
+  WorkMonitor() = default;
+  // With Lines::in_log there is a line every ten seconds.
+  WorkMonitor(Stops stops, Lines lines) : stops_(std::move(stops)), lines_(lines) {}
+
+  // For work that begins, "reading data.bin". What it returns throws stopped_while(what) where the work is to end, and
+  // so does this.
+  ReportShare begin(const std::string& what) const;
+
+ private:
+  Stops stops_ = [] { return false; };
+  Lines lines_ = Lines::none;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime/run_training.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/base/stop_signals.h"
+#include "core/base/units.h"
+#include "core/tokenizer/byte_tokenizer.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/device/device.h"
+#include "parallel/device/profiler_range.h"
+#include "parallel/engine/generation/generation.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/run_data.h"
+#include "parallel/run/time_limit.h"
+#include "parallel/runtime/first_rank.h"
+#include "parallel/runtime/run_trace.h"
+#include "parallel/runtime/training_loop.h"
+
+namespace llmtrain {
+namespace {
+
+// The log of a rank other than the first: `log/rank-0000N.log` in the run directory, nothing on the console. Throws
+// Error(cannot_write).
+Logger rank_log(const RunRequest& request, int rank) {
+  Logger logger("rank");
+  const std::filesystem::path folder = request.recipe().log.directory;
+  log_to_file(folder / "log" / fmt::format("rank-{:05}.log", rank), logger);
+  return logger;
+}
+
+// Runs a rank's training. If it fails, the rank's log then says what the rank did last: of a run that hangs, each rank
+// knows another part.
+ExitCode run_observed(TrainingLoop& loop, const OperationLog& operations, Logger& logger) {
+  try {
+    return loop.run();
+  } catch (const std::exception& error) {
+    logger.debug("ends: {}", error.what());
+    logger.debug("this rank is in {}; its last operations:", operations.activity());
+    for (const OperationRecord& each : operations.last_operations())
+      logger.debug("operation {}: {}, {}, started {} ago", each.number, each.description,
+                   each.state == OperationRecord::State::done ? "done" : "not done", format_duration(each.age_seconds));
+    logger.flush();
+    throw;
+  }
+}
+
+StopFile stop_file_of(const Recipe& recipe) { return StopFile(std::filesystem::path(recipe.log.directory) / "STOP"); }
+
+// Whether a rank is asked to stop beside the steps. Time and the file STOP are watched by the first one alone.
+WorkMonitor::Stops stops_of(const RunRequest& request, const Communicator& communicator) {
+  return [&signals = *request.stop, is_first = communicator.rank() == 0, file = stop_file_of(request.recipe()),
+          limit = TimeLimit(request.deadline)] {
+    return signals.requested() || (is_first && (file.exists() || limit.must_stop(0, std::nullopt)));
+  };
+}
+
+// Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode.
+void show_sample(const Recipe& recipe, Trainer& trainer, const WorkMonitor::Stops& stops) {
+  if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
+  const GenerateOptions options{.tokens = 300, .choice = {.seed = recipe.seed}, .time_limit = std::chrono::seconds(5)};
+  const ByteTokenizer tokenizer;
+  const std::vector<std::vector<std::int64_t>> prompts{encode_prompt(tokenizer, "\n")};
+  std::vector<std::int64_t> tokens = prompts.front();
+  generate(trainer.model(), prompts, options, [&](const TextNumber&, std::int64_t token) {
+    tokens.push_back(token);
+    return !stops();
+  });
+  log().info("the model writes:\n{}", printable(tokenizer.decode(tokens)));
+}
+
+void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
+  const RunPlan& plan = *request.plan;
+  log().info("one step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
+             format_duration(step_seconds), format_duration(plan.step_seconds),
+             format_bytes(memory_peak(trainer.model().device())),
+             format_bytes(static_cast<std::int64_t>(plan.process_bytes)), plan.profile);
+  log().info("{}tensors took {} at their peak, planned {}", request.launch.ranks > 1 ? "the first rank's " : "",
+             format_bytes(memory.peak()), format_bytes(static_cast<std::int64_t>(plan.tensor_bytes)));
+}
+
+void show_end(const RunDirectory& directory) {
+  const std::string path = directory.path().string();
+  log().info("done. {}/metrics.jsonl has every step, {}/checkpoints the model,", path, path);
+  log().info("{} what was shown here. Try: llmtrain sample {} --prompt \"…\"", directory.log_file().string(), path);
+}
+
+// A run whose last evaluation was stopped has that to do.
+bool is_finished(const Recipe& recipe, const Trainer& trainer) {
+  const bool evaluates = recipe.training.evaluate_every > 0 && trainer.evaluation_is_due();
+  return trainer.steps_done() > recipe.training.steps || (trainer.steps_done() == recipe.training.steps && !evaluates);
+}
+
+// The first rank's training, with everything that it writes and shows.
+ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock& lock, SharedVerification& verification,
+                     const ThreadMemory& memory) {
+  const Recipe& recipe = request.recipe();
+  RunDirectory directory(recipe, std::move(lock));
+  log_to_file(directory.log_file());
+  std::optional<CheckpointReader> checkpoint;
+  verification.run([&](const VerifyCheckpoint& verify) { checkpoint = directory.checkpoint_to_resume(verify); });
+  if (request.plan) {
+    // Rewritten on every start: a resumed run may have another layout.
+    write_file_atomically(directory.path() / "plan.json", request.plan->json);
+    write_file_atomically(directory.path() / "plan.html", request.plan->page);
+  }
+  show_start_screen(request, trainer, directory);
+  // All ranks resume from the checkpoint that the first one has chosen, whatever they would find themselves.
+  Communicator& communicator = trainer.model().groups().communicator();
+  share_text(communicator, checkpoint ? checkpoint->folder().string() : "");
+  const std::string began_from = directory.began_from(checkpoint);
+  if (checkpoint) {
+    trainer.resume(*checkpoint);
+    log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->folder().string());
+    // A checkpoint of another run, which may go on: this rank keeps it until all have read it.
+    exchange_numbers(communicator, 0);
+    checkpoint.reset();
+  } else {
+    trainer.load_first_weights();
+  }
+  use_exchange_file(directory.path(), trainer.model());
+  if (is_finished(recipe, trainer)) {
+    show_nothing_to_do(recipe, trainer.steps_done());
+    return ExitCode::done;
+  }
+  show_changes(directory, trainer);
+  const bool is_quiet = request.verbosity == Verbosity::quiet;
+  directory.keep_recipe(trainer.steps_done());
+  FirstRank first(request, directory, trainer, memory);
+  TrainingLoop loop(request, trainer, &first, log(), began_from);
+  const ExitCode code = run_observed(loop, communicator.log(), log());
+  if (request.plan && loop.has_trained()) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
+  // Otherwise whole weights exist only while all ranks take part.
+  const bool has_weights = trainer.model().holds_all_weights();
+  const WorkMonitor::Stops stops = stops_of(request, communicator);
+  if (code == ExitCode::done && !is_quiet && has_weights && !stops()) show_sample(recipe, trainer, stops);
+  if (request.trace) log().info("the timeline of the last steps for ui.perfetto.dev: {}", *request.trace);
+  if (code == ExitCode::done) show_end(directory);
+  return code;
+}
+
+ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerification& verification) {
+  verification.run({});
+  Communicator& communicator = trainer.model().groups().communicator();
+  const std::string checkpoint = share_text(communicator, "");
+  Logger logger = rank_log(request, communicator.rank());
+  logger.info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
+              describe_device(trainer.model().device()));
+  if (checkpoint.empty()) {
+    trainer.load_first_weights();
+  } else {
+    trainer.resume(CheckpointReader(checkpoint));
+    exchange_numbers(communicator, 0);  // as train_first() says
+  }
+  use_exchange_file({}, trainer.model());
+  if (is_finished(request.recipe(), trainer)) return ExitCode::done;
+  TrainingLoop loop(request, trainer, nullptr, logger);
+  return run_observed(loop, communicator.log(), logger);
+}
+
+// Takes the run's folder, on the first rank, before ranks write or read anything in it. Collective.
+void lock_folder(const Recipe& recipe, Communicator& communicator, std::optional<RunFolderLock>& lock) {
+  run_together(communicator, [&] {
+    if (communicator.rank() == 0) lock.emplace(recipe);
+  });
+  if (communicator.size() > 1) check_shared_folder(communicator, RunDirectory::checkpoints_of(recipe));
+}
+
+// Before the first step, with everything that may take long.
+ExitCode start_and_train(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
+  const bool is_first = communicator.rank() == 0;
+  const WorkMonitor::Stops stops = stops_of(request, communicator);
+  const WorkMonitor monitor(stops, is_first ? WorkMonitor::Lines::in_log : WorkMonitor::Lines::none);
+  SharedVerification verification(communicator, monitor);
+  // Before the model is built, which may take minutes and much memory.
+  verification.run([&](const VerifyCheckpoint& verify) { RunDirectory::check(request.recipe(), verify); });
+  // Before the model, too.
+  if (any_rank(communicator, stops())) {
+    if (is_first) stop_file_of(request.recipe()).remove();
+    if (is_first) log().info("stopped on request before training; run the same command again");
+    return ExitCode::stopped;
+  }
+  const MemoryWatch watch;
+  std::optional<RunFolderLock> lock;
+  lock_folder(request.recipe(), communicator, lock);
+  // The folder is locked: whether it has a checkpoint does not change.
+  const bool resumes = any_rank(communicator, is_first && RunDirectory::has_checkpoint(request.recipe()));
+  const DataCache cache = shared_data_cache(communicator, RunDirectory::data_cache_of(request.recipe()), stops);
+  Trainer trainer(request.layout, communicator, device, cache, resumes ? FirstWeights::leave : FirstWeights::load,
+                  monitor);
+  return lock ? train_first(request, trainer, *lock, verification, watch.memory())
+              : train_other(request, trainer, verification);
+}
+
+}  // namespace
+
+ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
+  name_profiler_thread(fmt::format("rank {}", communicator.rank()));
+  check_same_recipe(communicator, request.recipe());
+  try {
+    return start_and_train(request, device, communicator);
+  } catch (const Error& error) {
+    // So that the same command goes on.
+    if (error.code() == ExitCode::stopped && communicator.rank() == 0) stop_file_of(request.recipe()).remove();
+    throw;
+  }
+}
+
+}  // namespace llmtrain
