@@ -4,7 +4,7 @@
 namespace llmtrain {
 
 // The points are those of the drawn paths, so the page holds them once.
-const std::string_view chart_script = R"js(
+const MarkupLiteral chart_script = R"js(
 "use strict";
 (() => {
   const tip = document.getElementById("tip");

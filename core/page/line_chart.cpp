@@ -4,6 +4,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -16,8 +17,7 @@ namespace {
 
 constexpr double left_gutter = 62, right_gutter = 10, plot_width = 488, plot_height = 190, bottom_gutter = 24;
 constexpr double ticks_wanted = 5;
-constexpr double logarithmic_from = 50;  // largest ÷ smallest value
-constexpr std::size_t colours = 16;
+constexpr double logarithmic_from = 50;   // largest ÷ smallest value
 constexpr std::size_t dotted_up_to = 30;  // points of a line that are marked one by one
 
 struct Range {
@@ -31,9 +31,10 @@ struct Range {
   double length() const { return high - low; }
 };
 
-std::string colour_of(std::size_t colour) {
-  return fmt::format("var(--{}{})", colour % colours < colours / 2 ? 'b' : 'f', colour % (colours / 2));
-}
+// Of the style sheet's.
+constexpr std::array<MarkupLiteral, 16> colours{
+    "var(--b0)", "var(--b1)", "var(--b2)", "var(--b3)", "var(--b4)", "var(--b5)", "var(--b6)", "var(--b7)",
+    "var(--f0)", "var(--f1)", "var(--f2)", "var(--f3)", "var(--f4)", "var(--f5)", "var(--f6)", "var(--f7)"};
 
 std::string value_text(double value, double step, ChartUnit unit) {
   const double least = unit == ChartUnit::percent ? 100 * step : step;
@@ -81,32 +82,35 @@ class Scale {
     return plot_height * (y_.high - (is_logarithmic_ ? std::log10(value) : value)) / y_.length();
   }
 
-  std::string grid() const {
-    std::string text;
+  Html grid() const {
+    Html text;
     const double step = y_step();
     for (double count = std::ceil(y_.low / step - 1e-9); count * step <= y_.high + 1e-9 * step; ++count) {
       // + 0.0 because the smallest count may be −0.
       const double value = is_logarithmic_ ? std::pow(10, count * step) : count * step + 0.0;
       const std::string label =
           is_logarithmic_ && unit_ == ChartUnit::number ? logarithmic_text(value) : value_text(value, step, unit_);
-      text += fmt::format("<path class=\"grid\" d=\"M0 {0}H{1}\"/><text class=\"name\" x=\"-6\" y=\"{2}\">{3}</text>",
-                          svg_number(y(value)), svg_number(plot_width), svg_number(y(value) + 4), label);
+      text += html("<path class=\"grid\" d=\"M0 {0}H{1}\"/><text class=\"name\" x=\"-6\" y=\"{2}\">{3}</text>",
+                   svg_number(y(value)), svg_number(plot_width), svg_number(y(value) + 4), label);
     }
     const double x_step = round_step(std::max(x_.length() / ticks_wanted, 1.0));
     for (double count = std::ceil(x_.low / x_step - 1e-9); count * x_step <= x_.high + 1e-9 * x_step; ++count) {
       const double value = count * x_step + 0.0;
-      text +=
-          fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", x(value) > plot_width - 20 ? "name" : "middle",
-                      svg_number(x(value) > plot_width - 20 ? plot_width : x(value)), svg_number(plot_height + 16),
-                      x_step >= 1000 ? (value == 0 ? "0" : format_count(value)) : fmt::format("{:.0f}", value));
+      text += html("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", x(value) > plot_width - 20 ? "name" : "middle",
+                   svg_number(x(value) > plot_width - 20 ? plot_width : x(value)), svg_number(plot_height + 16),
+                   x_step >= 1000 ? (value == 0 ? "0" : format_count(value)) : fmt::format("{:.0f}", value));
     }
     return text;
   }
 
-  // For the page's script: what the left and right, bottom and top of the plot stand for.
-  std::string attributes() const {
-    return fmt::format("data-x0=\"{}\" data-x1=\"{}\" data-y0=\"{}\" data-y1=\"{}\" data-log=\"{}\" data-unit=\"{}\"",
-                       x_.low, x_.high, y_.low, y_.high, is_logarithmic_ ? 1 : 0, static_cast<int>(unit_));
+  // The chart's element around its content. For the page's script it says what the left and right, bottom and top of
+  // the plot stand for.
+  Html svg(const std::string& title, const Html& content) const {
+    return html(
+        "<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" data-x0=\"{}\" data-x1=\"{}\" "
+        "data-y0=\"{}\" data-y1=\"{}\" data-log=\"{}\" data-unit=\"{}\"><g transform=\"translate({} 8)\">{}</g></svg>",
+        svg_number(left_gutter + plot_width + right_gutter), svg_number(8 + plot_height + bottom_gutter), title, x_.low,
+        x_.high, y_.low, y_.high, is_logarithmic_ ? 1 : 0, static_cast<int>(unit_), svg_number(left_gutter), content);
   }
 
  private:
@@ -124,8 +128,8 @@ class Scale {
 
 bool is_range(const CurvePoint& point) { return std::isfinite(point.y) && point.high > point.low; }
 
-std::string band_of(const ChartLine& line, const Scale& scale) {
-  if (std::none_of(line.points.begin(), line.points.end(), is_range)) return "";
+Html band_of(const ChartLine& line, const Scale& scale) {
+  if (std::none_of(line.points.begin(), line.points.end(), is_range)) return {};
   std::string above, below;
   for (const CurvePoint& point : line.points) {
     if (!std::isfinite(point.y)) continue;
@@ -133,11 +137,12 @@ std::string band_of(const ChartLine& line, const Scale& scale) {
                          svg_number(scale.y(point.high)));
     below.insert(0, fmt::format("L{} {}", svg_number(scale.x(point.x)), svg_number(scale.y(point.low))));
   }
-  return fmt::format("<path style=\"fill:{};opacity:.22\" d=\"{}{}Z\"/>", colour_of(line.colour), above, below);
+  return html("<path style=\"fill:{};opacity:.22\" d=\"{}{}Z\"/>", chart_colour(line.colour), above, below);
 }
 
-std::string path_of(const ChartLine& line, const Scale& scale) {
-  std::string path, dots;
+Html path_of(const ChartLine& line, const Scale& scale) {
+  std::string path;
+  Html dots;
   bool is_joined = false;
   for (const CurvePoint& point : line.points) {
     if (!std::isfinite(point.y)) {
@@ -148,41 +153,39 @@ std::string path_of(const ChartLine& line, const Scale& scale) {
     path += fmt::format("{}{} {}", is_joined ? 'L' : 'M', x, y);
     is_joined = true;
     if (line.points.size() <= dotted_up_to)
-      dots += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"2.4\" style=\"fill:{}\"/>", x, y, colour_of(line.colour));
+      dots += html("<circle cx=\"{}\" cy=\"{}\" r=\"2.4\" style=\"fill:{}\"/>", x, y, chart_colour(line.colour));
   }
-  return fmt::format("<path class=\"line\" data-name=\"{}\" style=\"stroke:{}\" d=\"{}\"/>{}", html_text(line.name),
-                     colour_of(line.colour), path, dots);
+  return html("<path class=\"line\" data-name=\"{}\" style=\"stroke:{}\" d=\"{}\"/>{}", line.name,
+              chart_colour(line.colour), path, dots);
 }
 
-std::string level_line(const ChartLevel& level, const Scale& scale) {
-  return fmt::format("<path class=\"limit\" d=\"M0 {}H{}\"/>", svg_number(scale.y(level.value)),
-                     svg_number(plot_width));
+Html level_line(const ChartLevel& level, const Scale& scale) {
+  return html("<path class=\"limit\" d=\"M0 {}H{}\"/>", svg_number(scale.y(level.value)), svg_number(plot_width));
 }
 
-std::string level_name(const ChartLevel& level, const Scale& scale, ChartUnit unit) {
-  return fmt::format("<text class=\"limit-name\" x=\"{}\" y=\"{}\">{}: {}</text>", svg_number(plot_width - 4),
-                     // Above the line, or below it at the top.
-                     svg_number(scale.y(level.value) > 16 ? scale.y(level.value) - 5 : scale.y(level.value) + 13),
-                     html_text(level.name), value_text(level.value, std::abs(level.value) / 100, unit));
+Html level_name(const ChartLevel& level, const Scale& scale, ChartUnit unit) {
+  return html("<text class=\"limit-name\" x=\"{}\" y=\"{}\">{}: {}</text>", svg_number(plot_width - 4),
+              // Above the line, or below it at the top.
+              svg_number(scale.y(level.value) > 16 ? scale.y(level.value) - 5 : scale.y(level.value) + 13), level.name,
+              value_text(level.value, std::abs(level.value) / 100, unit));
 }
 
-std::string svg_of(const LineChart& chart, const Scale& scale) {
-  std::string text = fmt::format(
-      "<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" {}><g transform=\"translate({} 8)\">",
-      svg_number(left_gutter + plot_width + right_gutter), svg_number(8 + plot_height + bottom_gutter),
-      html_text(chart.title), scale.attributes(), svg_number(left_gutter));
-  text += scale.grid();
+Html svg_of(const LineChart& chart, const Scale& scale) {
+  Html text = scale.grid();
   for (const ChartLine& line : chart.lines) text += band_of(line, scale);
   if (chart.level) text += level_line(*chart.level, scale);
   for (const ChartLine& line : chart.lines) text += path_of(line, scale);
   // Last, with an edge in the page's colour: what crosses it stays readable.
   if (chart.level) text += level_name(*chart.level, scale, chart.unit);
-  return text + fmt::format("<path class=\"cursor\" d=\"M0 0V{}\"/></g></svg>", svg_number(plot_height));
+  text += html("<path class=\"cursor\" d=\"M0 0V{}\"/>", svg_number(plot_height));
+  return scale.svg(chart.title, text);
 }
 
 }  // namespace
 
-std::string line_chart(const LineChart& chart) {
+MarkupLiteral chart_colour(std::size_t line) { return colours[line % colours.size()]; }
+
+Html line_chart(const LineChart& chart) {
   Range x, y;
   for (const ChartLine& line : chart.lines) {
     for (const CurvePoint& point : line.points) {
@@ -192,20 +195,19 @@ std::string line_chart(const LineChart& chart) {
       y.hold(point.high);
     }
   }
-  if (!std::isfinite(x.low)) return "";
+  if (!std::isfinite(x.low)) return {};
   if (chart.level) y.hold(chart.level->value);
-  return fmt::format("<figure data-x=\"{}\"><h2>{}</h2><p class=\"note\">{}</p>{}</figure>\n", html_text(chart.x_name),
-                     html_text(chart.title), html_text(chart.note), svg_of(chart, Scale(chart, x, y)));
+  return html("<figure data-x=\"{}\"><h2>{}</h2><p class=\"note\">{}</p>{}</figure>\n", chart.x_name, chart.title,
+              chart.note, svg_of(chart, Scale(chart, x, y)));
 }
 
-std::string chart_grid(const std::string& charts) { return "<section class=\"charts\">" + charts + "</section>\n"; }
+Html chart_grid(const Html& charts) { return html("<section class=\"charts\">{}</section>\n", charts); }
 
-std::string chart_legend(const std::vector<std::string>& names) {
-  std::string text = "<p class=\"legend\">";
+Html chart_legend(const std::vector<std::string>& names) {
+  Html text;
   for (std::size_t i = 0; i < names.size(); ++i)
-    text +=
-        fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour_of(i), html_text(names[i]));
-  return text + "</p>\n";
+    text += html("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", chart_colour(i), names[i]);
+  return html("<p class=\"legend\">{}</p>\n", text);
 }
 
 }  // namespace llmtrain

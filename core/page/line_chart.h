@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/page/curve.h"
+#include "core/page/html.h"
 
 namespace llmtrain {
 
@@ -38,17 +39,20 @@ struct LineChart {
   std::optional<ChartLevel> level{};
 };
 
-// The chart as HTML: drawn in SVG, about 560 units wide, of which several stand side by side on a wide page and one
+// The chart: drawn in SVG, about 560 units wide, of which several stand side by side on a wide page and one
 // fills a narrow one. Where points are ranges, a light band shows them behind the mean. Empty without a finite value.
-std::string line_chart(const LineChart& chart);
+Html line_chart(const LineChart& chart);
+
+// The colour of a line, of which there are 16: dark ones, then light ones.
+MarkupLiteral chart_colour(std::size_t line);
 
 // Charts side by side.
-std::string chart_grid(const std::string& charts);
+Html chart_grid(const Html& charts);
 
 // The legend of lines that several charts share.
-std::string chart_legend(const std::vector<std::string>& names);
+Html chart_legend(const std::vector<std::string>& names);
 
 // Shows the values at the pointer; for html_page().
-extern const std::string_view chart_script;
+extern const MarkupLiteral chart_script;
 
 }  // namespace llmtrain

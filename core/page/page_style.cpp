@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/page/html.h"
+#include "core/page/html_page.h"
 
 namespace llmtrain {
 
-const std::string_view page_style = R"css(
+const MarkupLiteral page_style = R"css(
 :root { color-scheme: light dark;
   --page: #ffffff; --panel: #f6f7f9; --line: #dfe3e8; --text: #1c2127; --quiet: #5f6b7a; --good: #1a7f47; --notice: #9a6700; --bad: #c62f3b;
   --gather: #7b5cd6; --reduce: #d6336c; --send: #8a94a3; --receive: #b9c1cc; --step: #30363d; --hatch: #c9d0d8; --links: #2b8a9d; --adapters: #b0416b;

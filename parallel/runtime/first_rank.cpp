@@ -210,7 +210,7 @@ void FirstRank::show_rollback(const std::string& what) {
                              trainer_.steps_done(), trainer_.samples_consumed()));
 }
 
-void FirstRank::show_last_step(const std::string& section) { report_.add_section({section, measured_step_script()}); }
+void FirstRank::show_last_step(const Html& section) { report_.add_section({section, {measured_step_script()}}); }
 
 void FirstRank::show_stop(const std::string& why) {
   stop_file_.remove();

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/page/html.h"
 #include "parallel/device/measurement.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/run/console.h"
@@ -40,7 +41,7 @@ class FirstRank {
   // After the trainer has returned to a checkpoint, because `what` happened.
   void show_rollback(const std::string& what);
   // The last step's timeline, for the page: measured_step_section().
-  void show_last_step(const std::string& section);
+  void show_last_step(const Html& section);
   // At the run's end: `why` it stops, such as "on request"; or after its last step.
   void show_stop(const std::string& why);
   void finish();

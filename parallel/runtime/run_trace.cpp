@@ -91,13 +91,13 @@ void RunTrace::end_step() {
   if (steps_.size() > kept_steps) steps_.pop_front();
 }
 
-std::string RunTrace::write(const std::filesystem::path& file) const {
+Html RunTrace::write(const std::filesystem::path& file) const {
   const RankGroups& groups = trainer_.model().groups();
   const Schedule& schedule = trainer_.model().layout().schedule();
   std::vector<double> own;
   for (const std::vector<double>& step : steps_) own.insert(own.end(), step.begin(), step.end());
   const std::vector<double> all = groups.exchange(own);
-  if (!groups.is_first()) return "";
+  if (!groups.is_first()) return {};
   const auto ranks = static_cast<std::size_t>(groups.communicator().size());
   const std::size_t each = all.size() / ranks;
   const std::size_t lanes = ranks / schedule.ranks.size();
@@ -119,7 +119,7 @@ std::string RunTrace::write(const std::filesystem::path& file) const {
 }
 
 // `all`: of each rank `each` numbers; `lanes` ranks share a pipeline rank.
-std::string RunTrace::last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const {
+Html RunTrace::last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const {
   const Schedule& schedule = trainer_.model().layout().schedule();
   const auto step_of = [&](std::size_t pipeline) { return all.data() + (pipeline * lanes + 1) * each - width_; };
   double start = step_of(0)[1], end = start;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/page/html.h"
 #include "parallel/device/measurement.h"
 #include "parallel/engine/trainer.h"
 
@@ -31,10 +32,10 @@ class RunTrace {
   // Writes the last steps of all ranks in the format of `plan --trace`; the first rank writes the file. Collective;
   // blocks. Throws Error(cannot_write). Returns on the first rank the last step for a page's script
   // (measured_step_section()), elsewhere nothing.
-  std::string write(const std::filesystem::path& file) const;
+  Html write(const std::filesystem::path& file) const;
 
  private:
-  std::string last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const;
+  Html last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const;
 
   Trainer& trainer_;
   std::shared_ptr<const Layout> layout_;

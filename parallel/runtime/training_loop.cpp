@@ -213,7 +213,7 @@ void TrainingLoop::end() {
   save(CheckpointSaver::Kind::last);
   saver_.finish();
   if (!trace_) return;
-  const std::string last_step = trace_->write(*trace_file_);
+  const Html last_step = trace_->write(*trace_file_);
   if (first_ != nullptr) first_->show_last_step(last_step);
 }
 

@@ -130,7 +130,9 @@ void write_memory(Writer& page, const PlanReport& first, const PlanReport& secon
 
 std::string setting_text(const Json& value) {
   if (value.is_null()) return "–";
-  return clipped(printable(value.is_string() ? value.get<std::string>() : value.dump()), setting_width - 2);
+  return clipped(printable(value.is_string() ? value.get<std::string>()
+                                             : value.dump(-1, ' ', false, Json::error_handler_t::replace)),
+                 setting_width - 2);
 }
 
 std::string effect_text(const PlanReport& first, const ChangedPlan& changed) {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "core/page/html.h"
+#include "core/page/html_page.h"
 #include "core/page/line_chart.h"
 #include "parallel/run/report/comparison.h"
 #include "parallel/run/report/run_charts.h"
@@ -27,33 +27,32 @@ RunCurves curves_of(const ComparedRun& run) {
   return curves;
 }
 
-std::string figures_section(const RunComparison& comparison) {
+Html figures_section(const RunComparison& comparison) {
   std::vector<std::string> head = {"", ""};
-  for (const ComparedRun& run : comparison.runs) head.push_back(html_text(run.name));
-  std::vector<std::vector<std::string>> rows;
+  for (const ComparedRun& run : comparison.runs) head.push_back(run.name);
+  std::vector<std::vector<Html>> rows;
   std::string section;
   for (const ComparedFigure& figure : compared_figures(comparison)) {
-    std::vector<std::string> cells = {figure.section == section ? "" : html_text(figure.section),
-                                      html_text(figure.label)};
-    for (const std::string& value : figure.values) cells.push_back(html_text(value));
-    rows.push_back(std::move(cells));
+    std::vector<std::string> cells = {figure.section == section ? "" : figure.section, figure.label};
+    cells.insert(cells.end(), figure.values.begin(), figure.values.end());
+    rows.push_back(text_cells(cells));
     section = figure.section;
   }
-  return "<section><h2>Figures</h2>" + html_table(2, head, rows) + "</section>\n";
+  return "<section><h2>Figures</h2>" + html_table(2, text_cells(head), rows) + "</section>\n";
 }
 
-std::string keys_section(const RunComparison& comparison) {
-  if (comparison.keys.empty()) return "<section><h2>Keys that differ</h2><p class=\"note\">None.</p></section>\n";
+Html keys_section(const RunComparison& comparison) {
+  if (comparison.keys.empty()) return Html("<section><h2>Keys that differ</h2><p class=\"note\">None.</p></section>\n");
   std::vector<std::string> head = {"key"};
-  for (const ComparedRun& run : comparison.runs) head.push_back(html_text(run.name));
-  std::vector<std::vector<std::string>> rows;
+  for (const ComparedRun& run : comparison.runs) head.push_back(run.name);
+  std::vector<std::vector<Html>> rows;
   constexpr std::size_t widest_setting = 60;
   for (const ComparedKey& key : comparison.keys) {
-    std::vector<std::string> cells = {"<code>" + html_text(key.key) + "</code>"};
-    for (const Json& value : key.values) cells.push_back(html_text(setting_text(value, widest_setting)));
+    std::vector<Html> cells = {html("<code>{}</code>", key.key)};
+    for (const Json& value : key.values) cells.push_back(html("{}", setting_text(value, widest_setting)));
     rows.push_back(std::move(cells));
   }
-  return "<section><h2>Keys that differ</h2>" + html_table(1, head, rows) + "</section>\n";
+  return "<section><h2>Keys that differ</h2>" + html_table(1, text_cells(head), rows) + "</section>\n";
 }
 
 }  // namespace
@@ -69,14 +68,14 @@ std::string comparison_page(const RunComparison& comparison) {
   }
   std::string title;
   for (const std::string& name : names) title += (title.empty() ? "" : ", ") + name;
-  const std::string sections = "<header><div><h1>" + html_text(title) +
-                               "</h1><p>Runs over tokens</p></div></header>\n" + figures_section(comparison) +
-                               "<section>" + chart_legend(names) + "</section>\n" +
-                               run_charts(pointers, "tokens", std::nullopt) + keys_section(comparison);
+  const Html sections =
+      html("<header><div><h1>{}</h1><p>Runs over tokens</p></div></header>\n{}", title, figures_section(comparison)) +
+      html("<section>{}</section>\n", chart_legend(names)) + run_charts(pointers, "tokens", std::nullopt) +
+      keys_section(comparison);
   return html_page({.title = "Runs: " + title,
                     .sections = sections,
                     .footer = "Measured by llmtrain run; each run's metrics.jsonl has every number.",
-                    .script = std::string(chart_script)});
+                    .scripts = {chart_script}});
 }
 
 }  // namespace llmtrain

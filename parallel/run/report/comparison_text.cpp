@@ -142,7 +142,9 @@ class TableText {
 
 std::string setting_text(const Json& value, std::size_t width) {
   if (value.is_null()) return "–";
-  return clipped(printable(value.is_string() ? value.get<std::string>() : value.dump()), width);
+  return clipped(printable(value.is_string() ? value.get<std::string>()
+                                             : value.dump(-1, ' ', false, Json::error_handler_t::replace)),
+                 width);
 }
 
 std::vector<ComparedFigure> compared_figures(const RunComparison& comparison) {

@@ -16,7 +16,7 @@ std::vector<ChartLine> lines_of(const std::vector<const RunCurves*>& runs, Curve
 }
 
 // One run's lines are named by what they are; several runs' by the run.
-std::string loss_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name) {
+Html loss_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name) {
   LineChart loss{.title = "Loss", .note = "Training, in nats per token", .x_name = x_name, .may_be_logarithmic = true};
   loss.lines = lines_of(runs, &RunCurves::loss);
   LineChart validation{.title = "Validation loss", .note = "In nats per token", .x_name = x_name};
@@ -52,9 +52,9 @@ void RunCurves::add(const TrainingRow& row, double x) {
 
 void RunCurves::add(const EvaluationRow& row, double x) { validation_loss.add(x, row.validation_loss); }
 
-std::string run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
-                       const std::optional<PlannedFigures>& planned) {
-  std::string charts = loss_charts(runs, x_name);
+Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
+                const std::optional<PlannedFigures>& planned) {
+  Html charts = loss_charts(runs, x_name);
   const auto add = [&](LineChart chart, Curve RunCurves::*curve) {
     chart.x_name = x_name;
     chart.lines = lines_of(runs, curve);

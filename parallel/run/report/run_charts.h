@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/page/curve.h"
+#include "core/page/html.h"
 #include "parallel/run/report/metrics_rows.h"
 
 namespace llmtrain {
@@ -31,9 +32,9 @@ struct PlannedFigures {
   double process_bytes = 0;
 };
 
-// Charts of runs over each other, as HTML; those that no run has values for are left out. Loss and validation loss
+// Charts of runs over each other; those that no run has values for are left out. Loss and validation loss
 // share a chart where there is one run. `x_name`: "step" or "tokens".
-std::string run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
-                       const std::optional<PlannedFigures>& planned);
+Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
+                const std::optional<PlannedFigures>& planned);
 
 }  // namespace llmtrain

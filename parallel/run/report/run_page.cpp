@@ -8,10 +8,11 @@
 #include <cmath>
 #include <cstddef>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/page/html.h"
+#include "core/page/html_page.h"
 #include "core/page/line_chart.h"
 #include "core/page/text_layout.h"
 #include "core/recipe/recipe_io.h"
@@ -52,27 +53,27 @@ std::string now_text() {
 
 std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "not finite"; }
 
-std::string headline(const Recipe& recipe, const RunProgress& progress, RunState state) {
+Html headline(const Recipe& recipe, const RunProgress& progress, RunState state) {
   const StateWords words = words_of(state);
   const std::int64_t step = progress.last() ? progress.last()->step : 0;
-  std::string text = fmt::format(
+  Html text = html(
       "<header><div><h1>{}</h1><p>step {} of {}, {} tokens<br>as of {}</p></div><p class=\"verdict "
       "{}\">{}</p></header>\n",
-      html_text(recipe.name), step, recipe.training.steps,
+      recipe.name, step, recipe.training.steps,
       format_count(static_cast<double>(progress.last() ? progress.last()->tokens : 0)), now_text(), words.style,
       words.verdict);
-  if (!recipe.description.empty()) text += fmt::format("<p class=\"note\">{}</p>\n", html_text(recipe.description));
+  if (!recipe.description.empty()) text += html("<p class=\"note\">{}</p>\n", recipe.description);
   return text;
 }
 
-std::string cards(const Recipe& recipe, const RunProgress& progress, const std::optional<PlannedFigures>& planned,
-                  RunState state) {
-  if (!progress.last()) return "<p class=\"note\">No step has been recorded yet.</p>\n";
+Html cards(const Recipe& recipe, const RunProgress& progress, const std::optional<PlannedFigures>& planned,
+           RunState state) {
+  if (!progress.last()) return Html("<p class=\"note\">No step has been recorded yet.</p>\n");
   const TrainingRow& last = *progress.last();
   const auto against_plan = [&](double planned_value, std::string (*words)(double)) {
     return planned && planned_value > 0 ? words(planned_value) + " planned" : std::string("no plan");
   };
-  std::string text = "<div class=\"cards\">";
+  Html text("<div class=\"cards\">");
   text += html_card("Loss", loss_text(last.loss),
                     progress.best()
                         ? fmt::format("best {} at step {}", loss_text(progress.best()->loss), progress.best()->step)
@@ -128,18 +129,20 @@ double RunProgress::tokens_per_second() const {
 std::string run_page(const Recipe& recipe, const RunProgress& progress, const std::optional<PlannedFigures>& planned,
                      RunState state, const PageSection& further) {
   const std::string json = to_json(recipe).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  std::string note;
+  Html note;
   if (planned)
-    note = fmt::format(
-        "<p class=\"note\">Planned figures are of <a href=\"plan.html\">the run's plan</a> with profile {}.</p>\n",
-        html_text(planned->profile));
+    note =
+        html("<p class=\"note\">Planned figures are of <a href=\"plan.html\">the run's plan</a> with profile {}.</p>\n",
+             planned->profile);
+  std::vector<MarkupLiteral> scripts = {chart_script};
+  scripts.insert(scripts.end(), further.scripts.begin(), further.scripts.end());
   return html_page({.title = recipe.name + (state == RunState::running ? ": running" : ""),
                     .sections = headline(recipe, progress, state) + cards(recipe, progress, planned, state) + note +
                                 run_charts({&progress.curves()}, "step", planned) + further.html + recipe_details(json),
                     .footer =
                         "Measured by llmtrain run; metrics.jsonl has every number. Where many steps share a point, "
                         "the line is their mean and the band their range.",
-                    .script = std::string(chart_script) + std::string(further.script),
+                    .scripts = std::move(scripts),
                     .refresh_seconds = state == RunState::running ? refresh_seconds : 0});
 }
 

@@ -5,8 +5,9 @@
 #include <deque>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "core/page/html.h"
 #include "core/recipe/recipe.h"
 #include "parallel/run/report/metrics_rows.h"
 #include "parallel/run/report/run_charts.h"
@@ -40,8 +41,8 @@ class RunProgress {
 
 // A part of the page that somebody else draws.
 struct PageSection {
-  std::string html;
-  std::string_view script{};
+  Html html;
+  std::vector<MarkupLiteral> scripts{};
 };
 
 // The page of what ran: figures, charts over the steps, a further section, the recipe. While the run is going on, a

@@ -50,9 +50,8 @@ MemoryScale scale_of(const Plan& plan) {
 
 // Areas from the axis up to the sum of a category and all below it, the topmost first, so that each later one covers
 // it.
-std::string stacked_areas(const std::vector<MemoryColumn>& columns, const MemoryScale& scale, double width,
-                          double height) {
-  std::string text;
+Html stacked_areas(const std::vector<MemoryColumn>& columns, const MemoryScale& scale, double width, double height) {
+  Html text;
   for (std::size_t top = memory_categories; top-- > 0;) {
     double most = 0;
     for (const MemoryColumn& column : columns) most = std::max(most, column.bytes[stacking[top]]);
@@ -68,57 +67,57 @@ std::string stacked_areas(const std::vector<MemoryColumn>& columns, const Memory
       last = y;
     }
     path += fmt::format("H{}V{}z", svg_number(width), svg_number(height));
-    text += fmt::format("<path class=\"m-{}\" d=\"{}\"/>", name_of(stacking[top]).key, path);
+    text += html("<path class=\"m-{}\" d=\"{}\"/>", name_of(stacking[top]).key, path);
   }
   return text;
 }
 
 // The limit, and the peaks around it for which the error of plans decides whether they fit.
-std::string limit_line(const MemoryScale& scale, double width, double height) {
-  if (scale.limit <= 0) return "";
+Html limit_line(const MemoryScale& scale, double width, double height) {
+  if (scale.limit <= 0) return {};
   const std::string y = svg_number(scale.y(scale.limit, height));
-  std::string band;
+  Html band;
   if (scale.error > 0) {
     // Above the top of the chart there is nothing to see.
     const double top = std::max(0.0, scale.y(scale.limit * (1 + scale.error), height));
     const double bottom = scale.y(scale.limit * (1 - scale.error), height);
-    band = fmt::format("<rect class=\"tight\" x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(top),
-                       svg_number(width), svg_number(bottom - top));
+    band = html("<rect class=\"tight\" x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(top),
+                svg_number(width), svg_number(bottom - top));
   }
-  return band + fmt::format("<path class=\"limit\" d=\"M0 {0}H{1}\"/>", y, svg_number(width));
+  return band + html("<path class=\"limit\" d=\"M0 {0}H{1}\"/>", y, svg_number(width));
 }
 
 // Grid lines at multiples of a power of two, which are round numbers of bytes.
-std::string grid(const MemoryScale& scale, double width, double height) {
+Html grid(const MemoryScale& scale, double width, double height) {
   const double step = std::exp2(std::ceil(std::log2(scale.bytes / 6)));
-  std::string text;
+  Html text;
   for (double value = 0; value <= scale.bytes; value += step) {
     const std::string y = svg_number(scale.y(value, height));
-    text += fmt::format("<path class=\"grid\" d=\"M0 {}H{}\"/><text class=\"name\" x=\"-8\" y=\"{}\">{}</text>", y,
-                        svg_number(width), svg_number(scale.y(value, height) + 4), value > 0 ? bytes_text(value) : "0");
+    text += html("<path class=\"grid\" d=\"M0 {}H{}\"/><text class=\"name\" x=\"-8\" y=\"{}\">{}</text>", y,
+                 svg_number(width), svg_number(scale.y(value, height) + 4), value > 0 ? bytes_text(value) : "0");
   }
   return text;
 }
 
-std::string large_chart(const std::vector<MemoryColumn>& columns, const MemoryScale& scale, const TimeAxis& axis) {
+Html large_chart(const std::vector<MemoryColumn>& columns, const MemoryScale& scale, const TimeAxis& axis) {
   const double width = axis.width();
-  std::string text = fmt::format(
+  Html text = html(
       "<div class=\"scroll\"><svg class=\"memory whole\" viewBox=\"0 0 {} {}\" role=\"img\" "
       "aria-label=\"Memory of the fullest rank over one step\"><g transform=\"translate({} 8)\">",
       svg_number(gutter + width), svg_number(large_height + 32), svg_number(gutter));
   text += grid(scale, width, large_height) + stacked_areas(columns, scale, width, large_height) +
           limit_line(scale, width, large_height);
   if (scale.limit > 0)
-    text += fmt::format("<text class=\"limit-name\" x=\"{}\" y=\"{}\">device limit: {}</text>", svg_number(width - 4),
-                        svg_number(scale.y(scale.limit, large_height) - 5), bytes_text(scale.limit));
+    text += html("<text class=\"limit-name\" x=\"{}\" y=\"{}\">device limit: {}</text>", svg_number(width - 4),
+                 svg_number(scale.y(scale.limit, large_height) - 5), bytes_text(scale.limit));
   for (const TimeTick& tick : axis.ticks())
-    text += fmt::format("<text class=\"tick\" x=\"{}\" y=\"{}\">{}</text>", svg_number(tick.x),
-                        svg_number(large_height + 16), tick.label);
-  return text + fmt::format("<path class=\"cursor\" d=\"M0 0V{}\"/></g></svg></div>", svg_number(large_height));
+    text += html("<text class=\"tick\" x=\"{}\" y=\"{}\">{}</text>", svg_number(tick.x), svg_number(large_height + 16),
+                 tick.label);
+  return text + html("<path class=\"cursor\" d=\"M0 0V{}\"/></g></svg></div>", svg_number(large_height));
 }
 
 // Data for the page's script: the start of each column and its mebibytes per category, in the order of `stacking`.
-std::string large_data(const std::vector<MemoryColumn>& columns, const TimeAxis& axis) {
+Html large_data(const std::vector<MemoryColumn>& columns, const TimeAxis& axis) {
   std::string names;
   for (const Category category : stacking)
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ",", name_of(category).label);
@@ -129,18 +128,16 @@ std::string large_data(const std::vector<MemoryColumn>& columns, const TimeAxis&
       rows += fmt::format(",{}", std::llround(column.bytes[category] / mebibyte));
     rows += ']';
   }
-  return fmt::format(
-      "<script type=\"application/json\" id=\"memory-data\">{{\"gutter\":{},\"width\":{},\"names\":[{}],"
-      "\"columns\":[{}]}}</script>",
-      svg_number(gutter), svg_number(axis.width()), names, rows);
+  return json_data("memory-data", fmt::format(R"({{"gutter":{},"width":{},"names":[{}],"columns":[{}]}})",
+                                              svg_number(gutter), svg_number(axis.width()), names, rows));
 }
 
-std::string small_chart(const Plan& plan, std::int32_t rank, const MemoryScale& scale) {
+Html small_chart(const Plan& plan, std::int32_t rank, const MemoryScale& scale) {
   const RankSimulation& simulated = plan.simulation.ranks[static_cast<std::size_t>(rank)];
   const double width = 240;
   const TimeAxis axis(plan.simulation.step_seconds, width, std::nullopt);
   const auto columns = memory_columns(simulated.memory, axis, small_columns);
-  return fmt::format(
+  return html(
       "<figure><svg viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"Memory of pipeline rank {2}\">"
       "<rect class=\"row\" width=\"{0}\" height=\"{1}\"/>{3}{4}</svg>"
       "<figcaption>pipeline {2}: {5}</figcaption></figure>",
@@ -148,29 +145,26 @@ std::string small_chart(const Plan& plan, std::int32_t rank, const MemoryScale& 
       limit_line(scale, width, small_height), bytes_text(simulated.peak_bytes));
 }
 
-std::string memory_legend() {
-  std::string text = "<p class=\"legend\">";
+Html memory_legend() {
+  Html text("<p class=\"legend\">");
   for (const Category category : stacking)
-    text += fmt::format("<span class=\"key\"><i class=\"m-{}\"></i>{}</span>", name_of(category).key,
-                        name_of(category).label);
+    text += html("<span class=\"key\"><i class=\"m-{}\"></i>{}</span>", name_of(category).key, name_of(category).label);
   return text + "</p>";
 }
 
 }  // namespace
 
-std::string memory_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis) {
+Html memory_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis) {
   const auto fullest = static_cast<std::int32_t>(fullest_rank(plan.report).pipeline_rank);
   const MemoryScale scale = scale_of(plan);
   const auto columns =
       memory_columns(plan.simulation.ranks.at(static_cast<std::size_t>(fullest)).memory, axis, large_columns);
-  std::string text =
-      fmt::format("<section><h2>Memory over time</h2><p class=\"note\">Pipeline rank {}, the fullest", fullest);
+  Html text = html("<section><h2>Memory over time</h2><p class=\"note\">Pipeline rank {}, the fullest", fullest);
   if (plan.report.device_memory_bytes > 0 && scale.limit <= 0)
-    text +=
-        fmt::format("; the device's limit of {} is far above this chart", bytes_text(plan.report.device_memory_bytes));
+    text += html("; the device's limit of {} is far above this chart", bytes_text(plan.report.device_memory_bytes));
   if (const auto& error = plan.report.accuracy.memory; error && scale.limit > 0)
-    text += fmt::format("; peaks in the band around the limit are tight: plans err by {}, {}", margin_text(*error),
-                        html_text(origin_text(*error)));
+    text += html("; peaks in the band around the limit are tight: plans err by {}, {}", margin_text(*error),
+                 origin_text(*error));
   text += ".</p>" + memory_legend() + large_chart(columns, scale, axis) + large_data(columns, axis);
   if (selection.ranks.size() > 1) {
     text += "<div class=\"small-charts\">";

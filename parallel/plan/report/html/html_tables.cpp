@@ -18,21 +18,20 @@ namespace {
 // Bounds the size of the page.
 constexpr std::size_t most_rows = 128;
 
-std::string verdict(const PlanReport& report) {
+Html verdict(const PlanReport& report) {
   const double peak = fullest_rank(report).peak_bytes;
   const double limit = report.device_memory_bytes;
-  if (limit <= 0) return "<p class=\"verdict\">Memory limit unknown</p>";
+  if (limit <= 0) return Html("<p class=\"verdict\">Memory limit unknown</p>");
   if (verdict_of(report) == MemoryVerdict::tight)
-    return fmt::format("<p class=\"verdict tight\">Tight, {} {}</p>", bytes_text(std::abs(limit - peak)),
-                       report.fits ? "free" : "over the limit");
-  if (report.fits) return fmt::format("<p class=\"verdict good\">Fits, {} free</p>", bytes_text(limit - peak));
-  return fmt::format("<p class=\"verdict bad\">Does not fit, {} over the limit</p>",
-                     bytes_text(std::max(0.0, peak - limit)));
+    return html("<p class=\"verdict tight\">Tight, {} {}</p>", bytes_text(std::abs(limit - peak)),
+                report.fits ? "free" : "over the limit");
+  if (report.fits) return html("<p class=\"verdict good\">Fits, {} free</p>", bytes_text(limit - peak));
+  return html("<p class=\"verdict bad\">Does not fit, {} over the limit</p>", bytes_text(std::max(0.0, peak - limit)));
 }
 
 std::string mesh_text(const PlanReport& report) {
   const Mesh& mesh = report.mesh;
-  return fmt::format("{} × {}: tensor {}, context {}, data {}, pipeline {}{}", mesh.world(), html_text(report.profile),
+  return fmt::format("{} × {}: tensor {}, context {}, data {}, pipeline {}{}", mesh.world(), report.profile,
                      mesh.tensor, mesh.context, mesh.data, mesh.pipeline, expert_mesh_text(report));
 }
 
@@ -40,46 +39,43 @@ std::string mesh_text(const PlanReport& report) {
 std::string margin(const std::optional<PlanError>& error) { return error ? margin_text(*error) + ", " : ""; }
 
 // A bar of the lengths that the error leaves open, on the scale of the step's own bar.
-std::string error_bar(const PlanError& error) {
+Html error_bar(const PlanError& error) {
   const double least = 1 - error.error, whole = 1 + error.error;
-  return fmt::format(
+  return html(
       "<div class=\"error-bar\" style=\"margin-left:{:.3f}%;width:{:.3f}%\" title=\"{}\"></div><p class=\"note\">"
       "Plans of a step's time err by {} (root mean square), {}.</p>",
-      100 * least / whole, 100 * (whole - least) / whole, margin_text(error), margin_text(error),
-      html_text(origin_text(error)));
+      100 * least / whole, 100 * (whole - least) / whole, margin_text(error), margin_text(error), origin_text(error));
 }
 
 bool uses_host(const PlanReport& report) {
   return std::ranges::any_of(report.ranks, [](const PlannedRank& rank) { return rank.host_bytes > 0; });
 }
 
-std::vector<std::string> rank_cells(const PlanReport& report, const PlannedRank& rank) {
+std::vector<Html> rank_cells(const PlanReport& report, const PlannedRank& rank) {
   const double limit = report.device_memory_bytes;
-  std::string peak = bytes_text(rank.peak_bytes);
+  Html peak = html("{}", bytes_text(rank.peak_bytes));
   if (limit > 0)
-    peak += fmt::format("<span class=\"meter{}\"><i style=\"width:{:.1f}%\"></i></span>",
-                        rank.peak_bytes > limit ? " over" : "", std::min(100.0, 100 * rank.peak_bytes / limit));
-  std::vector<std::string> cells = {std::to_string(rank.pipeline_rank), std::to_string(rank.rank),
-                                    std::to_string(rank.count), peak};
+    peak += html("<span class=\"meter{}\"><i style=\"width:{:.1f}%\"></i></span>",
+                 rank.peak_bytes > limit ? " over" : "", std::min(100.0, 100 * rank.peak_bytes / limit));
+  std::vector<Html> cells = {html("{}", rank.pipeline_rank), html("{}", rank.rank), html("{}", rank.count), peak};
   for (const MemoryName& name : memory_names)
-    cells.push_back(rank.bytes[name.category] > 0 ? bytes_text(rank.bytes[name.category]) : "–");
-  if (uses_host(report)) cells.push_back(bytes_text(rank.host_bytes));
-  cells.push_back(html_text(rank.peak_instruction));
+    cells.push_back(html("{}", rank.bytes[name.category] > 0 ? bytes_text(rank.bytes[name.category]) : "–"));
+  if (uses_host(report)) cells.push_back(html("{}", bytes_text(rank.host_bytes)));
+  cells.push_back(html("{}", rank.peak_instruction));
   return cells;
 }
 
 }  // namespace
 
-std::string headline_section(const PlanReport& report) {
+Html headline_section(const PlanReport& report) {
   const PlannedRank& rank = fullest_rank(report);
   const PlannedThroughput& speed = report.throughput;
   std::string parameters = format_count(static_cast<double>(report.total_parameters)) + " parameters";
   if (report.active_parameters != report.total_parameters)
     parameters += fmt::format(", {} of them active", format_count(static_cast<double>(report.active_parameters)));
-  std::string text = fmt::format("<header><div><h1>{}</h1><p>{}<br>{}</p></div>{}</header>\n",
-                                 html_text(report.recipe.name), parameters, mesh_text(report), verdict(report));
-  if (!report.recipe.description.empty())
-    text += fmt::format("<p class=\"note\">{}</p>\n", html_text(report.recipe.description));
+  Html text = html("<header><div><h1>{}</h1><p>{}<br>{}</p></div>{}</header>\n", report.recipe.name, parameters,
+                   mesh_text(report), verdict(report));
+  if (!report.recipe.description.empty()) text += html("<p class=\"note\">{}</p>\n", report.recipe.description);
   const std::string of_limit =
       report.device_memory_bytes > 0 ? "of " + bytes_text(report.device_memory_bytes) + " on" : "on";
   text += "<div class=\"cards\">";
@@ -98,77 +94,82 @@ std::string headline_section(const PlanReport& report) {
   return text + "</div>\n";
 }
 
-std::string step_section(const PlanReport& report) {
-  std::string bar, list;
+Html step_section(const PlanReport& report) {
+  Html bar, list;
   for (const StepShare& share : split_step(report.step)) {
     if (share.seconds < negligible_share * report.step.seconds) continue;
     const double fraction = share.seconds / report.step.seconds;
     const int part = static_cast<int>(share.part);
-    bar += fmt::format("<i class=\"p{}\" style=\"width:{:.3f}%\" title=\"{}: {}\"></i>", part, 100 * fraction,
-                       share.label, duration_text(share.seconds));
-    list += fmt::format("<div><i class=\"p{}\"></i><span>{}</span><b>{}</b><span>{}</span></div>", part, share.label,
-                        duration_text(share.seconds), percent(fraction));
+    bar += html("<i class=\"p{}\" style=\"width:{:.3f}%\" title=\"{}: {}\"></i>", part, 100 * fraction, share.label,
+                duration_text(share.seconds));
+    list += html("<div><i class=\"p{}\"></i><span>{}</span><b>{}</b><span>{}</span></div>", part, share.label,
+                 duration_text(share.seconds), percent(fraction));
   }
   const auto& error = report.accuracy.step;
   // With an error bar the step ends before the right edge, so that the longest step within the error ends there.
-  const std::string width = error ? fmt::format(" style=\"width:{:.3f}%\"", 100 / (1 + error->error)) : "";
-  return fmt::format(
+  const double width = error ? 100 / (1 + error->error) : 100;
+  return html(
       "<section><h2>Where the time goes</h2><p class=\"note\">One step ({}) of the busiest rank.</p>"
-      "<div class=\"split\"{}>{}</div>{}<div class=\"shares\">{}</div></section>\n",
-      duration_text(report.step.seconds), width, bar, error ? error_bar(*error) : "", list);
+      "<div class=\"split\" style=\"width:{:.3f}%\">{}</div>{}<div class=\"shares\">{}</div></section>\n",
+      duration_text(report.step.seconds), width, bar, error ? error_bar(*error) : Html(), list);
 }
 
-std::string advice_section(const PlanReport& report) {
-  std::string text;
+Html advice_section(const PlanReport& report) {
+  Html text;
   if (!report.warnings.empty()) {
     text += "<section class=\"warnings\"><h2>Warnings</h2><ul>";
-    for (const std::string& warning : report.warnings) text += "<li>" + html_text(warning) + "</li>";
+    for (const std::string& warning : report.warnings) text += html("<li>{}</li>", warning);
     text += "</ul></section>\n";
   }
   if (report.suggestions.empty()) return text;
-  std::vector<std::vector<std::string>> rows;
-  for (const PlanSuggestion& suggestion : report.suggestions)
-    rows.push_back({"<code>--set " + html_text(suggestion.change) + "</code>",
-                    suggestion.is_tight ? "tight"
+  std::vector<std::vector<Html>> rows;
+  for (const PlanSuggestion& suggestion : report.suggestions) {
+    std::vector<Html> cells =
+        text_cells({suggestion.is_tight ? "tight"
                     : suggestion.fits   ? "fits"
                                         : "does not fit",
                     duration_text(suggestion.step_seconds),
                     change_text(suggestion.step_seconds / report.step.seconds, 1), bytes_text(suggestion.peak_bytes)});
-  return text + "<section><h2>" + (report.fits ? "Changes that make it faster" : "Changes that make it fit") + "</h2>" +
-         html_table(2, {"change", "", "step", "vs. this recipe", "fullest rank"}, rows) + "</section>\n";
+    cells.insert(cells.begin(), html("<code>--set {}</code>", suggestion.change));
+    rows.push_back(std::move(cells));
+  }
+  return text + html("<section><h2>{}</h2>{}</section>\n",
+                     report.fits ? "Changes that make it faster" : "Changes that make it fit",
+                     html_table(2, text_cells({"change", "", "step", "vs. this recipe", "fullest rank"}), rows));
 }
 
-std::string rank_section(const PlanReport& report) {
+Html rank_section(const PlanReport& report) {
   std::vector<std::string> head = {"pipeline rank", "first rank", "identical ranks", "peak"};
   for (const MemoryName& name : memory_names) head.emplace_back(name.label);
   if (uses_host(report)) head.emplace_back("host");
   head.emplace_back("peak at");
-  std::vector<std::vector<std::string>> rows;
+  std::vector<std::vector<Html>> rows;
   for (const PlannedRank& rank : report.ranks)
     if (rows.size() < most_rows) rows.push_back(rank_cells(report, rank));
-  std::string text =
+  Html text(
       "<section><h2>Memory per rank</h2><p class=\"note\">The peak is the largest total at one time; each category "
-      "shows its own maximum, which may occur at another time.";
+      "shows its own maximum, which may occur at another time.");
   if (report.ranks.size() > most_rows)
-    text += fmt::format(" The first {} of {} are listed; <code>--json</code> has all.", most_rows, report.ranks.size());
-  return text + "</p>" + html_table(0, head, rows) + "</section>\n";
+    text += html(" The first {} of {} are listed; <code>--json</code> has all.", most_rows, report.ranks.size());
+  return text + "</p>" + html_table(0, text_cells(head), rows) + "</section>\n";
 }
 
-std::string communication_section(const PlanReport& report) {
-  if (report.communication.empty()) return "";
-  std::vector<std::vector<std::string>> rows;
+Html communication_section(const PlanReport& report) {
+  if (report.communication.empty()) return {};
+  std::vector<std::vector<Html>> rows;
   for (const CommunicationEntry& line : report.communication)
-    rows.push_back({with_spaces(purpose_name(line.purpose)), with_spaces(planned_name(line.collective)),
-                    html_text(with_spaces(line.tensors)), std::to_string(line.ranks),
-                    bytes_text(line.bytes_per_rank_per_step), duration_text(line.seconds),
-                    duration_text(line.exposed_seconds)});
+    rows.push_back(
+        text_cells({with_spaces(purpose_name(line.purpose)), with_spaces(planned_name(line.collective)),
+                    with_spaces(line.tensors), std::to_string(line.ranks), bytes_text(line.bytes_per_rank_per_step),
+                    duration_text(line.seconds), duration_text(line.exposed_seconds)}));
   return "<section><h2>Communication</h2><p class=\"note\">What the busiest rank sends per step; exposed is the time "
          "that no "
          "computation hides.</p>" +
-         html_table(3, {"purpose", "collective", "tensors", "ranks", "sent", "time", "exposed"}, rows) + "</section>\n";
+         html_table(3, text_cells({"purpose", "collective", "tensors", "ranks", "sent", "time", "exposed"}), rows) +
+         "</section>\n";
 }
 
-std::string recipe_section(const PlanReport& report) {
+Html recipe_section(const PlanReport& report) {
   const std::string json = to_json(report.recipe).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   return recipe_details(json);
 }

@@ -55,8 +55,8 @@ std::string stages_of_colour(const ScheduleShape& shape, std::int32_t colour) {
   return from == to ? fmt::format("stage {}", from) : fmt::format("stages {}–{}", from, to);
 }
 
-std::string swatch(std::string_view colour, std::string_view text) {
-  return fmt::format("<span class=\"key\"><i class=\"{}\"></i>{}</span>", colour, text);
+Html swatch(std::string_view colour, std::string_view text) {
+  return html("<span class=\"key\"><i class=\"{}\"></i>{}</span>", colour, text);
 }
 
 class TimelineDrawing {
@@ -72,13 +72,13 @@ class TimelineDrawing {
       for (const std::int32_t rank : selection.ranks) add_wires(wire_lanes(plan, selection, axis, rank), rank);
   }
 
-  std::string svg() const {
-    std::string text = fmt::format(
+  Html svg() const {
+    Html text = html(
         "<svg class=\"timeline\" viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"What each rank does over one step\">"
         "<g class=\"plot\" transform=\"translate({2} 0)\"><g class=\"stretch\">",
         svg_number(gutter + axis_.width()), svg_number(height_), svg_number(gutter));
     text += background();
-    for (const auto& [name, path] : paths_) text += fmt::format("<path class=\"{}\" d=\"{}\"/>", name, path);
+    for (const auto& [name, path] : paths_) text += html("<path class=\"{}\" d=\"{}\"/>", name, path);
     text += wires_ + "<rect class=\"found\" width=\"0\" height=\"0\"/></g>" + tick_labels() + "<g class=\"labels\">" +
             labels_ + "</g></g>" + rank_names();
     return text + "</svg>";
@@ -127,22 +127,22 @@ class TimelineDrawing {
   void add_label(const Instruction& instruction, double x, double width, double y) {
     const std::string number = std::to_string(instruction.micro);
     if (width < digit_width * static_cast<double>(number.size()) + 1) return;
-    labels_ += fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>",
-                           instruction.operation == Operation::backward ? "on-dark" : "on-light", svg_number(x),
-                           svg_number(y), number);
+    labels_ += html("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>",
+                    instruction.operation == Operation::backward ? "on-dark" : "on-light", svg_number(x), svg_number(y),
+                    number);
   }
 
   void add_wires(const WireLanes& lanes, std::int32_t rank) {
     double top = row_top_.at(rank) + lanes_height;
     for (const auto& [name, path] : {std::pair{"links", &lanes.links}, {"adapters", &lanes.adapters}}) {
-      wires_ += fmt::format("<path class=\"{}\" transform=\"translate(0 {})\" data-top=\"{}\" d=\"{}\"/>", name,
-                            svg_number(top), svg_number(top), *path);
+      wires_ += html("<path class=\"{}\" transform=\"translate(0 {})\" data-top=\"{}\" d=\"{}\"/>", name,
+                     svg_number(top), svg_number(top), *path);
       top += wire_lane_height + wire_gap;
     }
   }
 
-  std::string background() const {
-    std::string text;
+  Html background() const {
+    Html text;
     double top = header;
     for (std::size_t i = 0; i < row_top_.size(); ++i, top += row_height_) {
       text += row(top + 2, 19);
@@ -152,31 +152,30 @@ class TimelineDrawing {
     }
     for (const TimePiece& piece : axis_.pieces())
       if (piece.is_cut)
-        text +=
-            fmt::format("<rect class=\"cut\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(piece.left),
-                        svg_number(header), svg_number(piece.right - piece.left), svg_number(height_ - header));
+        text += html("<rect class=\"cut\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(piece.left),
+                     svg_number(header), svg_number(piece.right - piece.left), svg_number(height_ - header));
     return text;
   }
 
-  std::string row(double top, double height) const {
-    return fmt::format("<rect class=\"row\" x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(top),
-                       svg_number(axis_.width()), svg_number(height));
+  Html row(double top, double height) const {
+    return html("<rect class=\"row\" x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(top),
+                svg_number(axis_.width()), svg_number(height));
   }
 
   // Initial labels: the script redraws them for another zoom.
-  std::string tick_labels() const {
-    std::string text = "<g class=\"ticks\">";
+  Html tick_labels() const {
+    Html text("<g class=\"ticks\">");
     for (const TimeTick& tick : axis_.ticks())
-      text += fmt::format("<text class=\"tick\" x=\"{}\" y=\"13\">{}</text>", svg_number(tick.x), tick.label);
+      text += html("<text class=\"tick\" x=\"{}\" y=\"13\">{}</text>", svg_number(tick.x), tick.label);
     return text + "</g>";
   }
 
-  std::string rank_names() const {
-    std::string text = fmt::format("<g class=\"names\"><rect class=\"page\" width=\"{}\" height=\"{}\"/>",
-                                   svg_number(gutter - 4), svg_number(height_));
+  Html rank_names() const {
+    Html text = html("<g class=\"names\"><rect class=\"page\" width=\"{}\" height=\"{}\"/>", svg_number(gutter - 4),
+                     svg_number(height_));
     for (const auto& [rank, top] : row_top_)
-      text += fmt::format("<text class=\"name\" x=\"{}\" y=\"{}\">pipeline {}</text>", svg_number(gutter - 10),
-                          svg_number(top + 15), rank);
+      text += html("<text class=\"name\" x=\"{}\" y=\"{}\">pipeline {}</text>", svg_number(gutter - 10),
+                   svg_number(top + 15), rank);
     return text + "</g>";
   }
 
@@ -191,16 +190,16 @@ class TimelineDrawing {
   std::map<std::int32_t, double> row_top_;    // by rank
   std::map<std::string, std::string> paths_;  // by class
   std::map<std::int32_t, std::string> data_;  // by rank
-  std::string labels_, wires_;
+  Html labels_, wires_;
 };
 
-std::string what_is_left_out(const Plan& plan, const TimelineSelection& selection) {
-  std::string text;
+Html what_is_left_out(const Plan& plan, const TimelineSelection& selection) {
+  Html text;
   const std::size_t ranks = plan.simulation.ranks.size();
   if (selection.ranks.size() < ranks)
-    text += fmt::format("{} of {} pipeline ranks are shown. ", selection.ranks.size(), ranks);
+    text += html("{} of {} pipeline ranks are shown. ", selection.ranks.size(), ranks);
   if (selection.cut)
-    text += fmt::format(
+    text += html(
         "The hatched middle of the step holds {} of their {} instructions and is left out; "
         "<code>--trace</code> writes all of them. ",
         selection.entries_of_ranks - selection.entries.size(), selection.entries_of_ranks);
@@ -233,12 +232,11 @@ std::string colour_class(const ScheduleShape& shape, const Instruction& instruct
   return "step";
 }
 
-std::string timeline_legend(const ScheduleShape& shape, bool has_wires) {
-  std::string legend = "<p class=\"legend\">";
+Html timeline_legend(const ScheduleShape& shape, bool has_wires) {
+  Html legend("<p class=\"legend\">");
   for (std::int32_t colour = 0; colour < colours(shape); ++colour)
-    legend +=
-        fmt::format("<span class=\"key\"><i class=\"f{0}\"></i><i class=\"b{0}\"></i>forward, backward of {1}</span>",
-                    colour, stages_of_colour(shape, colour));
+    legend += html("<span class=\"key\"><i class=\"f{0}\"></i><i class=\"b{0}\"></i>forward, backward of {1}</span>",
+                   colour, stages_of_colour(shape, colour));
   if (shape.sharding() > 0) legend += swatch("gather", "gather weights");
   if (shape.reduces) legend += swatch("reduce", "reduce gradients");
   if (shape.pipeline > 1) legend += swatch("send", "send") + swatch("receive", "receive");
@@ -247,17 +245,17 @@ std::string timeline_legend(const ScheduleShape& shape, bool has_wires) {
   return legend + "</p>";
 }
 
-std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis,
-                             std::string_view title, std::string_view note) {
+Html timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis, MarkupLiteral title,
+                      MarkupLiteral note) {
   const TimelineDrawing drawing(plan, selection, axis);
-  std::string text = fmt::format(
+  Html text = html(
       "<section><h2>{}<span class=\"zoom\" hidden><button type=\"button\" data-zoom=\"0.5\">−</button>"
       "<button type=\"button\" data-zoom=\"0\">whole step</button>"
       "<button type=\"button\" data-zoom=\"2\">+</button></span></h2><p class=\"note\">{} {}</p>",
       title, note, what_is_left_out(plan, selection));
   text += timeline_legend(plan.layout->schedule().shape, uses_wires(plan));
   text += "<div class=\"scroll\">" + drawing.svg() + "</div>";
-  return text + "<script type=\"application/json\" id=\"timeline-data\">" + drawing.data() + "</script></section>\n";
+  return text + json_data("timeline-data", drawing.data()) + "</section>\n";
 }
 
 }  // namespace llmtrain

@@ -61,14 +61,14 @@ std::string text_of(const std::vector<PricedWork>& list, const std::map<std::str
 
 }  // namespace
 
-std::string sources_section(const StageWork& work) {
-  if (work.sources.empty()) return "";
-  std::vector<std::vector<std::string>> rows;
+Html sources_section(const StageWork& work) {
+  if (work.sources.empty()) return {};
+  std::vector<std::vector<Html>> rows;
   for (const auto& [section, origin] : work.sources)
-    rows.push_back({html_text(section), fmt::format("<span class=\"prose\">{}</span>", html_text(origin))});
+    rows.push_back({html("{}", section), html("<span class=\"prose\">{}</span>", origin)});
   return "<section><h2>Where the efficiencies come from</h2><p class=\"note\">By the section of the profile or the "
          "program that the blocks of the schedule name.</p>" +
-         html_table(2, {"section", "origin"}, rows) + "</section>\n";
+         html_table(2, text_cells({"section", "origin"}), rows) + "</section>\n";
 }
 
 std::string work_data(const StageWork& work) {
@@ -81,11 +81,7 @@ std::string work_data(const StageWork& work) {
   }
   const Json data = {
       {"kinds", std::move(kinds)}, {"of", work.kind_of}, {"transfer", text_of(work.transfer, work.sources)}};
-  std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
-  // Profiles may be somebody else's, and a page's script ends at the first of its end tags.
-  for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at))
-    text.replace(at, 1, "\\u003c");
-  return text;
+  return data.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace llmtrain

@@ -3,7 +3,7 @@
 
 namespace llmtrain {
 
-const std::string_view page_script = R"js(
+const MarkupLiteral page_script = R"js(
 "use strict";
 (() => {
   const tip = document.getElementById("tip");

@@ -10,14 +10,14 @@ namespace llmtrain {
 namespace {
 
 // The pattern that marks the omitted middle of a step in the timeline.
-constexpr const char* hatch =
+constexpr MarkupLiteral hatch =
     "<svg class=\"definitions\" width=\"0\" height=\"0\" style=\"position:absolute;min-width:0;width:0\" "
     "aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
     "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" style=\"fill:var(--page)\"/>"
     "<rect width=\"2.5\" height=\"6\" style=\"fill:var(--hatch)\"/></pattern></defs></svg>\n";
 
-std::string drawings(const Plan& plan) {
-  if (plan.simulation.timeline.empty()) return "";
+Html drawings(const Plan& plan) {
+  if (plan.simulation.timeline.empty()) return {};
   const auto fullest = static_cast<std::int32_t>(fullest_rank(plan.report).pipeline_rank);
   const TimelineSelection selection = select_timeline(plan.simulation, fullest);
   const TimeAxis axis(plan.simulation.step_seconds, plot_width, selection.cut);
@@ -34,16 +34,15 @@ std::string drawings(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_page(const std::string& title, const std::string& sections) {
+std::string plan_page(const std::string& title, const Html& sections) {
   return html_page({.title = title,
                     .sections = sections,
                     .footer = "Predicted by llmtrain plan from the recipe alone; nothing was run.",
-                    .script = std::string(page_script)});
+                    .scripts = {page_script}});
 }
 
-std::string measured_step_section(std::shared_ptr<const Layout> layout, std::vector<TimelineEntry> timeline,
-                                  double seconds) {
-  if (timeline.empty() || !(seconds > 0)) return "";
+Html measured_step_section(std::shared_ptr<const Layout> layout, std::vector<TimelineEntry> timeline, double seconds) {
+  if (timeline.empty() || !(seconds > 0)) return {};
   Plan plan;
   plan.layout = std::move(layout);
   plan.simulation.step_seconds = seconds;
@@ -57,7 +56,7 @@ std::string measured_step_section(std::shared_ptr<const Layout> layout, std::vec
                           "itself spent in it.");
 }
 
-std::string_view measured_step_script() { return page_script; }
+MarkupLiteral measured_step_script() { return page_script; }
 
 std::string report_html(const Plan& plan) {
   const PlanReport& report = plan.report;

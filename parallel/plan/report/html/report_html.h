@@ -3,9 +3,9 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "core/page/html.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/plan/report/sweep.h"
 
@@ -17,11 +17,10 @@ namespace llmtrain {
 // Without a recorded timeline the schedule and memory over time are omitted.
 std::string report_html(const Plan& plan);
 
-// A step that ran, as HTML for a page with measured_step_script(): `timeline` holds the instructions of one rank of
+// A step that ran, for a page with measured_step_script(): `timeline` holds the instructions of one rank of
 // each pipeline rank, by pipeline rank and start, with measured times from 0 to `seconds`.
-std::string measured_step_section(std::shared_ptr<const Layout> layout, std::vector<TimelineEntry> timeline,
-                                  double seconds);
-std::string_view measured_step_script();
+Html measured_step_section(std::shared_ptr<const Layout> layout, std::vector<TimelineEntry> timeline, double seconds);
+MarkupLiteral measured_step_script();
 
 // A sweep as such a page: speed and memory over the values of the longest axis, a line for each combination of the
 // others, and the table of all plans.

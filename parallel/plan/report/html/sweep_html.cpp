@@ -10,6 +10,7 @@
 
 #include "core/base/units.h"
 #include "core/page/axis.h"
+#include "core/page/line_chart.h"
 #include "parallel/plan/report/html/drawn_step.h"
 #include "parallel/plan/report/html/page_sections.h"
 #include "parallel/plan/report/html/report_html.h"
@@ -48,14 +49,10 @@ std::vector<Line> lines_of(const Sweep& sweep, std::size_t horizontal) {
   return lines;
 }
 
-std::string colour_of(std::size_t line) {
-  return fmt::format("var(--{}{})", line < most_stage_colours ? 'b' : 'f', line % most_stage_colours);
-}
-
 // What one chart shows of a plan.
 struct Quantity {
-  std::string_view title;
-  std::string_view note;
+  MarkupLiteral title;
+  MarkupLiteral note;
   std::function<double(const PlanReport&)> value;
   std::function<std::string(double)> text;
   bool has_limit = false;  // the devices' memory
@@ -78,8 +75,8 @@ class Chart {
     top_ = 1.06 * std::max({top_, limit_, 1e-30});
   }
 
-  std::string html() const {
-    std::string text = fmt::format(
+  Html section() const {
+    Html text = html(
         "<section><h2>{0}</h2><p class=\"note\">{1}</p>{2}<div class=\"scroll\"><svg class=\"whole\" viewBox=\"0 0 {3} "
         "{4}\" "
         "role=\"img\" aria-label=\"{0}\"><g transform=\"translate({5} 8)\">",
@@ -96,33 +93,31 @@ class Chart {
   }
   double y(double value) const { return plot_height * (1 - value / top_); }
 
-  std::string legend() const {
-    if (lines_.size() == 1) return "";
-    std::string text = "<p class=\"legend\">";
+  Html legend() const {
+    if (lines_.size() == 1) return {};
+    Html text("<p class=\"legend\">");
     for (std::size_t i = 0; i < std::min(lines_.size(), most_lines); ++i)
-      text += fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour_of(i),
-                          html_text(lines_[i].name));
-    if (lines_.size() > most_lines)
-      text += fmt::format("<span>and {} more in the table</span>", lines_.size() - most_lines);
+      text += html("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", chart_colour(i), lines_[i].name);
+    if (lines_.size() > most_lines) text += html("<span>and {} more in the table</span>", lines_.size() - most_lines);
     return text + "</p>";
   }
 
-  std::string grid() const {
-    std::string text;
+  Html grid() const {
+    Html text;
     // Bytes are round at powers of two.
     const double least = top_ / ticks_wanted;
     const double step = quantity_.has_limit ? std::exp2(std::ceil(std::log2(least))) : round_step(least);
     for (double value = 0; value <= top_; value += step)
-      text += fmt::format("<path class=\"grid\" d=\"M0 {}H{}\"/><text class=\"name\" x=\"-8\" y=\"{}\">{}</text>",
-                          svg_number(y(value)), svg_number(plot_width), svg_number(y(value) + 4),
-                          value > 0 ? quantity_.text(value) : "0");
+      text += html("<path class=\"grid\" d=\"M0 {}H{}\"/><text class=\"name\" x=\"-8\" y=\"{}\">{}</text>",
+                   svg_number(y(value)), svg_number(plot_width), svg_number(y(value) + 4),
+                   value > 0 ? quantity_.text(value) : "0");
     for (std::size_t i = 0; i < axis_.values.size(); ++i)
-      text += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", svg_number(x(i)),
-                          svg_number(plot_height + 18), html_text(axis_.values[i]));
-    text += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", svg_number(plot_width / 2),
-                        svg_number(plot_height + 36), html_text(axis_.key));
+      text += html("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", svg_number(x(i)),
+                   svg_number(plot_height + 18), axis_.values[i]);
+    text += html("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", svg_number(plot_width / 2),
+                 svg_number(plot_height + 36), axis_.key);
     if (limit_ <= 0) return text;
-    return text + fmt::format(
+    return text + html(
                       "<path class=\"limit\" d=\"M0 {0}H{1}\"/><text class=\"limit-name\" x=\"{2}\" y=\"{3}\">"
                       "device limit: {4}</text>",
                       svg_number(y(limit_)), svg_number(plot_width), svg_number(plot_width - 4),
@@ -130,9 +125,10 @@ class Chart {
   }
 
   // Joined where neighbouring values both have a plan; a plan that does not fit is a hollow circle.
-  std::string line(std::size_t index) const {
-    const std::string colour = colour_of(index);
-    std::string path, circles;
+  Html line(std::size_t index) const {
+    const MarkupLiteral colour = chart_colour(index);
+    std::string path;
+    Html circles;
     bool is_joined = false;
     const std::vector<const SweepPoint*>& points = lines_[index].points;
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -145,18 +141,17 @@ class Chart {
       is_joined = true;
       circles += circle(*points[i], x(i), y(value), colour, quantity_.text(value));
     }
-    return fmt::format("<path d=\"{}\" style=\"fill:none;stroke:{};stroke-width:2\"/>{}", path, colour, circles);
+    return html("<path d=\"{}\" style=\"fill:none;stroke:{};stroke-width:2\"/>{}", path, colour, circles);
   }
 
-  std::string circle(const SweepPoint& point, double left, double top, const std::string& colour,
-                     const std::string& value) const {
+  Html circle(const SweepPoint& point, double left, double top, MarkupLiteral colour, const std::string& value) const {
     std::string words;
     for (const std::string& set : point.values) words += set + " · ";
-    return fmt::format(
+    return html(
         "<circle cx=\"{}\" cy=\"{}\" r=\"{}\" "
         "style=\"fill:{};stroke:{};stroke-width:2\"><title>{}{}{}</title></circle>",
-        svg_number(left), svg_number(top), &point == best_ ? 7 : 4.5, point.report->fits ? colour : "var(--page)",
-        colour, html_text(words), html_text(value),
+        svg_number(left), svg_number(top), &point == best_ ? 7 : 4.5,
+        point.report->fits ? colour : MarkupLiteral("var(--page)"), colour, words, value,
         point.report->fits ? "" : fmt::format(", {}", verdict_word(verdict_of(*point.report))));
   }
 
@@ -168,43 +163,43 @@ class Chart {
   double top_ = 0;
 };
 
-std::vector<std::string> row(const SweepPoint& point, bool is_best) {
-  std::vector<std::string> cells;
-  for (const std::string& value : point.values) cells.push_back("<code>" + html_text(value) + "</code>");
+std::vector<Html> row(const SweepPoint& point, bool is_best) {
+  std::vector<Html> cells;
+  for (const std::string& value : point.values) cells.push_back(html("<code>{}</code>", value));
   if (!point.report) {
-    cells.resize(cells.size() + 8, "–");
-    cells.push_back("<span class=\"reason\">refused: " + html_text(point.refusal) + "</span>");
+    cells.resize(cells.size() + 8, Html("–"));
+    cells.push_back(html("<span class=\"reason\">refused: {}</span>", point.refusal));
     return cells;
   }
   const PlanReport& report = *point.report;
-  cells.insert(cells.end(), {std::to_string(report.mesh.world()), duration_text(report.step.seconds),
-                             format_count(report.throughput.tokens_per_second),
-                             format_count(report.throughput.tokens_per_second_per_device),
-                             percent(report.throughput.mfu), bytes_text(fullest_rank(report).peak_bytes),
-                             percent(report.step.bubble_fraction), cost_text(report.run)});
-  cells.push_back(std::string(is_best ? "<b>best</b>, " : "") + std::string(verdict_word(verdict_of(report))));
+  for (const std::string& text :
+       {std::to_string(report.mesh.world()), duration_text(report.step.seconds),
+        format_count(report.throughput.tokens_per_second), format_count(report.throughput.tokens_per_second_per_device),
+        percent(report.throughput.mfu), bytes_text(fullest_rank(report).peak_bytes),
+        percent(report.step.bubble_fraction), cost_text(report.run)})
+    cells.push_back(html("{}", text));
+  cells.push_back(html("{}{}", is_best ? Html("<b>best</b>, ") : Html(), verdict_word(verdict_of(report))));
   return cells;
 }
 
-std::string table_section(const Sweep& sweep) {
-  std::vector<std::string> head;
-  for (const SweepAxis& axis : sweep.axes) head.push_back("<code>" + html_text(axis.key) + "</code>");
+Html table_section(const Sweep& sweep) {
+  std::vector<Html> head;
+  for (const SweepAxis& axis : sweep.axes) head.push_back(html("<code>{}</code>", axis.key));
   for (const char* name : {"devices", "step", "tokens/s", "per device", "MFU", "fullest rank", "bubble", "run", ""})
-    head.emplace_back(name);
-  std::vector<std::vector<std::string>> rows;
+    head.push_back(html("{}", name));
+  std::vector<std::vector<Html>> rows;
   const SweepPoint* best = best_point(sweep);
   for (const SweepPoint& point : sweep.points) rows.push_back(row(point, &point == best));
-  std::string note = "Best: the most tokens per second per device among the plans that fit.";
-  if (sweep.derives_data) note += fmt::format(" <code>parallel.data</code>: {}.", derived_data_note);
-  return fmt::format("<section><h2>All plans</h2><p class=\"note\">{}</p>{}</section>\n", note,
-                     html_table(0, head, rows));
+  Html note("Best: the most tokens per second per device among the plans that fit.");
+  if (sweep.derives_data) note += html(" <code>parallel.data</code>: {}.", derived_data_note);
+  return html("<section><h2>All plans</h2><p class=\"note\">{}</p>{}</section>\n", note, html_table(0, head, rows));
 }
 
-std::string headline(const Sweep& sweep) {
+Html headline(const Sweep& sweep) {
   std::string keys;
   for (const SweepAxis& axis : sweep.axes) keys += (keys.empty() ? "" : " × ") + axis.key;
-  return fmt::format("<header><div><h1>{}</h1><p>{} plans by <code>{}</code></p></div></header>\n",
-                     html_text(sweep.name), sweep.points.size(), html_text(keys));
+  return html("<header><div><h1>{}</h1><p>{} plans by <code>{}</code></p></div></header>\n", sweep.name,
+              sweep.points.size(), keys);
 }
 
 }  // namespace
@@ -218,8 +213,9 @@ std::string sweep_html(const Sweep& sweep) {
   const Quantity memory{"Memory", "The fullest rank's peak.",
                         [](const PlanReport& report) { return fullest_rank(report).peak_bytes; },
                         [](double value) { return bytes_text(value); }, true};
-  return plan_page("Sweep of " + sweep.name, headline(sweep) + Chart(sweep, horizontal, lines, speed).html() +
-                                                 Chart(sweep, horizontal, lines, memory).html() + table_section(sweep));
+  return plan_page("Sweep of " + sweep.name, headline(sweep) + Chart(sweep, horizontal, lines, speed).section() +
+                                                 Chart(sweep, horizontal, lines, memory).section() +
+                                                 table_section(sweep));
 }
 
 }  // namespace llmtrain

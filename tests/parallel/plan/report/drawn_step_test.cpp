@@ -109,11 +109,11 @@ TEST_CASE("stages of a loop share a colour, and many loops share eight") {
   CHECK(colour_class(shape, {.operation = Operation::forward, .stage = 3, .micro = 0}) == "f0");
   CHECK(colour_class(shape, {.operation = Operation::backward, .stage = 11, .micro = 0}) == "b2");
   CHECK(colour_class(shape, {.operation = Operation::optimizer_step}) == "step");
-  CHECK_THAT(timeline_legend(shape), Catch::Contains("stages 8–11"));
+  CHECK_THAT(std::string(timeline_legend(shape).text()), Catch::Contains("stages 8–11"));
   const ScheduleShape many{.pipeline = 1, .loops = 96};
   CHECK(colour_class(many, {.operation = Operation::forward, .stage = 0}) == "f0");
   CHECK(colour_class(many, {.operation = Operation::forward, .stage = 95}) == "f7");
-  CHECK_THAT(timeline_legend(many), Catch::Contains("stages 84–95") && !Catch::Contains("f8"));
+  CHECK_THAT(std::string(timeline_legend(many).text()), Catch::Contains("stages 84–95") && !Catch::Contains("f8"));
 }
 
 TEST_CASE("short times keep three digits") {
