@@ -25,7 +25,7 @@ int compare(const CompareOptions& options) {
   const std::vector<std::filesystem::path> directories(options.runs.begin(), options.runs.end());
   const RunComparison comparison = compare_runs(directories);
   if (options.html) write_file_atomically(*options.html, comparison_page(comparison));
-  write_result(options.json ? comparison_json(comparison) : comparison_text(comparison, style_of_output()));
+  options.json ? write_json(comparison_json(comparison)) : write_result(comparison_text(comparison, style_of_output()));
   return static_cast<int>(ExitCode::done);
 }
 

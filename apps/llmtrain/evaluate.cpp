@@ -53,8 +53,8 @@ void score(const EvaluateRequest& request, const EvaluateOptions& options) {
   ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks};
   for (const KnownQuestion& known : questions) scored.questions.push_back(known.question);
   const ChoiceScores scores = load_runtime().score(scored);
-  write_result(options.json ? choices_as_json(request.checkpoint, questions, scores)
-                            : choices_as_text(request.checkpoint, questions, scores));
+  options.json ? write_json(choices_as_json(request.checkpoint, questions, scores))
+               : write_result(choices_as_text(request.checkpoint, questions, scores));
 }
 
 int evaluate(const EvaluateOptions& options) {
@@ -70,7 +70,7 @@ int evaluate(const EvaluateOptions& options) {
     return 0;
   }
   const EvaluateResult result = load_runtime().evaluate(request);
-  write_result(options.json ? as_json(request, result) : as_text(request, result));
+  options.json ? write_json(as_json(request, result)) : write_result(as_text(request, result));
   return 0;
 }
 

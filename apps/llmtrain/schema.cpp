@@ -15,7 +15,7 @@ void add_schema(CLI::App& program, Action& action) {
   command->add_flag("--markdown", *markdown, "Print a Markdown table of all keys instead, as in docs/recipe.md");
   command->callback([markdown, &action] {
     action = [markdown] {
-      write_result(*markdown ? recipe_reference_markdown() : recipe_schema().dump(2) + "\n");
+      *markdown ? write_result(recipe_reference_markdown()) : write_json(recipe_schema().dump(2) + "\n");
       return 0;
     };
   });

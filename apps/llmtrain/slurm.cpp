@@ -52,7 +52,7 @@ int print_script(const SlurmOptions& options) {
   job.launcher = options.launcher == "mpirun" ? JobLauncher::mpirun : JobLauncher::srun;
   job.folder = std::filesystem::current_path().string();
   job.command = command_of_rank(options);
-  write_result(slurm_script(recipe, job));
+  write_script(slurm_script(recipe, job));
   return 0;
 }
 

@@ -13,7 +13,9 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/page/terminal.h"
+#include "core/page/text_layout.h"
 
 namespace llmtrain::app {
 
@@ -27,7 +29,9 @@ void prepare_standard_streams() {
   }
 }
 
-void write_result(std::string_view text) {
+namespace {
+
+void write_bytes(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written >= 0) {
@@ -39,6 +43,19 @@ void write_result(std::string_view text) {
       throw Error(ExitCode::cannot_write, std::string("cannot write to standard output: ") + std::strerror(errno));
     }
   }
+}
+
+}  // namespace
+
+void write_result(std::string_view text) { write_bytes(painted_message(text)); }
+
+void write_json(std::string_view json) { write_bytes(escaped_json(json)); }
+
+void write_model_text(std::string_view text) { write_bytes(printable(text)); }
+
+void write_script(std::string_view text) {
+  if (::isatty(STDOUT_FILENO) != 0) return write_result(text);
+  write_bytes(text);
 }
 
 TextStyle style_of_output() {

@@ -41,7 +41,7 @@ ExitCode validate_one(const std::string& file, const ValidateOptions& options) {
   try {
     const Recipe recipe = read_recipe(file, options.overrides);
     for (const std::string& warning : recipe_warnings(recipe)) log().warn("{}: {}", file, warning);
-    write_result(options.print ? to_json(recipe).dump(2) + "\n" : verdict(file, recipe));
+    options.print ? write_json(to_json(recipe).dump(2) + "\n") : write_result(verdict(file, recipe));
     return ExitCode::done;
   } catch (const Error& error) {
     // Standard output is gone: the remaining recipes could not be reported either.

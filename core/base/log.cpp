@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace llmtrain {
 namespace {
@@ -31,10 +32,10 @@ Logger::Logger(std::shared_ptr<spdlog::logger> target) : target_(std::move(targe
   target_->set_level(spdlog::level::trace);
 }
 
-void Logger::debug(std::string_view text) { target_->debug(text); }
-void Logger::info(std::string_view text) { target_->info(text); }
-void Logger::warn(std::string_view text) { target_->warn(text); }
-void Logger::error(std::string_view text) { target_->error(text); }
+void Logger::debug(std::string_view text) { target_->debug(message_text(text)); }
+void Logger::info(std::string_view text) { target_->info(message_text(text)); }
+void Logger::warn(std::string_view text) { target_->warn(message_text(text)); }
+void Logger::error(std::string_view text) { target_->error(message_text(text)); }
 
 void Logger::flush() { target_->flush(); }
 

@@ -39,7 +39,8 @@ class Logger {
   void error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     error(fmt::format(format, std::forward<Arguments>(arguments)...));
   }
-  // The text as it is, with its braces.
+  // The text with its braces. Messages name what others have written, so all of them become message_text(), on the
+  // console and in files, which people read on terminals.
   void debug(std::string_view text);
   void info(std::string_view text);
   void warn(std::string_view text);

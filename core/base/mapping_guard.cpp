@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace llmtrain {
 namespace {
@@ -68,7 +70,8 @@ void guard_mapping(const void* begin, std::size_t bytes, const std::filesystem::
   const std::lock_guard lock(changing);
   const auto place = std::find_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.begin == 0; });
   if (place == mappings.end()) return;
-  std::strncpy(place->file.data(), file.c_str(), place->file.size() - 1);
+  const std::string shown = message_text(file.string());
+  std::strncpy(place->file.data(), shown.c_str(), place->file.size() - 1);
   place->end = reinterpret_cast<std::uintptr_t>(begin) + bytes;
   place->begin.store(reinterpret_cast<std::uintptr_t>(begin), std::memory_order_release);
 }

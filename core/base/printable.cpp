@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace llmtrain {
 namespace {
@@ -47,6 +48,52 @@ bool is_control(std::string_view character) {
   return character.size() == 1 && !within(character[0], 0x20, 0x7E) && character != "\n" && character != "\t";
 }
 
+struct CodePoints {
+  std::uint32_t first, last;
+};
+
+// Marks of writing direction: of one letter's place, and of the direction of what follows.
+constexpr std::array<CodePoints, 4> direction_marks{
+    {{0x061C, 0x061C}, {0x200E, 0x200F}, {0x202A, 0x202E}, {0x2066, 0x2069}}};
+
+// Of a well-formed character.
+std::uint32_t code_point(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  std::uint32_t value = character.size() == 1 ? first : first & (0x7FU >> character.size());
+  for (const char byte : character.substr(1)) value = value << 6 | (static_cast<unsigned char>(byte) & 0x3FU);
+  return value;
+}
+
+bool sets_direction(std::string_view character) {
+  if (character.size() < 2 || character.size() > 3) return false;
+  const std::uint32_t value = code_point(character);
+  return std::ranges::any_of(direction_marks,
+                             [&](const CodePoints& marks) { return marks.first <= value && value <= marks.last; });
+}
+
+bool steers(std::string_view character) { return is_control(character) || sets_direction(character); }
+
+// With U+FFFD for each byte of what is not shown.
+template <class IsHidden>
+std::string shown(std::string_view text, IsHidden is_hidden) {
+  std::string result;
+  while (!text.empty()) {
+    // Most of it is ASCII that needs no look at more than a byte.
+    const auto plain = static_cast<std::size_t>(
+        std::ranges::find_if_not(text, [](char c) { return within(c, 0x20, 0x7E); }) - text.begin());
+    result += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
+    // After an invalid byte decoding starts again at the next one.
+    const std::size_t length = character_length(text);
+    const std::string_view character = text.substr(0, length);
+    const bool is_shown = length > 0 && !is_hidden(character);
+    result += is_shown ? character : "\uFFFD";
+    text.remove_prefix(is_shown ? length : 1);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::size_t well_formed_length(std::string_view text) {
@@ -66,17 +113,26 @@ bool has_control_character(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-std::string printable(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    // After an invalid byte decoding starts again at the next one.
-    const std::size_t length = character_length(text);
-    const std::string_view character = text.substr(0, length);
-    const bool is_shown = length > 0 && !is_control(character);
-    result += is_shown ? character : "\uFFFD";
-    text.remove_prefix(is_shown ? length : 1);
+std::string printable(std::string_view text) { return shown(text, is_control); }
+
+std::string message_text(std::string_view text) { return shown(text, steers); }
+
+std::string escaped_json(std::string_view json) {
+  std::string escaped;
+  while (!json.empty()) {
+    const std::string_view character = json.substr(0, std::max<std::size_t>(1, character_length(json)));
+    // Outside of strings JSON has none of them.
+    if (steers(character)) {
+      constexpr std::string_view digits = "0123456789abcdef";
+      const std::uint32_t value = code_point(character);
+      escaped += "\\u";
+      for (int shift = 12; shift >= 0; shift -= 4) escaped += digits[value >> shift & 0xFU];
+    } else {
+      escaped += character;
+    }
+    json.remove_prefix(character.size());
   }
-  return result;
+  return escaped;
 }
 
 }  // namespace llmtrain

@@ -20,4 +20,12 @@ bool has_control_character(std::string_view text);
 // and tab, become U+FFFD, one per byte. A byte-level model can generate any of them.
 std::string printable(std::string_view text);
 
+// The same for a line of messages or figures, where names of others stand between words of the program: the marks that
+// set the direction of writing (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069) become U+FFFD, too, because
+// they could reorder the words around a name. Texts of any language stay readable without them.
+std::string message_text(std::string_view text);
+
+// JSON of the same value in which all of these are escaped, as \u202e. `json` is well-formed.
+std::string escaped_json(std::string_view json);
+
 }  // namespace llmtrain

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/base/printable.h"
 #include "core/base/units.h"
 
 namespace llmtrain {
@@ -31,6 +32,24 @@ std::size_t prefix_bytes(std::string_view text, std::size_t width) {
 std::string Paint::operator()(Ink ink, std::string_view text) const {
   if (colour == TextColour::off || ink == Ink::plain || text.empty()) return std::string(text);
   return fmt::format("\x1b[{}m{}\x1b[0m", ink_codes[static_cast<std::size_t>(ink)], text);
+}
+
+std::string painted_message(std::string_view text) {
+  std::string message;
+  while (!text.empty()) {
+    const auto code = std::ranges::find_if(ink_codes, [&](std::string_view each) {
+      return text.starts_with("\x1b[") && text.substr(2).starts_with(each) &&
+             text.substr(2 + each.size()).starts_with('m');
+    });
+    const std::size_t painted = code == ink_codes.end() ? 0 : code->size() + 3;
+    message += text.substr(0, painted);
+    text.remove_prefix(painted);
+    if (painted > 0) continue;
+    const std::size_t plain = std::min(text.size(), text.find('\x1b', 1));
+    message += message_text(text.substr(0, plain));
+    text.remove_prefix(plain);
+  }
+  return message;
 }
 
 std::string duration_text(double seconds) {

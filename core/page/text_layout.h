@@ -29,6 +29,9 @@ struct Paint {
   std::string operator()(Ink ink, std::string_view text) const;
 };
 
+// message_text() (core/base/printable.h) that leaves the escapes of Paint alone.
+std::string painted_message(std::string_view text);
+
 // Columns of what commands print where no terminal sets them, and the most that a page of sentences and figures takes.
 constexpr std::size_t page_width = 100;
 

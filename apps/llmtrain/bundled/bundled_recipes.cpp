@@ -87,7 +87,7 @@ int show_recipes(bool json) {
                 "recipes: none lie beside this program; run llmtrain from its build folder or its installation");
   std::vector<BundledRecipe> recipes;
   for (const auto& file : bundled_recipe_files()) recipes.push_back(bundled_recipe(file));
-  write_result(json ? json_of(recipes) : table_of(recipes));
+  json ? write_json(json_of(recipes)) : write_result(table_of(recipes));
   return static_cast<int>(ExitCode::done);
 }
 

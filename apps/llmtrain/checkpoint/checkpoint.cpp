@@ -24,7 +24,7 @@ struct CheckpointOptions {
 int inspect(const CheckpointOptions& options) {
   const FoundCheckpoint found = find_source(options.source);
   warn_of_damaged(found.damaged);
-  write_result(options.json ? describe_as_json(found.reader) : describe_as_text(found.reader));
+  options.json ? write_json(describe_as_json(found.reader)) : write_result(describe_as_text(found.reader));
   return 0;
 }
 
@@ -48,8 +48,8 @@ CheckpointReader verified(const std::string& source) {
 int show_difference(const CheckpointOptions& options) {
   const CheckpointReader first = verified(options.source), second = verified(options.other);
   const CheckpointDifference difference = compare_checkpoints(first, second);
-  write_result(options.json ? difference_as_json(first, second, difference)
-                            : difference_as_text(first, second, difference));
+  options.json ? write_json(difference_as_json(first, second, difference))
+               : write_result(difference_as_text(first, second, difference));
   return 0;
 }
 

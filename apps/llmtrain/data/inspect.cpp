@@ -52,7 +52,7 @@ std::string as_text(const InspectOptions& options, const DataDescription& data) 
 int inspect_data(const InspectOptions& options) {
   const auto tokenizer = options.tokenizer.empty() ? nullptr : open_tokenizer(named_tokenizer(options.tokenizer));
   const DataDescription data = describe_data(options.file, tokenizer.get(), options.tokens);
-  write_result(options.json ? as_json(options, data) : as_text(options, data));
+  options.json ? write_json(as_json(options, data)) : write_result(as_text(options, data));
   return 0;
 }
 

@@ -56,7 +56,8 @@ int doctor(Format format) {
   find_limits(findings);
   const bool can_train = std::none_of(findings.begin(), findings.end(),
                                       [](const Finding& finding) { return finding.state == FindingState::missing; });
-  write_result(format == Format::json ? as_json(findings, can_train) : as_text(findings, style_of_output().width));
+  format == Format::json ? write_json(as_json(findings, can_train))
+                         : write_result(as_text(findings, style_of_output().width));
   // The exit code lets a script refuse a machine that cannot train.
   return static_cast<int>(can_train ? ExitCode::done : ExitCode::internal_error);
 }

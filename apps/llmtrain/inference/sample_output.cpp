@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "apps/llmtrain/standard_streams.h"
-#include "core/base/printable.h"
 
 namespace llmtrain::app {
 namespace {
@@ -36,21 +35,20 @@ std::string SampleOutput::finished(const SamplePiece& piece) const {
     return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   }
   const std::string sample = samples_ > 1 ? ", sample " + std::to_string(piece.sample + 1) : "";
-  return "== prompt " + std::to_string(piece.prompt + 1) + sample + " ==\n" + printable(prompt + piece.end->text) +
-         "\n";
+  return "== prompt " + std::to_string(piece.prompt + 1) + sample + " ==\n" + prompt + piece.end->text + "\n";
 }
 
 void SampleOutput::add(const SamplePiece& piece) {
   if (form_ == Form::text && static_cast<std::int64_t>(prompts_.size()) * samples_ == 1) {
     // Not before the model has been loaded: that may fail.
-    if (!std::exchange(has_begun_, true)) write_result(printable(prompts_.front()));
-    write_result(printable(piece.text) + (piece.end ? "\n" : ""));
+    if (!std::exchange(has_begun_, true)) write_model_text(prompts_.front());
+    write_model_text(piece.text + (piece.end ? "\n" : ""));
     return;
   }
   if (!piece.end) return;
   waiting_.emplace(piece.prompt * samples_ + piece.sample, finished(piece));
   for (auto first = waiting_.find(next_); first != waiting_.end(); first = waiting_.find(++next_)) {
-    write_result(first->second);
+    form_ == Form::json_lines ? write_json(first->second) : write_model_text(first->second);
     waiting_.erase(first);
   }
 }

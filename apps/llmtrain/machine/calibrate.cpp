@@ -57,7 +57,7 @@ int calibrate(const CalibrateOptions& options) {
                                                           options.quick ? Effort::quick : Effort::thorough);
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
-    write_result(text);
+    write_json(text);
     return 0;
   }
   write_file_atomically(file, text);

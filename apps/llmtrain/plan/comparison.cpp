@@ -37,7 +37,7 @@ int show_comparison(const std::string& first, const std::string& second, const s
   }
   // Degrees that divide the same devices can only change together.
   if (refused.size() > overrides.size() + 1) comparison.together = changed_plan(first, refused);
-  write_result(outputs.json ? comparison_json(comparison) : comparison_text(comparison, style_of_output()));
+  outputs.json ? write_json(comparison_json(comparison)) : write_result(comparison_text(comparison, style_of_output()));
   return static_cast<int>(ExitCode::done);
 }
 

@@ -174,7 +174,7 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
         devices_that_fit(plan, profile).value_or("no change of it fits; llmtrain plan --search tries all layouts"));
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
-  write_result(outputs.json ? report_json(plan.report) : report_text(plan.report, style_of_output()));
+  outputs.json ? write_json(report_json(plan.report)) : write_result(report_text(plan.report, style_of_output()));
   if (outputs.html) log().info("the plan as a web page: {}", *outputs.html);
   if (outputs.trace) log().info("the plan's timeline for ui.perfetto.dev: {}", *outputs.trace);
   return static_cast<int>(ExitCode::done);

@@ -147,7 +147,7 @@ int show_search(const std::string& file, const Recipe& recipe, const SearchOutpu
                             file, result.layouts, profile.name));
   }
   write_file_atomically(outputs.best, to_json(result.front[*result.best].recipe).dump(2) + "\n");
-  write_result(outputs.json ? json_text(result) : table(recipe, result, profile.name));
+  outputs.json ? write_json(json_text(result)) : write_result(table(recipe, result, profile.name));
   log().info("the best recipe is in {}", outputs.best);
   return static_cast<int>(ExitCode::done);
 }

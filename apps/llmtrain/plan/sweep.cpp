@@ -150,7 +150,7 @@ int show_sweep(const std::string& file, const std::vector<Override>& overrides, 
     throw Error(ExitCode::bad_recipe,
                 fmt::format("--sweep: every combination is refused; the first:\n{}", first_refusal->what()));
   if (outputs.html) write_file_atomically(*outputs.html, sweep_html(sweep));
-  write_result(outputs.json ? sweep_json(sweep) : sweep_text(sweep, style_of_output()));
+  outputs.json ? write_json(sweep_json(sweep)) : write_result(sweep_text(sweep, style_of_output()));
   if (outputs.html) log().info("the sweep as a web page: {}", *outputs.html);
   return static_cast<int>(ExitCode::done);
 }

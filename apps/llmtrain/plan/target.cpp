@@ -161,7 +161,7 @@ int show_target(const std::string& file, const std::vector<Override>& overrides,
   Json plans = Json::array();
   for (const Candidate& candidate : candidates) plans.push_back(json_of(candidate, seconds));
   const Json index = answer == nullptr ? Json(nullptr) : Json(found - candidates.begin());
-  write_result(Json{{"target_seconds", seconds}, {"answer", index}, {"plans", plans}}.dump(2) + "\n");
+  write_json(Json{{"target_seconds", seconds}, {"answer", index}, {"plans", plans}}.dump(2) + "\n");
   return static_cast<int>(ExitCode::done);
 }
 

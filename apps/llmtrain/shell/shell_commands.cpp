@@ -23,7 +23,7 @@ void add_completion(CLI::App& program, Action& action) {
       "  llmtrain completion fish > ~/.config/fish/completions/llmtrain.fish");
   command->callback([shell, &action] {
     action = [shell] {
-      write_result(completion_script(*shell));
+      write_script(completion_script(*shell));
       return 0;
     };
   });
@@ -48,7 +48,7 @@ void add_man(CLI::App& program, Action& action) {
       if (options->folder) {
         write_man_pages(program, *options->folder);
       } else {
-        write_result(man_page(program, options->names));
+        write_script(man_page(program, options->names));
       }
       return 0;
     };

@@ -127,7 +127,7 @@ int support(bool json) {
   std::vector<Support> alone;
   for (const SupportCase& one : support_cases()) alone.push_back(support_of(one.overrides(), profile));
   const auto pairs = surprising_pairs(alone, profile);
-  write_result(json ? json_text(alone, pairs) : tables(alone, pairs, style_of_output().width));
+  json ? write_json(json_text(alone, pairs)) : write_result(tables(alone, pairs, style_of_output().width));
   return static_cast<int>(ExitCode::done);
 }
 
