@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/json/json_memory.h"
 
 namespace llmtrain {
 namespace {
@@ -45,6 +46,7 @@ class ConversationReader {
       : record_(record), file_(file), recipe_(recipe), texts_(texts_of(recipe.chat_template)) {}
 
   Conversation read() {
+    if (is_too_large_json(record_.text)) refuse(std::string(too_large_json));
     const JsonValue object = JsonValue::parse(record_.text, nullptr, false);
     if (record_.line == 0 || !object.is_object()) refuse("is not a JSON object");
     if (object.contains("messages")) {

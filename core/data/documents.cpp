@@ -5,16 +5,28 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/json/json_memory.h"
+#include "core/machine/host_memory.h"
 
 namespace llmtrain {
 namespace {
 
 constexpr std::size_t block_bytes = 1 << 20;
+
+// Of a file that is one record.
+std::size_t most_text() {
+  const std::int64_t available = host_memory().available;  // 0: unknown
+  return available == 0 ? std::numeric_limits<std::int64_t>::max()
+                        : std::max(longest_line, static_cast<std::size_t>(available / 2));
+}
 
 }  // namespace
 
@@ -28,8 +40,8 @@ bool is_json_lines(const std::filesystem::path& file) {
   return (is_compressed(file) ? file.stem() : file.filename()).extension() == ".jsonl";
 }
 
-RecordReader::RecordReader(const std::filesystem::path& file)
-    : stream_(open_input(file)), has_lines_(is_json_lines(file)), block_(block_bytes) {}
+RecordReader::RecordReader(const std::filesystem::path& file, std::size_t longest)
+    : file_(file), longest_(longest), stream_(open_input(file)), has_lines_(is_json_lines(file)), block_(block_bytes) {}
 
 bool RecordReader::fill() {
   begin_ = 0;
@@ -49,18 +61,39 @@ bool RecordReader::next_line(std::string& line) {
   while (begin_ < end_ || fill()) {
     const char* start = block_.data() + begin_;
     const auto* newline = static_cast<const char*>(std::memchr(start, '\n', end_ - begin_));
-    line.append(start, newline != nullptr ? newline : block_.data() + end_);
+    const char* const end = newline != nullptr ? newline : block_.data() + end_;
+    if (line.size() + static_cast<std::size_t>(end - start) > longest_)
+      throw Error(ExitCode::bad_data,
+                  fmt::format("{}: line {} is longer than {}, the most that a line of JSON Lines may have; divide its "
+                              "document among several lines",
+                              file_.string(), lines_ + 1, format_bytes(static_cast<std::int64_t>(longest_))));
+    line.append(start, end);
     begin_ = newline != nullptr ? static_cast<std::size_t>(newline - block_.data()) + 1 : end_;
     if (newline != nullptr) return true;
   }
   return !line.empty();
 }
 
+bool RecordReader::next_text(std::string& text) {
+  std::optional<std::size_t> most;
+  for (; fill(); begin_ = end_) {
+    text.append(block_.data(), end_);
+    if (text.size() <= longest_line) continue;
+    // Asked once: the text itself takes of it.
+    if (!most) most = most_text();
+    if (text.size() > *most)
+      throw Error(ExitCode::bad_data,
+                  fmt::format("{}: has more than {} of text, half of the memory that this machine has left; divide it "
+                              "into several files, or write it as JSON Lines, a document a line",
+                              file_.string(), format_bytes(static_cast<std::int64_t>(*most))));
+  }
+  return !text.empty();
+}
+
 bool RecordReader::next(Record& record) {
   if (!has_lines_) {
     record = {};
-    for (; fill(); begin_ = end_) record.text.append(block_.data(), end_);
-    return !record.text.empty();
+    return next_text(record.text);
   }
   while (next_line(record.text)) {
     record.line = ++lines_;
@@ -71,6 +104,8 @@ bool RecordReader::next(Record& record) {
 
 std::string document_of(Record& record, const std::filesystem::path& file, const std::string& key) {
   if (record.line == 0) return std::exchange(record.text, {});
+  if (is_too_large_json(record.text))
+    throw Error(ExitCode::bad_data, fmt::format("{}: line {} {}", file.string(), record.line, too_large_json));
   auto object = nlohmann::json::parse(record.text, nullptr, false);
   const auto field = object.is_object() ? object.find(key) : object.end();
   if (object.is_object() && field != object.end() && field->is_string())

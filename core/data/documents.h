@@ -18,11 +18,15 @@ struct Record {
   std::int64_t line = 0;  // counted from 1; 0: the whole file
 };
 
-// Reads the records of a file one after another.
+// A few compressed bytes can be a line of many gigabytes.
+inline constexpr std::size_t longest_line = std::size_t{256} << 20;
+
+// Reads the records of a file one after another. A line of JSON Lines has at most longest_line bytes, and another file,
+// which is one record, at most half of the memory that the machine has left, and always that much.
 class RecordReader {
  public:
-  // Throws what open_input() throws.
-  explicit RecordReader(const std::filesystem::path& file);
+  // Throws what open_input() throws. `longest`: bytes of a line.
+  explicit RecordReader(const std::filesystem::path& file, std::size_t longest = longest_line);
 
   // Passes over records that were read before, of which next() was at `offset` after `lines` lines.
   void skip(std::int64_t offset, std::int64_t lines);
@@ -30,14 +34,18 @@ class RecordReader {
   std::int64_t offset() const { return filled_ - static_cast<std::int64_t>(end_ - begin_); }
   std::int64_t lines() const { return lines_; }
 
-  // False at the end. Empty lines are passed over, an empty file has no record.
+  // False at the end. Empty lines are passed over, an empty file has no record. Throws Error(bad_data) for a record
+  // that is longer than it may be.
   bool next(Record& record);
   std::int64_t position() const { return stream_->position(); }
 
  private:
   bool next_line(std::string& line);
+  bool next_text(std::string& text);
   bool fill();
 
+  std::filesystem::path file_;
+  std::size_t longest_;
   std::unique_ptr<InputStream> stream_;
   bool has_lines_;
   std::int64_t lines_ = 0;

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/graph/graph.h"
+#include "core/json/json_memory.h"
 
 namespace llmtrain {
 namespace {
@@ -36,6 +37,7 @@ struct Entry {
 };
 
 std::optional<Entry> parse(const std::string& line) {
+  if (is_too_large_json(line)) return std::nullopt;
   const auto row = nlohmann::json::parse(line, nullptr, false);
   if (!row.is_object() || !row.contains("layer") || !row["layer"].is_number_integer()) return std::nullopt;
   const auto chosen = row.find("chosen");

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/json/json_memory.h"
 
 namespace llmtrain {
 namespace {
@@ -25,19 +26,24 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   StrictReader(const std::string& file, std::size_t key_limit) : file_(file), key_limit_(key_limit) {}
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(number_integer_t) override { return value(); }
+  bool number_unsigned(number_unsigned_t) override { return value(); }
+  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool string(string_t& text) override {
+    memory_.add_text(text.size());
+    return is_allowed();
+  }
+  bool binary(binary_t&) override { return value(); }
   bool start_object(std::size_t) override { return enter(); }
   bool start_array(std::size_t) override { return enter(); }
   bool end_object() override { return leave(); }
   bool end_array() override { return leave(); }
 
   bool key(string_t& name) override {
+    memory_.add_text(name.size());
+    is_allowed();
     if (!keys_.back().insert(name).second)
       refuse_json(file_, "the key " + quoted_text(name) + " appears twice in one object");
     if (keys_.back().size() > key_limit_) refuse_json(file_, "an object has too many keys");
@@ -51,7 +57,19 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  bool is_allowed() const {
+    if (memory_.exceeds()) throw Error(ExitCode::bad_data, file_ + ": " + std::string(too_large_json));
+    return true;
+  }
+
+  bool value() {
+    memory_.add_value();
+    return is_allowed();
+  }
+
   bool enter() {
+    memory_.add_container();
+    is_allowed();
     if (keys_.size() == depth_limit) refuse_json(file_, "it is nested more than 64 levels deep");
     keys_.emplace_back();
     return true;
@@ -64,6 +82,7 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string& file_;
   const std::size_t key_limit_;
+  JsonMemory memory_;
   std::vector<std::set<std::string>> keys_;
 };
 

@@ -8,8 +8,9 @@
 
 namespace llmtrain {
 
-// Strict JSON from an untrusted file: RFC 8259, no key twice in an object, at most 64 levels. Throws Error(bad_data)
-// that names `file`. Json decides whether objects keep the order of their keys.
+// Strict JSON from an untrusted file: RFC 8259, no key twice in an object, at most 64 levels, at most most_json_memory
+// (core/json/json_memory.h). Throws Error(bad_data) that names `file`. Json decides whether objects keep the order of
+// their keys.
 template <typename Json>
 Json parse_json(std::string_view text, const std::string& file);
 

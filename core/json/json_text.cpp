@@ -10,6 +10,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/json/json_memory.h"
+
 namespace llmtrain {
 namespace {
 
@@ -126,7 +128,10 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
   bool number_integer(number_integer_t value) override { return scalar(value); }
   bool number_unsigned(number_unsigned_t value) override { return scalar(value); }
   bool number_float(number_float_t value, const string_t&) override { return scalar(value); }
-  bool string(string_t& value) override { return scalar(std::move(value)); }
+  bool string(string_t& value) override {
+    memory_.add_text(value.size());
+    return scalar(std::move(value));
+  }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool end_object() override { return close(); }
@@ -134,6 +139,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
+    memory_.add_text(name.size());
     auto& level = levels_.back();
     // The value of a repeated key is parsed but not stored: the first one stays.
     level.kept = level.names.insert(name).second;
@@ -168,8 +174,9 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
       result_.error = "lists and objects are nested more than " + std::to_string(deepest_nesting) + " levels deep";
       return false;
     }
+    memory_.add_container();
     levels_.push_back({std::move(container), child_pointer(), {}, {}, true});
-    return true;
+    return is_allowed();
   }
 
   bool close() {
@@ -178,7 +185,14 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
     return scalar(std::move(value));
   }
 
+  bool is_allowed() {
+    if (memory_.exceeds()) result_.error = too_large_json;
+    return !memory_.exceeds();
+  }
+
   bool scalar(Json value) {
+    memory_.add_value();
+    if (!is_allowed()) return false;
     if (levels_.empty()) {
       result_.value = std::move(value);
       return true;
@@ -195,6 +209,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
 
   std::string_view text_;
   JsonText& result_;
+  JsonMemory memory_;
   std::vector<Level> levels_;
 };
 

@@ -24,7 +24,7 @@ struct JsonText {
 inline constexpr std::size_t deepest_nesting = 64;
 
 // Strict JSON (RFC 8259): no comments, no trailing commas, no NaN, no numbers beyond a double, no byte order mark,
-// UTF-8 only. Never throws because of the text.
+// UTF-8 only, at most most_json_memory (core/json/json_memory.h). Never throws because of the text.
 JsonText parse_json(std::string_view text);
 
 // Appends a key to `pointer`, escaped as in RFC 6901, and the inverse.

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/json/json_memory.h"
 
 namespace llmtrain {
 namespace {
@@ -34,7 +35,8 @@ JobState state_of(const Json& json) {
 
 std::optional<JobState> TokenizeJournal::read() const {
   if (!path_exists(file_)) return std::nullopt;
-  const Json json = Json::parse(read_file(file_), nullptr, false);
+  const std::string text = read_file(file_);
+  const Json json = is_too_large_json(text) ? Json() : Json::parse(text, nullptr, false);
   if (!json.is_object() || json.value("version", 0) != version || !json.contains("job")) return std::nullopt;
   for (const auto& [name, value] : job_)
     if (json["job"].value(name, "") != value)

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/json/json_memory.h"
 #include "core/recipe/enum_words.h"
 #include "core/recipe/recipe_io.h"
 
@@ -101,6 +102,7 @@ std::string exchange_record(const LocalModel& model) {
 
 bool use_exchange_record(const LocalModel& model, std::string_view text) {
   const MixtureParallel& mixture = model.groups().mixture;
+  if (is_too_large_json(text)) return false;
   try {
     const Json record = Json::parse(text);
     if (record.at("layout") != layout_json(model)) return false;

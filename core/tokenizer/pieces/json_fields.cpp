@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/json/json_memory.h"
 
 namespace llmtrain {
 
@@ -63,7 +64,9 @@ void JsonFields::fail(std::string_view what) const {
 }
 
 nlohmann::json read_json_file(const std::filesystem::path& file) {
-  nlohmann::json value = nlohmann::json::parse(read_file(file), nullptr, false);
+  const std::string text = read_file(file);
+  if (is_too_large_json(text)) throw Error(ExitCode::bad_data, file.string() + ": " + std::string(too_large_json));
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
   if (value.is_discarded())
     throw Error(ExitCode::bad_data, file.string() + ": is not valid JSON: it is damaged or cut short; copy it again");
   return value;

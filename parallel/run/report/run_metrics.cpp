@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/file.h"
+#include "core/json/json_memory.h"
 
 namespace llmtrain {
 namespace {
@@ -52,7 +53,7 @@ RunMetrics read_metrics(const std::filesystem::path& file) {
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    const Row row = Row::parse(line, nullptr, false);
+    const Row row = is_too_large_json(line) ? Row() : Row::parse(line, nullptr, false);
     // A run that is going on, or that was killed, may have left the last line incomplete.
     if (!row.is_object() || !row.contains("step")) continue;
     if (row.contains("validation_loss"))

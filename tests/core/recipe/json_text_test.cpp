@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/json/json_file.h"
+#include "core/json/json_memory.h"
 #include "tests/core/recipe/good_recipe.h"
 
 namespace llmtrain {
@@ -100,6 +102,26 @@ TEST_CASE("Pointers are escaped and split according to RFC 6901", "[recipe]") {
   CHECK(append_key("/a", "b/c~d") == "/a/b~1c~0d");
   CHECK(split_pointer("/a/b~1c~0d/") == std::vector<std::string>{"a", "b/c~d", ""});
   CHECK(split_pointer("").empty());
+}
+
+TEST_CASE("A short text that is a large document is refused before it is built", "[recipe]") {
+  std::string values = "[[]";
+  for (int i = 0; i < 6'000'000; ++i) values += ",[]";
+  values += ']';
+  CHECK(is_too_large_json(values));
+  CHECK_THAT(parse_json(values).error, Catch::StartsWith("takes more than 512 MiB of memory as JSON"));
+  CHECK_THROWS_WITH((parse_json<nlohmann::json>(values, "config.json")),
+                    Catch::StartsWith("config.json: takes more than 512 MiB of memory as JSON"));
+}
+
+TEST_CASE("A text of 39 MB that is strings, as a tokenizer's, is not too large", "[recipe]") {
+  std::string pieces = "{\"vocab\": {\"x\": 0";
+  for (int i = 0; i < 600'000; ++i)
+    pieces += ",\"" + std::to_string(i) + std::string(50, 'p') + "\": " + std::to_string(i);
+  pieces += "}}";
+  CHECK(pieces.size() > 39'000'000);
+  CHECK_FALSE(is_too_large_json(pieces));
+  CHECK(parse_json<nlohmann::json>(pieces, "tokenizer.json").at("vocab").size() == 600'001);
 }
 
 TEST_CASE("Numbers keep their type and all 64 bits", "[recipe]") {

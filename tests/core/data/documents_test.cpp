@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/documents.h"
+
+#include <zstd.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "core/base/error.h"
+#include "tests/core/data/data_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+using test::require_error;
+
+std::string packed(const std::string& text) {
+  std::string bytes(ZSTD_compressBound(text.size()), '\0');
+  bytes.resize(ZSTD_compress(bytes.data(), bytes.size(), text.data(), text.size(), 1));
+  return bytes;
+}
+
+TEST_CASE("a line that is too long is refused before it fills memory, with its file, number and limit") {
+  const test::TemporaryDirectory folder;
+  const std::string lines = "{\"text\": \"one\"}\n\n{\"text\": \"" + std::string(3000, 'x') + "\"}\n";
+  for (const auto& file : {folder.write("a.jsonl", lines), folder.write("b.jsonl.zst", packed(lines))}) {
+    RecordReader reader(file, 1024);
+    Record record;
+    CHECK((reader.next(record) && record.line == 1));
+    require_error(ExitCode::bad_data,
+                  {file.filename().string() + ": line 3 is longer than 1.00 KiB", "divide its document"},
+                  [&] { reader.next(record); });
+    RecordReader whole(file, 3012);
+    CHECK((whole.next(record) && whole.next(record) && record.line == 3 && !whole.next(record)));
+  }
+  // A file of text is no line.
+  RecordReader text(folder.write("c.txt", lines), 1024);
+  Record record;
+  CHECK((text.next(record) && record.text == lines));
+}
+
+TEST_CASE("a line of many small values is refused before it is built") {
+  // 96 bytes of memory for 3 of the file.
+  std::string values = "{\"text\": [[]";
+  for (int i = 0; i < 6'000'000; ++i) values += ",[]";
+  Record record{values + "]}", 7};
+  require_error(ExitCode::bad_data, {"a.jsonl: line 7 takes more than 512 MiB of memory as JSON"},
+                [&] { document_of(record, "a.jsonl", "text"); });
+}
+
+}  // namespace
+}  // namespace llmtrain
