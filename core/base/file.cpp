@@ -36,6 +36,15 @@ int open_for_reading(const std::filesystem::path& file, struct stat& status) {
   return descriptor;
 }
 
+// Whether the name stands for a device, a pipe or an open file (/dev/stdout), which must not be replaced by a file.
+bool is_special(const std::filesystem::path& file) {
+  std::error_code failure;
+  const auto status = std::filesystem::status(file, failure);
+  const bool is_plain = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status) ||
+                        std::filesystem::is_directory(status);
+  return !is_plain || std::filesystem::read_symlink(file, failure).string().starts_with("/proc/");
+}
+
 }  // namespace
 
 bool path_exists(const std::filesystem::path& path) {
@@ -66,20 +75,22 @@ std::string read_file(const std::filesystem::path& file) {
   return text;
 }
 
+int open_own(const std::filesystem::path& file, int flags, const std::filesystem::path& named) {
+  // O_NONBLOCK, because opening a FIFO would otherwise wait for a reader.
+  const int descriptor = ::open(file.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+  if (descriptor < 0 && errno == ELOOP)
+    throw Error(ExitCode::cannot_write, file.string() + ": is a link, which is not followed; remove it");
+  if (descriptor < 0) throw Error(ExitCode::cannot_write, named.string() + ": cannot be created: " + reason());
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
+  ::close(descriptor);
+  throw Error(ExitCode::cannot_write, file.string() + ": is not a regular file; remove it");
+}
+
 void write_file_atomically(const std::filesystem::path& file, std::string_view text) {
-  const std::filesystem::path aside = file.string() + ".tmp";
-  FileWriter writer(aside, file);
+  FileWriter writer(file);
   writer.write(text.data(), text.size());
   writer.close();
-  // The content is on the disk by now (close() flushes it): otherwise a power failure could leave the new name with an
-  // empty file.
-  if (::rename(aside.c_str(), file.c_str()) != 0) {
-    const std::string why = reason();
-    ::unlink(aside.c_str());
-    throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + why);
-  }
-  // The rename itself is only durable once the folder is flushed.
-  flush_directory(file.parent_path());
 }
 
 void create_folder(const std::filesystem::path& folder) {
@@ -112,17 +123,19 @@ bool write_all(int descriptor, const void* bytes, std::size_t count) {
 // Large enough for a disk's full rate.
 constexpr std::size_t bytes_sent_at_once = 8 << 20;
 
-FileWriter::FileWriter(std::filesystem::path file, std::filesystem::path named)
-    : file_(std::move(file)), named_(std::move(named)) {
-  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail("cannot be created");
+FileWriter::FileWriter(std::filesystem::path file) : file_(std::move(file)), aside_(file_.string() + ".tmp") {
+  if (is_special(file_))
+    throw Error(ExitCode::cannot_write, file_.string() + ": is not a regular file; name another one");
+  // What a killed process has left there, or somebody has put there.
+  ::unlink(aside_.c_str());
+  descriptor_ = open_own(aside_, O_WRONLY | O_CREAT | O_EXCL, file_);
 }
 
 // Destroyed before close(): the write has failed, and an incomplete file must not stay.
 FileWriter::~FileWriter() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(file_.c_str());
+  ::unlink(aside_.c_str());
 }
 
 void FileWriter::write(const void* bytes, std::size_t count) {
@@ -144,15 +157,20 @@ void FileWriter::close() {
   // A full disk or a failing one may only show here.
   if (::fsync(descriptor_) != 0) fail("cannot be flushed to the disk");
   const int descriptor = std::exchange(descriptor_, -1);
-  if (::close(descriptor) != 0) {
+  // The content is on the disk by now: otherwise a power failure could leave the new name with an empty file.
+  const bool is_closed = ::close(descriptor) == 0;
+  if (!is_closed || ::rename(aside_.c_str(), file_.c_str()) != 0) {
     const std::string why = reason();
-    ::unlink(file_.c_str());
-    throw Error(ExitCode::cannot_write, named_.string() + ": cannot be closed: " + why);
+    ::unlink(aside_.c_str());
+    throw Error(ExitCode::cannot_write,
+                file_.string() + (is_closed ? ": cannot be replaced: " : ": cannot be closed: ") + why);
   }
+  // The rename itself is only durable once the folder is flushed.
+  flush_directory(file_.parent_path());
 }
 
 void FileWriter::fail(std::string_view action) const {
-  throw Error(ExitCode::cannot_write, named_.string() + ": " + std::string(action) + ": " + reason());
+  throw Error(ExitCode::cannot_write, file_.string() + ": " + std::string(action) + ": " + reason());
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {

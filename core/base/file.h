@@ -17,9 +17,12 @@ bool entry_exists(const std::filesystem::path& path);
 // The whole file. Throws Error(missing_input) when it does not exist, Error(bad_data) when it cannot be read.
 std::string read_file(const std::filesystem::path& file);
 
-// Replaces `file` so that a reader sees the old text or the new one, never a part: writes a file beside it, flushes it
-// to the disk, renames it over `file` and flushes the folder. On failure throws Error(cannot_write) and leaves no
-// temporary file.
+// Opens a regular file for writing, by the flags of open(2), and never another one than that of this name: a link is
+// not followed, because whoever may write in a folder could lead it to a file of somebody else's. The caller closes it.
+// Throws Error(cannot_write) that names `named`.
+int open_own(const std::filesystem::path& file, int flags, const std::filesystem::path& named);
+
+// Replaces `file` by a FileWriter.
 void write_file_atomically(const std::filesystem::path& file, std::string_view text);
 
 // Creates a folder, and those above it, where there is none. Throws Error(cannot_write).
@@ -31,13 +34,13 @@ void flush_directory(const std::filesystem::path& directory);
 // Writes all bytes to an open file, however many calls that takes. False, with the reason in errno, where it fails.
 bool write_all(int descriptor, const void* bytes, std::size_t count);
 
-// A new file, written sequentially; close() flushes it to the disk. Removed again when destroyed before close().
-// Every failure (a full disk too) is Error(cannot_write) that names the file and the reason.
+// A file that is written sequentially and replaced whole, so that a reader sees the old content or the new one, never a
+// part: what is written goes to a new file beside it, NAME.tmp, which close() flushes to the disk and renames. A link
+// of that name is itself replaced; where it led is left alone. Destroyed before close(), it leaves everything as it
+// was. Every failure (a full disk too) is Error(cannot_write) that names the file and the reason.
 class FileWriter {
  public:
-  explicit FileWriter(const std::filesystem::path& file) : FileWriter(file, file) {}
-  // Errors name `named`, the file that this one is going to replace.
-  FileWriter(std::filesystem::path file, std::filesystem::path named);
+  explicit FileWriter(std::filesystem::path file);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -48,8 +51,7 @@ class FileWriter {
  private:
   [[noreturn]] void fail(std::string_view action) const;
 
-  std::filesystem::path file_;
-  std::filesystem::path named_;
+  std::filesystem::path file_, aside_;
   int descriptor_ = -1;
   std::int64_t written_ = 0, sent_ = 0;  // bytes, and those of them whose way to the disk has begun
 };

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/append_file.h"
 #include "core/base/printable.h"
 
 namespace llmtrain {
@@ -23,6 +26,22 @@ Logger console_logger() {
   return Logger(std::make_shared<spdlog::logger>("llmtrain", sink));
 }
 
+// Each line is in the file before the next one begins, so that a run which is killed leaves all of them.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit FileSink(const std::filesystem::path& file) : file_(file) { file_.end_line(); }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_.append({line.data(), line.size()});
+  }
+  void flush_() override {}
+
+  AppendFile file_;
+};
+
 }  // namespace
 
 Logger::Logger(const std::string& name) : Logger(std::make_shared<spdlog::logger>(name)) {}
@@ -30,6 +49,10 @@ Logger::Logger(const std::string& name) : Logger(std::make_shared<spdlog::logger
 Logger::Logger(std::shared_ptr<spdlog::logger> target) : target_(std::move(target)) {
   // It passes everything; each sink has a level of its own, so that a file gets more than the console.
   target_->set_level(spdlog::level::trace);
+  // A log that cannot be written, on a full disk, say, ends no run.
+  target_->set_error_handler([](const std::string& failure) {
+    std::fputs((message_text("a line of the log is lost: " + failure) + "\n").c_str(), stderr);
+  });
 }
 
 void Logger::debug(std::string_view text) { target_->debug(message_text(text)); }
@@ -63,20 +86,17 @@ void set_verbosity(Verbosity verbosity) {
     }
     return spdlog::level::info;
   };
-  log().target().sinks().front()->set_level(level());
+  // log_to_file() puts files before it.
+  log().target().sinks().back()->set_level(level());
 }
 
 void log_to_file(const std::filesystem::path& file, Logger& logger) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
-    sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-    sink->set_level(spdlog::level::trace);
-    logger.target().sinks().push_back(sink);
-    // A killed run leaves its last lines.
-    logger.target().flush_on(spdlog::level::info);
-  } catch (const spdlog::spdlog_ex& failure) {
-    throw Error(ExitCode::cannot_write, std::string("cannot open the log file: ") + failure.what());
-  }
+  const auto sink = std::make_shared<FileSink>(file);
+  sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  sink->set_level(spdlog::level::trace);
+  // Before the console: what has been shown is in the file.
+  auto& sinks = logger.target().sinks();
+  sinks.insert(sinks.begin(), sink);
 }
 
 }  // namespace llmtrain

@@ -61,11 +61,7 @@ void check_files_are_there(const fs::path& aside, const std::vector<ManifestFile
 }
 
 void write_manifest(const fs::path& folder, const Manifest& manifest) {
-  const std::string text = manifest_text(manifest);
-  FileWriter writer(folder / "manifest.json");
-  writer.write(text.data(), text.size());
-  writer.close();
-  flush_directory(folder);
+  write_file_atomically(folder / "manifest.json", manifest_text(manifest));
 }
 
 fs::path write_and_commit(const fs::path& checkpoints, const CheckpointState& state, const PartWriter& writer,

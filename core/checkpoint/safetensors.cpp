@@ -215,18 +215,6 @@ std::string bytes_of(std::size_t length) {
   return bytes;
 }
 
-void put_in_place(const std::filesystem::path& aside, const std::filesystem::path& file) {
-  std::error_code error;
-  std::filesystem::rename(aside, file, error);
-  if (error) {
-    // The error of the rename is the one to report.
-    std::error_code ignored;
-    std::filesystem::remove(aside, ignored);
-    throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + error.message());
-  }
-  flush_directory(file.parent_path());
-}
-
 }  // namespace
 
 std::optional<std::int64_t> safetensors_bits(std::string_view dtype) {
@@ -274,13 +262,9 @@ WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<Saf
     throw Error(ExitCode::internal_error, file.string() + ": too many tensors for the header of one safetensors file");
   check_header(header, file);
 
-  // A reader sees the earlier file until the new one is whole and on the disk.
-  const std::filesystem::path aside = file.string() + ".tmp";
-  FileWriter writer(aside, file);
+  FileWriter writer(file);
   const Content content{bytes_of(header.size()) + header, std::move(tensors)};
-  const WrittenFile written{content.bytes(), write_content(writer, content)};
-  put_in_place(aside, file);
-  return written;
+  return {content.bytes(), write_content(writer, content)};
 }
 
 }  // namespace llmtrain

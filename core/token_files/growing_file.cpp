@@ -15,9 +15,8 @@
 
 namespace llmtrain {
 
-GrowingFile::GrowingFile(std::filesystem::path file, std::int64_t bytes) : file_(std::move(file)) {
-  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail("cannot be created");
+GrowingFile::GrowingFile(std::filesystem::path file, std::int64_t bytes)
+    : file_(std::move(file)), descriptor_(open_own(file_, O_WRONLY | O_CREAT, file_)) {
   // File systems without locks are no reason to refuse.
   const bool is_taken = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   const bool is_cut = !is_taken && ::ftruncate(descriptor_, bytes) == 0 && ::lseek(descriptor_, 0, SEEK_END) == bytes;

@@ -205,14 +205,7 @@ void TokenFileWriter::remove_leftovers() const noexcept {
   remove_quietly(journal_->file());
 }
 
-void TokenFileWriter::write_index() const {
-  const auto partial_index = with_ending(index_file_, ".partial");
-  FileWriter writer(partial_index);
-  const std::string bytes = index();
-  writer.write(bytes.data(), bytes.size());
-  writer.close();
-  put_in_place(partial_index, index_file_);
-}
+void TokenFileWriter::write_index() const { write_file_atomically(index_file_, index()); }
 
 // megatron/core/datasets/indexed_dataset.py, _IndexWriter.
 std::string TokenFileWriter::index() const {

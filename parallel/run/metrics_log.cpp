@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/run/metrics_log.h"
 
-#include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/json/json_memory.h"
 #include "core/machine/host_name.h"
 
 namespace llmtrain {
@@ -104,6 +101,7 @@ std::string number(double value) { return std::isfinite(value) ? fmt::format("{}
 std::string exact_number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
 std::optional<std::int64_t> step_of(std::string_view line) {
+  if (is_too_large_json(line)) return std::nullopt;
   const auto row = nlohmann::json::parse(line, nullptr, false);
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
   return row["step"].get<std::int64_t>();
@@ -172,33 +170,6 @@ std::string routing_columns(const std::optional<RoutingRow>& routing) {
 }
 
 }  // namespace
-
-AppendFile::AppendFile(std::filesystem::path file)
-    : file_(std::move(file)), descriptor_(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
-  if (descriptor_ < 0) fail("cannot be opened for writing", errno);
-}
-
-AppendFile::~AppendFile() { ::close(descriptor_); }
-
-void AppendFile::append(std::string_view piece) {
-  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
-  while (!piece.empty()) {
-    const auto written = ::write(descriptor_, piece.data(), piece.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int reason = errno;
-      // Half a row would run into the next one, and neither could be read.
-      [[maybe_unused]] const int taken_back = ::ftruncate(descriptor_, end);
-      fail("cannot be written", reason);
-    }
-    piece.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
-void AppendFile::fail(std::string_view action, int reason) const {
-  throw Error(ExitCode::cannot_write, fmt::format("{}: {}: {}; free some space, or choose another --run-dir",
-                                                  file_.string(), action, std::strerror(reason)));
-}
 
 std::uint32_t crc32c(std::string_view bytes) noexcept {
   std::uint32_t crc = 0xFFFFFFFFu;

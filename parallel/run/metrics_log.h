@@ -8,29 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/append_file.h"
 #include "core/recipe/recipe.h"
 #include "parallel/run/report/metrics_rows.h"
 
 namespace llmtrain {
-
-// A file that is only appended to, created if it does not exist. Each piece is written immediately, without a buffer,
-// so that other processes see it; a piece that cannot be written completely is removed again. Every failure, such as a
-// full disk, throws Error(cannot_write) that names the file and the reason.
-class AppendFile {
- public:
-  explicit AppendFile(std::filesystem::path file);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
-
-  void append(std::string_view piece);
-
- private:
-  [[noreturn]] void fail(std::string_view action, int reason) const;
-
-  std::filesystem::path file_;
-  int descriptor_ = -1;
-};
 
 // The checksum of TensorBoard's records: CRC-32C (Castagnoli), RFC 3720 appendix B.4.
 std::uint32_t crc32c(std::string_view bytes) noexcept;

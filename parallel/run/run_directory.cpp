@@ -201,7 +201,7 @@ bool is_in_place(const fs::path& file, int descriptor) {
 // removed it, two of them could hold locks on different files of the same name.
 std::shared_ptr<const int> lock(const fs::path& folder) {
   const fs::path file = lock_file(folder);
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (descriptor < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
   std::shared_ptr<const int> held(new int(descriptor), [](const int* open) {
     ::close(*open);

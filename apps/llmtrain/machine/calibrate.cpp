@@ -30,7 +30,7 @@ struct CalibrateOptions {
 void check_place(const std::string& file) {
   if (std::filesystem::is_directory(file))
     throw Error(ExitCode::cannot_write, file + ": is a folder; give --output a file name in it");
-  const FileWriter trial(file + ".tmp", file);  // removed again at once
+  const FileWriter trial(file);  // removed again at once
 }
 
 void make_folder_of(const std::string& file) {

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <regex>
 #include <string>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "tests/support/child_process.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
@@ -73,6 +77,48 @@ TEST_CASE("A log file contains all levels with times, whatever the console shows
   const std::string text = read_file(file);
   INFO(text);
   CHECK(std::regex_match(text, expected));
+}
+
+TEST_CASE("A process that is killed leaves every line that it has logged and that its console has shown") {
+  const test::TemporaryDirectory directory;
+  const auto file = directory.write("rank.log", "a line that another kill has cut");
+  const auto shown = directory.path() / "shown";
+  CHECK(test::in_child([&]() -> std::string {
+          const int console = ::open(shown.c_str(), O_WRONLY | O_CREAT, 0644);
+          ::dup2(console, STDERR_FILENO);
+          log_to_file(file);
+          log().info("the first");
+          log().debug("a detail");
+          log().info("the last");
+          log().debug("and a detail");
+          ::raise(SIGKILL);
+          return "it lives";
+        }).find("it lives") == std::string::npos);
+  CHECK(read_file(shown) == "the first\nthe last\n");
+  const std::string text = read_file(file);
+  INFO(text);
+  CHECK(std::regex_match(text, std::regex("a line that another kill has cut\n\\S+ info the first\n\\S+ debug a detail\n"
+                                          "\\S+ info the last\n\\S+ debug and a detail\n")));
+}
+
+TEST_CASE("A line is in the file before the console shows it") {
+  const SinksRestored restored;
+  const test::TemporaryDirectory directory;
+  log_to_file(directory.path() / "rank.log");
+  CHECK(log().target().sinks().size() == 2);
+  set_verbosity(Verbosity::errors);
+  CHECK(log().target().sinks().front()->should_log(spdlog::level::debug));
+  CHECK_FALSE(log().target().sinks().back()->should_log(spdlog::level::warn));
+}
+
+TEST_CASE("A log file that is a link is refused, and where it leads left alone") {
+  const SinksRestored restored;
+  const test::TemporaryDirectory directory;
+  const auto other = directory.write("other", "of somebody else\n");
+  std::filesystem::create_symlink(other, directory.path() / "rank.log");
+  CHECK_THROWS_WITH(log_to_file(directory.path() / "rank.log"), Catch::Contains("rank.log: is a link"));
+  log().info("a line");
+  CHECK(read_file(other) == "of somebody else\n");
 }
 
 TEST_CASE("A log file that cannot be opened is an error that names it") {

@@ -59,6 +59,20 @@ TEST_CASE("A file that is not finished leaves nothing, and none is replaced") {
                 [&] { TokenFileWriter(folder.path() / "a.bin", TokenFileFormat::nanogpt, 300); });
 }
 
+TEST_CASE("Links that are planted under the names of unfinished files are not written through") {
+  const TemporaryDirectory folder;
+  const auto other = folder.write("other", "of somebody else");
+  const auto partial = folder.path() / "a.bin.partial", index = folder.path() / "a.idx.tmp";
+  std::filesystem::create_symlink(other, partial);
+  require_error(ExitCode::cannot_write, {"a.bin.partial: is a link, which is not followed; remove it"},
+                [&] { write_two(folder.path() / "a", TokenFileFormat::megatron, 300); });
+  std::filesystem::remove(partial);
+  std::filesystem::create_symlink(other, index);
+  write_two(folder.path() / "a", TokenFileFormat::megatron, 300);
+  CHECK(read_file(other) == "of somebody else");
+  CHECK(names_in(folder.path()) == std::set<std::string>{"a.bin", "a.idx", "other"});
+}
+
 TEST_CASE("Tokens do not depend on threads, and documents are counted") {
   const TemporaryDirectory folder;
   std::string lines;

@@ -128,6 +128,17 @@ TEST_CASE("arrows of different steps of a run are distinct") {
   CHECK(ids.size() == 3);
 }
 
+TEST_CASE("a trace replaces a link of its name, and appears whole") {
+  const test::TemporaryDirectory folder;
+  const auto other = folder.write("other", "of somebody else"), file = folder.path() / "trace.json";
+  std::filesystem::create_symlink(other, file);
+  std::filesystem::create_symlink(other, folder.path() / "trace.json.tmp");
+  write_trace(file, test::sample_plan(looped));
+  CHECK(read_file(other) == "of somebody else");
+  CHECK(parsed(file).contains("traceEvents"));
+  CHECK(test::names_in(folder.path()) == std::set<std::string>{"other", "trace.json"});
+}
+
 TEST_CASE("a trace without events is valid") {
   const test::TemporaryDirectory folder;
   TraceWriter(folder.path() / "trace.json", "").close();
