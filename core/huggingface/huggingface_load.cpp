@@ -30,10 +30,10 @@ namespace fs = std::filesystem;
 std::string shape_text(const std::vector<std::int64_t>& shape) { return nlohmann::json(shape).dump(); }
 
 // Each begins with a tensor's name.
-using Problems = std::vector<std::string>;
+using TensorProblems = std::vector<std::string>;
 
 // Throws Error(bad_data) that names all problems of a folder's tensors, but not thousands of them.
-void report(const fs::path& folder, const Problems& problems) {
+void report(const fs::path& folder, const TensorProblems& problems) {
   constexpr std::size_t shown = 20;
   std::string text;
   for (std::size_t i = 0; i < std::min(shown, problems.size()); ++i)
@@ -47,7 +47,7 @@ bool is_buffer(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
 }
 
-StoredTensors without_prefixes(const StoredTensors& stored, HuggingfaceType type, Problems& problems) {
+StoredTensors without_prefixes(const StoredTensors& stored, HuggingfaceType type, TensorProblems& problems) {
   StoredTensors tensors;
   for (const auto& [name, tensor] : stored)
     // Older files lack the model's prefix, newer ones have it: names are compared without.
@@ -85,21 +85,23 @@ bool same_bytes(const StoredTensor& first, const StoredTensor& second) {
   return same;
 }
 
-// Some files of tied models also hold the head. It must equal the embedding, or config.json does not describe the
-// model.
-void take_tied_head(StoredTensors& tensors, const Graph& graph, const std::string& embedding, Problems& problems) {
+// Files of tied models hold the embedding, the head, which safetensors' removal of shared tensors may have left alone,
+// or both, which must be equal then: transformers would not tie the two, whatever config.json says.
+void take_tied_head(StoredTensors& tensors, const Graph& graph, const std::string& embedding,
+                    TensorProblems& problems) {
   const auto head = tensors.find("lm_head.weight");
   if (!graph.model.tie_embeddings || head == tensors.end()) return;
-  const auto token = tensors.find(embedding);
-  if (token == tensors.end()) return;
-  if (same_bytes(head->second, token->second))
+  const auto [token, is_alone] = tensors.emplace(embedding, head->second);
+  if (is_alone || same_bytes(head->second, token->second))
     tensors.erase(head);
   else
-    problems.push_back(quoted_text(head->first) + " differs from the token embedding, but config.json ties the two");
+    problems.push_back(quoted_text(head->first) +
+                       " differs from the token embedding, but config.json ties the two; if they are meant to differ, "
+                       "set its tie_word_embeddings to false: transformers loads them untied");
 }
 
 void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType type, const Graph& graph,
-                   const StoredTensors& tensors, Problems& problems) {
+                   const StoredTensors& tensors, TensorProblems& problems) {
   std::set<std::string> expected;
   for (const HuggingfaceTensor& plan : plans) {
     const std::string name = without_model_prefix(plan.name, type);
@@ -111,10 +113,10 @@ void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType 
     }
     const SafetensorsEntry& entry = *found->second.entry;
     if (entry.shape != plan.shape(graph))
-      problems.push_back(quoted_text(plan.name) + " has the shape " + shape_text(entry.shape) +
+      problems.push_back(quoted_text(entry.name) + " has the shape " + shape_text(entry.shape) +
                          ", but config.json implies " + shape_text(plan.shape(graph)));
     if (tensor_type(entry.dtype) == at::ScalarType::Undefined)
-      problems.push_back(quoted_text(plan.name) + " is of dtype " + entry.dtype + "; F32, BF16 or F16 is needed");
+      problems.push_back(quoted_text(entry.name) + " is of dtype " + entry.dtype + "; F32, BF16 or F16 is needed");
   }
   // Tensors that would be ignored are an error: the weights may be of another architecture.
   for (const auto& [name, tensor] : tensors)
@@ -129,7 +131,7 @@ HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& grap
   const HuggingfaceType type = huggingface_type_of(graph.model);
   const std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
   // All tensors are checked before any is read: memory is not filled for a model that is refused.
-  Problems problems;
+  TensorProblems problems;
   StoredTensors tensors = without_prefixes(open_tensors(folder), type, problems);
   take_tied_head(tensors, graph, without_model_prefix(plans.front().name, type), problems);
   check_tensors(plans, type, graph, tensors, problems);

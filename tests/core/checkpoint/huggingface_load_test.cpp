@@ -110,7 +110,29 @@ TEST_CASE("a head next to a tied embedding must equal the embedding") {
   });
   saved.check_same();
   saved.change_tensors([&](auto& tensors) { named(tensors, "lm_head.weight").data = other.data(); });
-  check_error(ExitCode::bad_data, {"lm_head.weight", "differs"}, [&] { saved.load(); });
+  check_error(ExitCode::bad_data, {"lm_head.weight", "differs", "tie_word_embeddings to false"},
+              [&] { saved.load(); });
+}
+
+TEST_CASE("a tied model may have its head alone, in place of the embedding") {
+  ModelRecipe llama = llama_model();
+  llama.tie_embeddings = true;
+  const std::vector<std::pair<ModelRecipe, std::string>> cases{{gpt2_model(), "transformer.wte.weight"},
+                                                               {llama, "model.embed_tokens.weight"}};
+  for (const auto& [model, embedding] : cases) {
+    INFO(embedding);
+    const SavedModel saved(model);
+    saved.change_tensors([&](auto& tensors) { named(tensors, embedding).name = "lm_head.weight"; });
+    saved.check_same();
+    saved.change_tensors([](auto& tensors) { named(tensors, "lm_head.weight").shape = {8, 11}; });
+    check_error(ExitCode::bad_data, {"\"lm_head.weight\" has the shape [8,11]"}, [&] { saved.load(); });
+    // It is no embedding where config.json does not tie the two.
+    saved.change_config([](Json& c) { c["tie_word_embeddings"] = false; });
+    ModelRecipe untied = model;
+    untied.tie_embeddings = false;
+    check_error(ExitCode::bad_data, {'"' + embedding + "\" is missing"},
+                [&] { HuggingfaceWeights(saved.path(), Graph::build(untied)); });
+  }
 }
 
 TEST_CASE("a name that occurs with and without its prefix is refused") {

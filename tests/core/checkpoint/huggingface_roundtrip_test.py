@@ -117,8 +117,8 @@ def llama_tensors(ours, tied):
     return state
 
 
-def small(name):
-    """A tiny random transformers model, created by the package's own classes."""
+def small(name, **changes):
+    """A tiny random transformers model, created by the package's own classes, with changes to its configuration."""
     torch.manual_seed(3)
     common = {"vocab_size": 29, "bos_token_id": None, "eos_token_id": None}
     llama = common | {
@@ -153,7 +153,10 @@ def small(name):
             mlp_only_layers=[0], qkv_bias=False, **llama
         ),
     }  # fmt: skip
-    model = transformers.AutoModelForCausalLM.from_config(configs[name]())
+    config = configs[name]()
+    for key, value in changes.items():
+        setattr(config, key, value)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.uniform_(-1, 1)  # also biases and norms, so that mixing them up is detected
@@ -261,6 +264,32 @@ class RoundTrip(unittest.TestCase):
         model.save_pretrained(self.folder / "shards", max_shard_size="8KB")
         self.assertTrue((self.folder / "shards" / "model.safetensors.index.json").exists())
         self.check_import(model, self.folder / "shards")
+
+    def test_tied_heads_are_imported(self):
+        """Which of the two names a tied matrix has in the file does not matter to transformers."""
+        for name in ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "qwen2_moe"):
+            with self.subTest(name):
+                embedding = "transformer.wte.weight" if name == "gpt2" else "model.embed_tokens.weight"
+                folder = self.folder / name
+                small(name, tie_word_embeddings=True).save_pretrained(folder)
+                state = safetensors.torch.load_file(folder / "model.safetensors")
+                state["lm_head.weight"] = state.pop(embedding)
+                safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+                self.check_import(self.load(folder), folder)
+
+    def test_heads_that_are_not_tied_are_imported_as_transformers_loads_them(self):
+        """It leaves two matrices untied that differ, whatever config.json says. Here config.json must say so, too."""
+        folder = self.folder / "both"
+        small("llama", tie_word_embeddings=True).save_pretrained(folder)
+        state = safetensors.torch.load_file(folder / "model.safetensors")
+        state["lm_head.weight"] = state["model.embed_tokens.weight"] + 1
+        safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        model = self.load(folder)
+        with self.assertRaisesRegex(AssertionError, "tie_word_embeddings to false"):
+            self.check_import(model, folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+        self.check_import(model, folder)
 
     def test_half_precision_is_imported(self):
         for dtype in (torch.float16, torch.bfloat16):
