@@ -165,11 +165,14 @@ std::optional<CheckpointReader> open_newest_checkpoint(const std::filesystem::pa
 // in it is Error(bad_data); mistakes in the overrides are Error(bad_recipe).
 Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>& overrides = {});
 
-// Throws Error(bad_recipe) that names every key in which `model` computes something else than the model of the file
-// `source`: tensors of equal shapes do not imply the same model. Keys of training alone may differ: dropout, and of
-// experts capacity, priority, losses and jitter.
-void check_same_model(const ModelRecipe& model, const ModelRecipe& other, const std::string& source);
-// The same with the model of a checkpoint, and what recipe_of() throws.
+// Throws Error(bad_recipe) that names every key in which `model` computes something else than the model of the
+// checkpoint: tensors of equal shapes do not imply the same model. Keys of training alone may differ: dropout, and of
+// experts capacity, priority, losses and jitter. Throws what recipe_of() throws.
 void check_same_model(const ModelRecipe& model, const CheckpointReader& checkpoint);
+
+// The same for a model that starts from the weights of `origin`, the model of the file `source`: how rotary positions
+// turn, and how far, may differ, too.
+void check_origin(const ModelRecipe& model, const ModelRecipe& origin, const std::string& source);
+void check_origin(const ModelRecipe& model, const CheckpointReader& checkpoint);
 
 }  // namespace llmtrain

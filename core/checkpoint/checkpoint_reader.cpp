@@ -98,6 +98,16 @@ std::string manifest_name(const CheckpointReader& checkpoint) {
   return (checkpoint.folder() / "manifest.json").string();
 }
 
+void refuse_differences(const std::vector<KeyDifference>& differences, const std::string& source,
+                        const std::function<std::string(const KeyDifference&)>& rule) {
+  std::string problems;
+  for (const KeyDifference& difference : differences)
+    problems.append(problems.empty() ? "" : "\n")
+        .append(difference.pointer() + ": is " + difference.first.dump() + " in the recipe and " +
+                difference.second.dump() + " in " + source + "; " + rule(difference));
+  if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
+}
+
 }  // namespace
 
 // Files are mapped at first use and stay mapped.
@@ -188,17 +198,19 @@ Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>
   return parse_recipe(text, name, checkpoint.folder(), overrides);
 }
 
-void check_same_model(const ModelRecipe& model, const ModelRecipe& other, const std::string& source) {
-  std::string problems;
-  for (const KeyDifference& difference : model_differences(model, other))
-    problems.append(problems.empty() ? "" : "\n")
-        .append(difference.pointer() + ": is " + difference.first.dump() + " in the recipe and " +
-                difference.second.dump() + " in " + source + "; the two must be the same to start from its weights");
-  if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
+void check_same_model(const ModelRecipe& model, const CheckpointReader& checkpoint) {
+  refuse_differences(model_differences(model, recipe_of(checkpoint).model), manifest_name(checkpoint),
+                     [](const KeyDifference&) {
+                       return "the two must be the same to go on from it; training.init_from starts from its weights";
+                     });
 }
 
-void check_same_model(const ModelRecipe& model, const CheckpointReader& checkpoint) {
-  check_same_model(model, recipe_of(checkpoint).model, manifest_name(checkpoint));
+void check_origin(const ModelRecipe& model, const ModelRecipe& origin, const std::string& source) {
+  refuse_differences(origin_differences(model, origin).of_weights, source, weights_rule);
+}
+
+void check_origin(const ModelRecipe& model, const CheckpointReader& checkpoint) {
+  check_origin(model, recipe_of(checkpoint).model, manifest_name(checkpoint));
 }
 
 }  // namespace llmtrain

@@ -21,6 +21,7 @@
 #include "core/huggingface/tensor_dtype.h"
 #include "core/json/json_file.h"
 #include "core/recipe/model_from/huggingface_config.h"
+#include "core/recipe/model_from/model_from.h"
 
 namespace llmtrain {
 namespace {
@@ -127,7 +128,9 @@ void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType 
 }  // namespace
 
 HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& graph) {
-  check_same_model(graph.model, model_recipe_from_huggingface(folder), (folder / "config.json").string());
+  const std::string config = (folder / "config.json").string();
+  check_origin(graph.model, model_recipe_from_huggingface(folder), config);
+  check_window(graph.model, huggingface_window(folder), config);
   const HuggingfaceType type = huggingface_type_of(graph.model);
   const std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
   // All tensors are checked before any is read: memory is not filled for a model that is refused.

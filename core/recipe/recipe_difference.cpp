@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
+#include <utility>
 
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
 namespace {
+
+constexpr std::string_view longest_sequence_key = "model.max_sequence_length";
 
 bool holds_sections(const Json& list) {
   return list.is_array() && !list.empty() &&
@@ -83,6 +87,24 @@ std::vector<KeyDifference> model_differences(const ModelRecipe& model, const Mod
   first.model = with_free_keys_of(model, other);
   second.model = other;
   return recipe_differences(first, second);
+}
+
+OriginDifferences origin_differences(const ModelRecipe& model, const ModelRecipe& origin) {
+  const bool are_rotary = model.position == Position::rope && origin.position == Position::rope;
+  OriginDifferences found;
+  for (KeyDifference& difference : model_differences(model, origin)) {
+    const std::string_view key = difference.key;
+    const bool is_free =
+        key == "model.rope_theta" || key.starts_with("model.rope_scaling") || key == longest_sequence_key;
+    (are_rotary && is_free ? found.of_positions : found.of_weights).push_back(std::move(difference));
+  }
+  return found;
+}
+
+std::string weights_rule(const KeyDifference& difference) {
+  const std::string rule = "the two must be the same to start from its weights";
+  // Where positions are rotary, this key may differ.
+  return difference.key != longest_sequence_key ? rule : rule + ", of which each learned position has some";
 }
 
 }  // namespace llmtrain

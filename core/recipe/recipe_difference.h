@@ -29,4 +29,14 @@ std::vector<KeyDifference> recipe_differences(const Recipe& first, const Recipe&
 // losses and jitter.
 std::vector<KeyDifference> model_differences(const ModelRecipe& model, const ModelRecipe& other);
 
+// What model_differences() finds of a model and of the one that its first weights are from.
+struct OriginDifferences {
+  std::vector<KeyDifference> of_weights;    // with which the weights mean another model, or do not fit
+  std::vector<KeyDifference> of_positions;  // on which no weight depends: how rotary positions turn, and how far
+};
+OriginDifferences origin_differences(const ModelRecipe& model, const ModelRecipe& origin);
+
+// Why a key of OriginDifferences::of_weights must be the same: "the two must be the same …".
+std::string weights_rule(const KeyDifference& difference);
+
 }  // namespace llmtrain

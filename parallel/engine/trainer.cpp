@@ -69,7 +69,7 @@ void load_weights_of(LocalModel& model, const std::string& source, const WorkMon
   Communicator& communicator = model.groups().communicator();
   const CheckpointReader checkpoint =
       is_run(source) ? newest_checkpoint_of(source, communicator, monitor) : CheckpointReader(source);
-  check_same_model(model.recipe().model, checkpoint);
+  check_origin(model.recipe().model, checkpoint);
   // All ranks hash a share of the files: one rank alone would take as many times as long. Those of a run have been
   // verified by the search.
   if (!is_run(source)) verify_together(communicator, checkpoint, monitor);
@@ -86,7 +86,7 @@ void check_first_weights(const Layout& layout) {
   if (const auto folder = huggingface_folder(source)) {
     const HuggingfaceWeights opened(*folder, layout.graph());
   } else if (!is_run(source)) {
-    check_same_model(layout.recipe().model, CheckpointReader(source));
+    check_origin(layout.recipe().model, CheckpointReader(source));
   }
 }
 

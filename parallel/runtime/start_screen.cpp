@@ -4,6 +4,8 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/element_type.h"
 #include "core/base/error.h"
@@ -11,6 +13,7 @@
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/optim/optimizer.h"
+#include "core/recipe/model_from/model_from.h"
 #include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
@@ -80,6 +83,21 @@ std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const Rank
   return fmt::format("{} {}: {}", launch.ranks, kind_of_ranks(launch), layout_text(recipe, groups));
 }
 
+// The keys in which the model differs from the one that its first weights are from; empty where nothing differs.
+std::vector<KeyDifference> changed_positions(const Recipe& recipe) {
+  // Later the run's own weights are trained on.
+  if (!recipe.training.init_from || RunDirectory::has_checkpoint(recipe)) return {};
+  try {
+    auto changes = origin_differences(recipe.model, read_model_origin(*recipe.training.init_from).model).of_positions;
+    // From the origin's values to the recipe's.
+    for (KeyDifference& key : changes) std::swap(key.first, key.second);
+    return changes;
+  } catch (const Error&) {
+    // A run without its recipe.json, whose checkpoints have the model.
+    return {};
+  }
+}
+
 }  // namespace
 
 void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory) {
@@ -95,6 +113,10 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   show("batch",
        fmt::format("{} sequences × {} tokens = {} tokens per step, {} at a time; {} steps", batch.global,
                    batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps));
+  if (const auto changes = changed_positions(recipe); !changes.empty()) {
+    show("weights", printable(*recipe.training.init_from) + ", with other positions:");
+    for (const KeyDifference& key : changes) show("", printable(key.text()));
+  }
   show("memory", memory_line(recipe, trainer.model()));
   show("device", describe_device(trainer.model().device()));
   show("data", data_line(trainer));

@@ -76,10 +76,10 @@ def write_tokenizer(folder):
                                                 bos_token="<|begin_of_text|>")
 
 
-def write_model(folder, vocabulary, scaling=None):
+def write_model(folder, vocabulary, scaling=None, length=LENGTH):
     torch.manual_seed(5)
     config = transformers.LlamaConfig(vocab_size=vocabulary, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
-                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH,
+                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=length,
                                       initializer_range=0.1, tie_word_embeddings=False,
                                       rope_parameters={"rope_theta": 5000.0, **(scaling or {"rope_type": "default"})})
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
@@ -112,9 +112,12 @@ def packed(lengths):
     return sorted(sorted(entry) for entry in sequences)
 
 
-def train(folder, recipe, documents, samples):
-    """The losses of transformers' model, and the model; `samples` are lists of documents."""
-    model = transformers.LlamaForCausalLM.from_pretrained(folder)
+def train(folder, recipe, documents, samples, changes=None):
+    """The losses of transformers' model, and the model; `samples` are lists of documents. `changes` are to its
+    config.json."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = transformers.LlamaConfig.from_dict({**config, **(changes or {})})
+    model = transformers.LlamaForCausalLM.from_pretrained(folder, config=config)
     optimizer = make_optimizer(model, recipe)
     size, losses = recipe["batch"]["global"], []
     for step in range(recipe["training"]["steps"]):
@@ -147,9 +150,10 @@ class FineTuning(unittest.TestCase):
         cls.lines = conversations(21)
         (cls.folder / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in cls.lines), encoding="utf-8")
 
-    def check(self, template, packing, size, model="model", steps=STEPS):
-        """Trains both, and returns transformers' model and the name of the run."""
-        recipe = {"model": {"from": f"hf:{model}"}, "batch": {"global": size, "micro": 2},
+    def check(self, template, packing, size, model="model", steps=STEPS, keys=None, changes=None):
+        """Trains both, and returns transformers' model and the name of the run; `keys` of `model` and `changes` to
+        config.json say the same."""
+        recipe = {"model": {"from": f"hf:{model}", **(keys or {})}, "batch": {"global": size, "micro": 2},
                   "data": {"tokenizer": {"huggingface": "tokenizer.json"}, "train": [{"path": "chat.jsonl"}],
                            "fine_tuning": {"template": template, "packing": packing}, "shuffle": False},
                   "training": {"steps": steps, "learning_rate": {"peak": 2e-3, "warmup_steps": 4}},
@@ -158,7 +162,7 @@ class FineTuning(unittest.TestCase):
         rows = program.train(write_recipe(self.folder / f"{name}.json", recipe), self.folder / name)
         documents = [labelled(self.tokenizer, template, line["messages"]) for line in self.lines]
         lengths = [len(ids) - 1 if packing else LENGTH for ids, _ in documents]
-        expected, trained = train(self.folder / model, recipe, documents, packed(lengths))
+        expected, trained = train(self.folder / model, recipe, documents, packed(lengths), changes)
         self.assertLess(expected[-1], expected[0] - steps / 20)
         for row, loss in zip(rows, expected, strict=True):
             self.assertAlmostEqual(row["loss"], loss, delta=1e-4)
@@ -169,6 +173,18 @@ class FineTuning(unittest.TestCase):
 
     def test_llama3(self):
         self.check("llama3", False, 4)
+
+    def test_longer_context(self):
+        """Weights that were trained with 32 tokens go on with 96, as in transformers with a changed config.json."""
+        write_model(self.folder / "short", len(self.tokenizer), length=32)
+        keys = {"max_sequence_length": LENGTH, "rope_theta": 20000, "rope_scaling": {"type": "yarn", "factor": 3}}
+        scaling = {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 32, "rope_theta": 20000.0}
+        _, run = self.check("chatml", True, 2, "short", 5, keys,
+                            {"max_position_embeddings": LENGTH, "rope_parameters": scaling})
+        shown = (self.folder / run / "log" / "rank-00000.log").read_text(encoding="utf-8")
+        for words in ("short, with other positions:", "model.max_sequence_length: 32 -> 96\n",
+                      "model.rope_theta: 5000.0 -> 20000.0", 'model.rope_scaling.type: null -> "yarn"'):
+            self.assertIn(words, shown)
 
     def test_scaled_positions(self):
         """Imported, trained and exported again: the logits are those of the model that transformers trained."""

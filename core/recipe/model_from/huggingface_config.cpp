@@ -2,9 +2,6 @@
 #include "core/recipe/model_from/huggingface_config.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,80 +10,13 @@
 
 #include "core/base/error.h"
 #include "core/json/json_file.h"
+#include "core/recipe/model_from/config_reader.h"
+#include "core/recipe/model_from/huggingface_rope.h"
 
 namespace llmtrain {
 namespace {
 
 using JsonValue = nlohmann::json;
-
-// Reads a config.json key by key and collects all problems, to report them together.
-class ConfigReader {
- public:
-  ConfigReader(const JsonValue& config, std::string file) : config_(config), file_(std::move(file)) {}
-
-  // The value at a key, or at a path of keys with slashes. null counts as absent, as in transformers.
-  const JsonValue* get(const std::string& key) const {
-    const JsonValue::json_pointer pointer("/" + key);
-    return config_.contains(pointer) && !config_.at(pointer).is_null() ? &config_.at(pointer) : nullptr;
-  }
-
-  void problem(const std::string& key, const std::string& what) {
-    problems_.append(problems_.empty() ? "" : "\n").append(file_ + ": /" + key + ": " + what);
-  }
-
-  std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = std::nullopt) {
-    const JsonValue* value = get(key);
-    if (value == nullptr && otherwise) return *otherwise;
-    // Far above any model, and products of two sizes fit 64 bits.
-    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    const bool fits = value != nullptr && value->is_number_integer() && *value >= 1 && *value <= most;
-    if (fits) return value->get<std::int64_t>();
-    problem(key, value == nullptr ? "is missing" : "is " + shown(*value) + "; a size from 1 to 2147483647 is needed");
-    // A valid value, so that reading goes on and finds further problems.
-    return 1;
-  }
-
-  double number(const std::string& key, double otherwise) {
-    return read(key, &JsonValue::is_number, "a number", otherwise);
-  }
-
-  bool boolean(const std::string& key, bool otherwise) {
-    return read(key, &JsonValue::is_boolean, "true or false", otherwise);
-  }
-
-  std::string text(const std::string& key, const std::string& otherwise) {
-    return read(key, &JsonValue::is_string, "a string", otherwise);
-  }
-
-  // For switches of which only one value is supported.
-  void require(const std::string& key, bool expected, bool otherwise) {
-    if (boolean(key, otherwise) != expected)
-      problem(key, std::string("is ") + (expected ? "false" : "true") + "; only the other value is supported");
-  }
-
-  void finish() const {
-    if (!problems_.empty()) throw Error(ExitCode::bad_data, problems_);
-  }
-
-  static std::string shown(const JsonValue& value) {
-    return value.is_string() ? quoted_text(value.get<std::string>()) : value.dump().substr(0, 200);
-  }
-
- private:
-  template <class Value>
-  Value read(const std::string& key, bool (JsonValue::*is_kind)() const noexcept, const std::string& kind,
-             const Value& otherwise) {
-    const JsonValue* found = get(key);
-    if (found == nullptr) return otherwise;
-    if ((found->*is_kind)()) return found->get<Value>();
-    problem(key, "is " + shown(*found) + "; " + kind + " is needed");
-    return otherwise;
-  }
-
-  const JsonValue& config_;
-  std::string file_;
-  std::string problems_;
-};
 
 std::int64_t per_head(ConfigReader& reader, const std::string& heads_key, const ModelRecipe& model) {
   if (model.hidden_size % model.heads != 0)
@@ -129,71 +59,23 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   return model;
 }
 
-// YaRN's factor of attention: given, or by the rules of transformers' _compute_yarn_parameters.
-double read_attention_factor(ConfigReader& reader, const std::string& pointer, double factor) {
-  const auto magnitude = [factor](double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; };
-  const double scale = reader.number(pointer + "mscale", 0), of_all = reader.number(pointer + "mscale_all_dim", 0);
-  const double otherwise = scale != 0 && of_all != 0 ? magnitude(scale) / magnitude(of_all) : magnitude(1);
-  return reader.number(pointer + "attention_factor", otherwise);
-}
-
-// The scaling at `pointer`, which ends with a slash; none where the type is "default".
-std::optional<RopeScalingRecipe> read_rope_scaling(ConfigReader& reader, const std::string& pointer,
-                                                   const JsonValue& type, std::int64_t longest) {
-  if (type == "default") return std::nullopt;
-  constexpr std::array<std::string_view, 3> types = {"linear", "llama3", "yarn"};
-  const auto found = std::ranges::find_if(types, [&](std::string_view each) { return type == each; });
-  RopeScalingRecipe scaling;
-  if (found == types.end()) {
-    reader.problem(pointer + "rope_type",
-                   "is " + ConfigReader::shown(type) + "; only linear, llama3 and yarn scaling of RoPE are supported");
-    return scaling;
-  }
-  scaling.type = static_cast<RopeScalingType>(found - types.begin());
-  const std::string original = pointer + "original_max_position_embeddings";
-  scaling.original_max_sequence_length = reader.size(original, longest);
-  scaling.factor = reader.number(
-      pointer + "factor", static_cast<double>(longest) / static_cast<double>(scaling.original_max_sequence_length));
-  scaling.low_frequency_factor = reader.number(pointer + "low_freq_factor", scaling.low_frequency_factor);
-  scaling.high_frequency_factor = reader.number(pointer + "high_freq_factor", scaling.high_frequency_factor);
-  scaling.beta_fast = reader.number(pointer + "beta_fast", scaling.beta_fast);
-  scaling.beta_slow = reader.number(pointer + "beta_slow", scaling.beta_slow);
-  scaling.truncate = reader.boolean(pointer + "truncate", true);
-  if (scaling.type == RopeScalingType::yarn)
-    scaling.attention_factor = read_attention_factor(reader, pointer, scaling.factor);
-  return scaling;
-}
-
-// Older files have "rope_theta" and "rope_scaling", newer ones both in "rope_parameters".
-void read_rope(ConfigReader& reader, ModelRecipe& model) {
-  model.rope_theta = reader.number("rope_theta", 10000);
-  const JsonValue* scaling = reader.get("rope_scaling");
-  // "rope_scaling" where it is in use, since its settings then override the plain theta.
-  const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
-  const JsonValue* rope = reader.get(key);
-  if (rope == nullptr) return;
-  const std::string pointer = key + "/";
-  if (!rope->is_object()) {
-    reader.problem(key, "is " + ConfigReader::shown(*rope) + "; an object is needed");
-    return;
-  }
-  const JsonValue type = rope->value("rope_type", rope->value("type", JsonValue("default")));
-  model.rope_scaling = read_rope_scaling(reader, pointer, type, model.max_sequence_length);
-  for (const auto& item : rope->items())
-    if (item.value().is_object())
-      reader.problem(pointer + item.key(), "sets RoPE for some layers only; RoPE per layer is not supported");
-  if (reader.number(pointer + "partial_rotary_factor", 1) != 1)
-    reader.problem(pointer + "partial_rotary_factor", "is not 1; only the rotation of whole heads is supported");
-  model.rope_theta = reader.number(pointer + "rope_theta", model.rope_theta);
+// Of models that may have a window: how far attention reaches, also where no sequence is longer.
+std::optional<std::int64_t> read_window(ConfigReader& reader, HuggingfaceType type) {
+  const bool always = type == HuggingfaceType::mistral || type == HuggingfaceType::mixtral;
+  if (!always && !(is_qwen(type) && reader.boolean("use_sliding_window", false))) return std::nullopt;
+  // Mistral's default, which null switches off.
+  if (type == HuggingfaceType::mistral && !reader.holds("sliding_window")) return 4096;
+  if (reader.get("sliding_window") == nullptr) return std::nullopt;
+  return reader.size("sliding_window");
 }
 
 void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
-  const bool always = type == HuggingfaceType::mistral || type == HuggingfaceType::mixtral;
-  const bool can_slide = always || (is_qwen(type) && reader.boolean("use_sliding_window", false));
+  const std::optional<std::int64_t> window = read_window(reader, type);
   // A window that no sequence exceeds has no effect.
-  if (can_slide && reader.get("sliding_window") != nullptr && reader.size("sliding_window") < model.max_sequence_length)
-    reader.problem("sliding_window", "is " + std::to_string(reader.size("sliding_window")) +
+  if (window && *window < model.max_sequence_length)
+    reader.problem("sliding_window", "is " + std::to_string(*window) +
                                          ", less than /max_position_embeddings; sliding windows are not supported");
+  const bool can_slide = type == HuggingfaceType::mistral || type == HuggingfaceType::mixtral || window;
   const JsonValue* layers = reader.get("layer_types");
   if (layers == nullptr || can_slide) return;
   for (const JsonValue& layer : *layers)
@@ -295,9 +177,9 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   if (reader.text("hidden_act", "silu") != "silu")
     reader.problem("hidden_act", "is " + quoted_text(reader.text("hidden_act", "")) + "; silu is needed");
   model.norm = NormKind::rmsnorm;
-  model.norm_eps = reader.number("rms_norm_eps", 1e-6);
+  model.norm_eps = reader.number("rms_norm_eps", type == HuggingfaceType::mixtral ? 1e-5 : 1e-6);
   model.position = Position::rope;
-  read_rope(reader, model);
+  read_rope(reader, model, type == HuggingfaceType::mixtral ? 1e6 : 10000);
   read_biases(reader, type, model);
   model.qk_norm = type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
@@ -305,6 +187,16 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   if (has_experts(type)) model.moe = read_experts(reader, type, model);
   refuse_sliding_window(reader, type, model);
   return model;
+}
+
+std::optional<HuggingfaceType> read_type(ConfigReader& reader) {
+  const std::string name = reader.text("model_type", "");
+  const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
+  if (names != huggingface_names.end()) return names->type;
+  reader.problem(
+      "model_type",
+      "is " + quoted_text(name) + "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe and qwen2_moe can be read");
+  return std::nullopt;
 }
 
 JsonValue read_config(const std::filesystem::path& folder, const std::string& file) {
@@ -325,17 +217,21 @@ ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
   const std::string file = (folder / "config.json").string();
   const JsonValue config = read_config(folder, file);
   ConfigReader reader(config, file);
-  const std::string name = reader.text("model_type", "");
-  const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   ModelRecipe model;
-  if (names == huggingface_names.end())
-    reader.problem("model_type", "is " + quoted_text(name) +
-                                     "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe and qwen2_moe can "
-                                     "be read");
-  else
-    model = names->type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, names->type);
+  if (const auto type = read_type(reader))
+    model = *type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, *type);
   reader.finish();
   return model;
+}
+
+std::optional<std::int64_t> huggingface_window(const std::filesystem::path& folder) {
+  const std::string file = (folder / "config.json").string();
+  const JsonValue config = read_config(folder, file);
+  ConfigReader reader(config, file);
+  const auto type = read_type(reader);
+  const std::optional<std::int64_t> window = type ? read_window(reader, *type) : std::nullopt;
+  reader.finish();
+  return window;
 }
 
 std::vector<std::string> huggingface_training_notes(const std::filesystem::path& folder) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +48,10 @@ constexpr bool has_experts(HuggingfaceType type) {
 // recipe keys can express (mistral and mixtral without a sliding window). Throws Error(missing_input), and
 // Error(bad_data) that names everything that recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
+
+// Of a model in which each token attends to a window of those before it: the tokens of the window, which no sequence of
+// model_recipe_from_huggingface()'s model exceeds. Throws what that does.
+std::optional<std::int64_t> huggingface_window(const std::filesystem::path& folder);
 
 // What the config.json of such a folder says of the training of experts and no recipe key means: a sentence each, which
 // begins with the file and the key. Throws Error(missing_input) and Error(bad_data).

@@ -45,10 +45,38 @@ ModelRecipe model_of_run(const fs::path& file, const Json& recipe) {
   }
 }
 
-ModelOrigin read_origin(const std::string& source) {
+// Adds the keys of `from` that `section` lacks, also in objects that both have.
+void add_missing(Json& section, const Json& from) {
+  for (const auto& [key, value] : from.items()) {
+    if (!section.contains(key)) {
+      section[key] = value;
+    } else if (section[key].is_object() && value.is_object()) {
+      add_missing(section[key], value);
+    }
+  }
+}
+
+// A scaling's keys depend on each other, so that those of two are not mixed.
+void keep_scaling(const Json& section, Json& from, const ModelRecipe& origin) {
+  const auto given = section.find("rope_scaling");
+  if (given == section.end()) return;
+  from.erase("rope_scaling");
+  if (!given->is_object()) return;
+  from["rope_scaling"]["original_max_sequence_length"] =
+      origin.rope_scaling ? origin.rope_scaling->original_max_sequence_length : origin.max_sequence_length;
+}
+
+std::string window_problem(std::int64_t window, const std::string& source) {
+  return "beyond the window of " + std::to_string(window) + " tokens in " + source +
+         ", within which longer sequences attend";
+}
+
+}  // namespace
+
+ModelOrigin read_model_origin(const std::string& source) {
   if (const auto huggingface = huggingface_folder(source)) {
     const fs::path folder = *huggingface;
-    return {model_recipe_from_huggingface(folder), (folder / "config.json").string()};
+    return {model_recipe_from_huggingface(folder), (folder / "config.json").string(), huggingface_window(folder)};
   }
   const fs::path folder = source;
   for (const char* file : {"manifest.json", "recipe.json"}) {
@@ -64,32 +92,21 @@ ModelOrigin read_origin(const std::string& source) {
                   "\"hf:\" and a Hugging Face model's folder");
 }
 
-// Adds the keys of `from` that `section` lacks, also in objects that both have.
-void add_missing(Json& section, const Json& from) {
-  for (const auto& [key, value] : from.items()) {
-    if (!section.contains(key)) {
-      section[key] = value;
-    } else if (section[key].is_object() && value.is_object()) {
-      add_missing(section[key], value);
-    }
-  }
-}
-
-}  // namespace
-
 std::optional<ModelOrigin> fill_model_from(Document& document, const std::string& name, const fs::path& folder) {
   const auto source = source_of(document, folder);
   if (!source) return std::nullopt;
   ModelOrigin origin;
   try {
-    origin = read_origin(*source);
+    origin = read_model_origin(*source);
   } catch (const Error& error) {
     throw Error(error.code(), name + ": " + pointer + ": " + error.what());
   }
   Recipe described;
   described.model = origin.model;
   Json& root = document.root;
-  add_missing(root["model"], to_json(described).at("model"));
+  Json from = to_json(described).at("model");
+  if (root["model"].is_object()) keep_scaling(root["model"], from, origin.model);
+  add_missing(root["model"], from);
   // null asks for random weights. What is not an object is reported by the reader.
   Json& training = root["training"];
   if (training.is_null()) training = Json::object();
@@ -98,12 +115,24 @@ std::optional<ModelOrigin> fill_model_from(Document& document, const std::string
 }
 
 void check_model_origin(const ModelRecipe& model, const ModelOrigin& origin, Problems& problems) {
-  for (const KeyDifference& difference : model_differences(model, origin.model)) {
+  for (const KeyDifference& difference : origin_differences(model, origin.model).of_weights) {
     if (!problems.is_clean(difference.pointer())) continue;
     const std::string theirs = shown_value(difference.second);
     problems.add(difference.pointer(), "is " + shown_value(difference.first) + ", but " + theirs + " in " + origin.file,
                  "must be " + theirs + " or left out, as model.from gives it");
   }
+  const std::string pointer_of_length = "/model/max_sequence_length";
+  if (origin.window && model.max_sequence_length > *origin.window && problems.is_clean(pointer_of_length))
+    problems.add(pointer_of_length,
+                 std::to_string(model.max_sequence_length) + " is " + window_problem(*origin.window, origin.file),
+                 "sliding windows are not supported");
+}
+
+void check_window(const ModelRecipe& model, const std::optional<std::int64_t>& window, const std::string& source) {
+  if (!window || model.max_sequence_length <= *window) return;
+  throw Error(ExitCode::bad_recipe, "/model/max_sequence_length: " + std::to_string(model.max_sequence_length) +
+                                        " is " + window_problem(*window, source) +
+                                        "; sliding windows are not supported");
 }
 
 }  // namespace llmtrain

@@ -36,19 +36,48 @@ TEST_CASE("every key that disagrees with config.json is named at once") {
       [&] { HuggingfaceWeights(saved.path(), Graph::build(other)); });
 }
 
-TEST_CASE("rope_theta is compared if it is used, dropout and initialization never") {
+TEST_CASE("dropout, initialization and how rotary positions turn may differ from config.json") {
   const SavedModel llama(llama_model());
   ModelRecipe model = llama_model();
   model.dropout = 0.25;
   model.init_std = 0.5;
-  CHECK_NOTHROW(HuggingfaceWeights(llama.path(), Graph::build(model)));
   model.rope_theta = 500000;
-  check_error(ExitCode::bad_recipe, {"/model/rope_theta: is 500000.0 in the recipe and 10000.0"},
-              [&] { HuggingfaceWeights(llama.path(), Graph::build(model)); });
+  model.max_sequence_length = 60;
+  model.rope_scaling = {.type = RopeScalingType::yarn, .factor = 10, .original_max_sequence_length = 6};
+  CHECK_NOTHROW(HuggingfaceWeights(llama.path(), Graph::build(model)));
   const SavedModel gpt2(gpt2_model());
   ModelRecipe learned = gpt2_model();
   learned.rope_theta = 500000;
   CHECK_NOTHROW(HuggingfaceWeights(gpt2.path(), Graph::build(learned)));
+}
+
+TEST_CASE("learned positions have weights, so that their number may not differ") {
+  const SavedModel gpt2(gpt2_model());
+  ModelRecipe longer = gpt2_model();
+  longer.max_sequence_length = 12;
+  check_error(ExitCode::bad_recipe,
+              {"/model/max_sequence_length: is 12 in the recipe and 6 in ", "each learned position"},
+              [&] { HuggingfaceWeights(gpt2.path(), Graph::build(longer)); });
+}
+
+TEST_CASE("sequences that are longer than the model's window of attention are refused") {
+  const SavedModel saved(llama_model());
+  saved.change_config([](Json& c) {
+    c["model_type"] = "mistral";
+    c["sliding_window"] = 8;
+  });
+  ModelRecipe longer = llama_model();
+  longer.max_sequence_length = 8;
+  CHECK_NOTHROW(HuggingfaceWeights(saved.path(), Graph::build(longer)));
+  longer.max_sequence_length = 9;
+  check_error(ExitCode::bad_recipe, {"/model/max_sequence_length: 9 is beyond the window of 8 tokens in "},
+              [&] { HuggingfaceWeights(saved.path(), Graph::build(longer)); });
+  // 4096 tokens, by transformers' default for Mistral.
+  saved.change_config([](Json& c) {
+    c.erase("sliding_window");
+    c["max_position_embeddings"] = 4097;
+  });
+  check_error(ExitCode::bad_data, {"/sliding_window: is 4096"}, [&] { model_recipe_from_huggingface(saved.path()); });
 }
 
 ModelRecipe mixtral_model() {

@@ -163,6 +163,38 @@ def small(name, **changes):
     return model
 
 
+# Keys of config.json that say how positions turn, beside those of PLAIN; None removes a key.
+PLAIN = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 40, "num_hidden_layers": 1, "vocab_size": 29,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 64}
+ORIGINAL = "original_max_position_embeddings"
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+YARN = {"rope_type": "yarn", "factor": 4.0, "beta_fast": 4.0}
+ROPE = {
+    "llama3, the original length above": {"rope_scaling": LLAMA3, ORIGINAL: 24},
+    "llama3, the original length inside": {"rope_scaling": LLAMA3 | {ORIGINAL: 24}},
+    "llama3, two original lengths": {"rope_scaling": LLAMA3 | {ORIGINAL: 48}, ORIGINAL: 24},
+    "llama3, no original length": {"rope_scaling": LLAMA3},
+    "llama3 of version 5": {"rope_parameters": LLAMA3 | {"rope_theta": 5e5, ORIGINAL: 48}, ORIGINAL: 24},
+    "yarn, the original length above": {"rope_parameters": YARN, ORIGINAL: 24},
+    "yarn, two original lengths": {"rope_parameters": YARN | {ORIGINAL: 48}, ORIGINAL: 24},
+    "yarn, the factor of the length above": {"rope_scaling": YARN | {"factor": None, ORIGINAL: 48}, ORIGINAL: 16},
+    "yarn, zeros": {"rope_scaling": YARN | {"beta_fast": 0, "beta_slow": 0, ORIGINAL: 24}},
+    "yarn, truncate null": {"rope_scaling": YARN | {"truncate": None, ORIGINAL: 24}},
+    "yarn, mscale": {"rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 0.5, ORIGINAL: 24}},
+    "linear, an original length": {"rope_scaling": {"type": "linear", "factor": 2.0}, ORIGINAL: 24},
+    "two scalings": {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_theta": 1234.0,
+                     "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+    "two thetas": {"rope_theta": 1234.0, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+    "the theta of mistral": {"model_type": "mistral"},
+    "the theta of mixtral": {"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 1},
+    "llama3 without its bounds": {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+    "llama3 without its factor": {"rope_scaling": {**LLAMA3, "factor": None}},
+    "linear without its factor": {"rope_scaling": {"type": "linear"}},
+    "yarn without its factor": {"rope_scaling": {"rope_type": "yarn", ORIGINAL: 24}},
+    "a type that nobody knows": {"rope_scaling": {"type": "su", "factor": 2.0}},
+}
+
+
 class RoundTrip(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -317,6 +349,32 @@ class RoundTrip(unittest.TestCase):
         config |= {"rope_scaling": None, "torch_dtype": config.pop("dtype"), "pretraining_tp": 1}
         file.write_text(json.dumps(config))
         self.check_import(model, self.folder / "v4")
+
+    def rope_of(self, folder):
+        """What transformers makes of a config.json: the amplitude, and the angles; None where it refuses."""
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder)
+            rope = transformers.AutoModelForCausalLM.from_config(config).model.rotary_emb
+        except (KeyError, TypeError):
+            return None
+        return [rope.attention_scaling, *rope.inv_freq.tolist()]
+
+    def test_positions_turn_as_transformers_says(self):
+        for index, (name, keys) in enumerate(ROPE.items()):
+            with self.subTest(name):
+                folder = self.folder / str(index)
+                folder.mkdir()
+                (folder / "config.json").write_text(json.dumps(PLAIN | keys))
+                expected = self.rope_of(folder)
+                if expected is None:
+                    done = subprocess.run([TOOL, "frequencies", folder], capture_output=True, text=True)
+                    self.assertEqual(done.returncode, 65, done.stderr)
+                    self.assertIn("/rope_scaling/", done.stderr)
+                    continue
+                actual = [float(line) for line in self.tool("frequencies", folder).split()]
+                self.assertEqual(len(actual), len(expected))
+                for ours, theirs in zip(actual, expected):
+                    self.assertAlmostEqual(ours / theirs, 1, delta=2e-6)
 
     def test_safetensors_files_are_the_reference_writers_byte_for_byte(self):
         torch.manual_seed(5)

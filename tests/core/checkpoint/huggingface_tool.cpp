@@ -4,6 +4,8 @@
 //                                     bytes, and under our names into a file
 //   import FOLDER RECIPE OURS         the weights of a transformers folder under our names into a file
 //   model FOLDER                      the folder's config.json in our keys, on standard output
+//   frequencies FOLDER                what its config.json makes of RoPE: the amplitude, and the angle per position of
+//                                     each pair of a head's elements
 //   copy FROM TO                      a safetensors file, read and written again
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -15,6 +17,7 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/graph/rope_frequencies.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/recipe/model_from/huggingface_config.h"
@@ -79,10 +82,14 @@ int run(const std::vector<std::string>& words) {
     llmtrain::Recipe recipe;
     recipe.model = llmtrain::model_recipe_from_huggingface(words[1]);
     std::puts(llmtrain::to_json(recipe)["model"].dump().c_str());
+  } else if (words.size() == 2 && words[0] == "frequencies") {
+    const llmtrain::ModelRecipe model = llmtrain::model_recipe_from_huggingface(words[1]);
+    std::printf("%.17g\n", llmtrain::rope_amplitude(model));
+    for (const double frequency : llmtrain::rope_frequencies(model)) std::printf("%.17g\n", frequency);
   } else if (words.size() == 3 && words[0] == "copy") {
     copy_file(words[1], words[2]);
   } else {
-    std::fputs("huggingface_tool: export, import, model or copy is needed\n", stderr);
+    std::fputs("huggingface_tool: export, import, model, frequencies or copy is needed\n", stderr);
     return 2;
   }
   return 0;

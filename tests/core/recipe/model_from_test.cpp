@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,63 @@ TEST_CASE("Every key that disagrees with model.from is refused", "[recipe]") {
   CHECK_THAT(lines[2], Catch::Contains("/model/moe/top_k: is 1, but 2 in "));
   // Of the wrong type: one problem, not two.
   CHECK_THAT(lines[3], Catch::Contains("/model/norm_eps: \"small\" is a string"));
+}
+
+constexpr const char* gpt2_config = R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4,
+  "n_positions": 64, "vocab_size": 320})";
+
+TEST_CASE("Rotary positions may be others than model.from's, since no weight depends on them", "[recipe]") {
+  Models models;
+  Json json = recipe_from("hf:llama");
+  json["model"].update({{"rope_theta", 1e6}, {"max_sequence_length", 256}});
+  json["model"]["rope_scaling"] = {{"type", "yarn"}, {"factor", 4}};
+  const Recipe recipe = models.read(json);
+  CHECK(recipe.model.rope_theta == 1e6);
+  CHECK(recipe.model.max_sequence_length == 256);
+  CHECK(recipe.batch.sequence_length == 256);
+  REQUIRE(recipe.model.rope_scaling);
+  // The length before the scaling is the origin's.
+  CHECK(recipe.model.rope_scaling->original_max_sequence_length == 64);
+  CHECK(recipe.model.rope_scaling->attention_factor == Approx(0.1 * std::log(4) + 1).epsilon(1e-15));
+}
+
+TEST_CASE("Nothing of the origin's scaling is mixed into another one", "[recipe]") {
+  Models models;
+  Json config = Json::parse(llama_config);
+  config["rope_parameters"] = {{"rope_type", "yarn"},
+                               {"factor", 2},
+                               {"original_max_position_embeddings", 32},
+                               {"beta_fast", 16},
+                               {"rope_theta", 5e5}};
+  models.write("scaled/config.json", config.dump());
+  Json json = recipe_from("hf:scaled");
+  CHECK(models.read(json).model.rope_scaling->attention_factor == Approx(0.1 * std::log(2) + 1).epsilon(1e-15));
+  json["model"]["rope_scaling"] = {{"type", "yarn"}, {"factor", 8}};
+  const RopeScalingRecipe scaling = models.read(json).model.rope_scaling.value();
+  CHECK(scaling.attention_factor == Approx(0.1 * std::log(8) + 1).epsilon(1e-15));
+  CHECK(scaling.beta_fast == 32);
+  CHECK(scaling.original_max_sequence_length == 32);
+  json["model"]["rope_scaling"] = nullptr;
+  CHECK_FALSE(models.read(json).model.rope_scaling);
+}
+
+TEST_CASE("Lengths that the origin's weights or window do not allow are refused", "[recipe]") {
+  Models models;
+  models.write("gpt2/config.json", gpt2_config);
+  Json json = recipe_from("hf:gpt2");
+  json["model"]["max_sequence_length"] = 128;
+  auto lines = models.complaints(json);
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("/model/max_sequence_length: is 128, but 64 in "));
+  Json config = Json::parse(llama_config);
+  config.update({{"model_type", "mistral"}, {"sliding_window", 64}});
+  models.write("mistral/config.json", config.dump());
+  json = recipe_from("hf:mistral");
+  CHECK_NOTHROW(models.read(json));
+  json["model"]["max_sequence_length"] = 65;
+  lines = models.complaints(json);
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("/model/max_sequence_length: 65 is beyond the window of 64 tokens in "));
 }
 
 TEST_CASE("A model can be that of a checkpoint or a run", "[recipe]") {

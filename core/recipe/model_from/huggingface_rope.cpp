@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/model_from/huggingface_rope.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace llmtrain {
+namespace {
+
+using JsonValue = nlohmann::json;
+
+// YaRN's factor of attention: given, or by the rules of transformers' _compute_yarn_parameters.
+double read_attention_factor(ConfigReader& reader, const std::string& pointer, double factor) {
+  const auto magnitude = [factor](double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; };
+  const double scale = reader.number(pointer + "mscale", 0), of_all = reader.number(pointer + "mscale_all_dim", 0);
+  const double otherwise = scale != 0 && of_all != 0 ? magnitude(scale) / magnitude(of_all) : magnitude(1);
+  return reader.number(pointer + "attention_factor", otherwise);
+}
+
+// A number without which transformers does not load the scaling.
+double required_number(ConfigReader& reader, const std::string& key, double otherwise) {
+  if (reader.get(key) == nullptr) reader.problem(key, "is missing; this type of scaling needs it");
+  return reader.number(key, otherwise);
+}
+
+// Zero counts as absent there.
+double number_or(ConfigReader& reader, const std::string& key, double otherwise) {
+  const double given = reader.number(key, otherwise);
+  return given == 0 ? otherwise : given;
+}
+
+void read_yarn(ConfigReader& reader, const std::string& pointer, std::int64_t longest, RopeScalingRecipe& scaling) {
+  scaling.factor = static_cast<double>(longest) / static_cast<double>(scaling.original_max_sequence_length);
+  // null means this ratio, and nothing an error.
+  scaling.factor = reader.holds(pointer + "factor") ? reader.number(pointer + "factor", scaling.factor)
+                                                    : required_number(reader, pointer + "factor", scaling.factor);
+  scaling.beta_fast = number_or(reader, pointer + "beta_fast", scaling.beta_fast);
+  scaling.beta_slow = number_or(reader, pointer + "beta_slow", scaling.beta_slow);
+  // null is not the default, true, but as good as false.
+  scaling.truncate = reader.boolean(pointer + "truncate", !reader.holds(pointer + "truncate"));
+  scaling.attention_factor = read_attention_factor(reader, pointer, scaling.factor);
+}
+
+std::int64_t read_original_length(ConfigReader& reader, const std::string& pointer, std::int64_t longest) {
+  const std::string key = "original_max_position_embeddings";
+  return reader.size(reader.get(key) != nullptr ? key : pointer + key, longest);
+}
+
+// The scaling at `pointer`, which ends with a slash; none where the type is "default".
+std::optional<RopeScalingRecipe> read_scaling(ConfigReader& reader, const std::string& pointer, const JsonValue& type,
+                                              std::int64_t longest) {
+  if (type == "default") return std::nullopt;
+  constexpr std::array<std::string_view, 3> types = {"linear", "llama3", "yarn"};
+  const auto found = std::ranges::find_if(types, [&](std::string_view each) { return type == each; });
+  RopeScalingRecipe scaling;
+  scaling.original_max_sequence_length = longest;
+  if (found == types.end()) {
+    reader.problem(pointer + "rope_type",
+                   "is " + ConfigReader::shown(type) + "; only linear, llama3 and yarn scaling of RoPE are supported");
+    return scaling;
+  }
+  scaling.type = static_cast<RopeScalingType>(found - types.begin());
+  switch (scaling.type) {
+    case RopeScalingType::linear:
+      scaling.factor = required_number(reader, pointer + "factor", scaling.factor);
+      break;
+    case RopeScalingType::llama3:
+      scaling.original_max_sequence_length = read_original_length(reader, pointer, longest);
+      scaling.factor = required_number(reader, pointer + "factor", scaling.factor);
+      scaling.low_frequency_factor = required_number(reader, pointer + "low_freq_factor", scaling.low_frequency_factor);
+      scaling.high_frequency_factor =
+          required_number(reader, pointer + "high_freq_factor", scaling.high_frequency_factor);
+      break;
+    case RopeScalingType::yarn:
+      scaling.original_max_sequence_length = read_original_length(reader, pointer, longest);
+      read_yarn(reader, pointer, longest, scaling);
+      break;
+  }
+  return scaling;
+}
+
+void require_whole_heads(ConfigReader& reader, const std::string& key) {
+  if (reader.number(key, 1) != 1) reader.problem(key, "is not 1; only the rotation of whole heads is supported");
+}
+
+}  // namespace
+
+void read_rope(ConfigReader& reader, ModelRecipe& model, double theta) {
+  model.rope_theta = reader.number("rope_theta", theta);
+  require_whole_heads(reader, "partial_rotary_factor");
+  const JsonValue* scaling = reader.get("rope_scaling");
+  const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
+  const JsonValue* rope = reader.get(key);
+  if (rope == nullptr) return;
+  const std::string pointer = key + "/";
+  if (!rope->is_object()) {
+    reader.problem(key, "is " + ConfigReader::shown(*rope) + "; an object is needed");
+    return;
+  }
+  const JsonValue type = rope->value("rope_type", rope->value("type", JsonValue("default")));
+  model.rope_scaling = read_scaling(reader, pointer, type, model.max_sequence_length);
+  for (const auto& item : rope->items())
+    if (item.value().is_object())
+      reader.problem(pointer + item.key(), "sets RoPE for some layers only; RoPE per layer is not supported");
+  require_whole_heads(reader, pointer + "partial_rotary_factor");
+  model.rope_theta = reader.number(pointer + "rope_theta", model.rope_theta);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/recipe/model_from/config_reader.h"
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// rope_theta and rope_scaling of a model whose max_sequence_length has been read, by the rules of transformers 5:
+// - older files have "rope_theta" and "rope_scaling", newer ones both in "rope_parameters"; a "rope_scaling" that is
+// not
+//   empty counts alone;
+// - "original_max_position_embeddings" beside them counts before the one inside, which is else max_position_embeddings;
+// - what a type needs must be there. Types that recipes have no keys for are problems.
+// `theta` is the theta of the model's type where the file has none.
+void read_rope(ConfigReader& reader, ModelRecipe& model, double theta);
+
+}  // namespace llmtrain
