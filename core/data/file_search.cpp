@@ -137,7 +137,14 @@ std::vector<fs::path> usable(const std::set<std::string>& found, const std::stri
 }
 
 std::vector<fs::path> matches(const std::string& pattern) {
-  const auto found = Search(parts_of(pattern)).from(fs::path(pattern).root_path());
+  std::vector<std::string> parts = parts_of(pattern);
+  fs::path folder = fs::path(pattern).root_path();
+  // Folders may have wildcards in their names, too: as far as the path exists it is no pattern.
+  while (parts.size() > 1 && parts.front() != "**" && is_folder(folder / parts.front())) {
+    folder /= parts.front();
+    parts.erase(parts.begin());
+  }
+  const auto found = Search(std::move(parts)).from(folder);
   if (!found.empty()) return usable(found, pattern);
   throw Error(ExitCode::missing_input, "'" + pattern +
                                            "': no file matches this pattern; '*' and '?' stay within one name and skip "

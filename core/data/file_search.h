@@ -10,7 +10,8 @@ namespace llmtrain {
 // The files that a source's `path` names, sorted by the bytes of their paths, each once:
 // - a file: itself, whatever its content;
 // - a folder: every regular file below it;
-// - a glob: every regular file that matches. `*`, `?` and `[…]` match within a name, `**` any number of folders.
+// - a glob: every regular file that matches. `*`, `?` and `[…]` match within a name, `**` any number of folders. The
+//   folders at its beginning that exist by these names, wildcards or not, are taken literally.
 // Searches (folders and globs) leave out hidden files and folders, folders named "build" or "build-…" and binary files
 // (a NUL byte in the first 8 KiB) that are not compressed text (.gz, .zst), unless a part of the pattern starts with
 // "." or "build" itself. Token files (.bin) are found only by a glob that ends in ".bin"; these are not checked for NUL

@@ -3,6 +3,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <fstream>
@@ -85,6 +86,7 @@ class ZstandardStream final : public InputStream {
   explicit ZstandardStream(const fs::path& file)
       : file_(file), packed_(file), context_(ZSTD_createDStream(), ZSTD_freeDStream), block_(ZSTD_DStreamInSize()) {
     if (context_ == nullptr) throw std::bad_alloc();
+    ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, longest_window_log);
   }
 
   std::size_t read(std::span<char> buffer) override {
@@ -95,8 +97,7 @@ class ZstandardStream final : public InputStream {
         if (input_.size == 0) break;
       }
       frame_rest_ = ZSTD_decompressStream(context_.get(), &output, &input_);
-      if (ZSTD_isError(frame_rest_) != 0)
-        refuse(file_, std::string("the zstd file is damaged: ") + ZSTD_getErrorName(frame_rest_) + "; copy it again");
+      if (ZSTD_isError(frame_rest_) != 0) refuse_frame();
     }
     if (output.pos == 0 && frame_rest_ != 0) refuse(file_, "the zstd file is cut short; copy it again");
     return output.pos;
@@ -105,6 +106,24 @@ class ZstandardStream final : public InputStream {
   std::int64_t position() const override { return packed_.position(); }
 
  private:
+  // Of 2 GiB, the longest that zstd writes (--long=31); memory is taken as the text fills it.
+  static constexpr int longest_window_log = 31;
+
+  [[noreturn]] void refuse_frame() const {
+    switch (ZSTD_getErrorCode(frame_rest_)) {
+      case ZSTD_error_frameParameter_windowTooLarge:
+        refuse(file_,
+               "the zstd file needs a window of more than 2 GiB to be unpacked, the longest that is supported; "
+               "compress it again with --long=31 or less");
+      case ZSTD_error_memory_allocation:
+        refuse(file_,
+               "there is no memory for the window that the zstd file needs to be unpacked, up to 2 GiB; compress "
+               "it again without --long");
+      default:
+        refuse(file_, std::string("the zstd file is damaged: ") + ZSTD_getErrorName(frame_rest_) + "; copy it again");
+    }
+  }
+
   fs::path file_;
   PlainStream packed_;
   std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> context_;

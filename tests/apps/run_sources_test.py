@@ -34,6 +34,17 @@ class Sources(TrainingTest):
         result = self.run_program("run", "second.json", "-q", "--run-dir", "runs/default")
         self.assertEqual((result.returncode, self.rows("runs/default")[0]["loss"]), (0, losses[0]))
 
+    def test_the_recipes_folder_is_no_pattern(self):
+        """Only what the recipe itself says is one."""
+        data = {"train": [{"path": "*.txt"}], "validation": [{"path": "[n-z]*.txt"}]}
+        for name, content in (("recipe.json", self.recipe({"data": data})), ("text.txt", TEXT)):
+            self.write(f"data [1]/*/{name}", content)
+        result = self.run_program("run", "data [1]/*/recipe.json", "-q")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for command in (("eval", "runs/small", "--data", "data [1]/*/t*.txt"),
+                        ("data", "tokenize", "data [1]/*/t*.txt", "--output", "out")):
+            self.assertEqual(self.run_program(*command).returncode, 0, command)
+
     def test_mistakes_are_told_before_tokenising(self):
         """That may take hours, and what follows it could have been looked at first."""
         tokenizer = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},

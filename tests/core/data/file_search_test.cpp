@@ -104,6 +104,17 @@ TEST_CASE("An existing name with wildcard characters is taken literally") {
   CHECK(tree.find("x[1].txt") == Names{"x[1].txt"});
 }
 
+TEST_CASE("Folders of a pattern that exist by their names are no pattern") {
+  const Tree tree;
+  for (const std::string name : {"[x]/a.txt", "[x]/[y]/b.txt", "[x]/y/c.txt", "x/d.txt"})
+    tree.folder().write(name, "t");
+  CHECK(tree.find("[x]/*.txt") == Names{"[x]/a.txt"});
+  CHECK(tree.find("[x]/**/*.txt") == Names{"[x]/[y]/b.txt", "[x]/a.txt", "[x]/y/c.txt"});
+  CHECK(tree.find("[x]/[y]/?.txt") == Names{"[x]/[y]/b.txt"});
+  CHECK(tree.find("[x]/[yz]/?.txt") == Names{"[x]/y/c.txt"});
+  CHECK(tree.find("[xz]/?.txt") == Names{"x/d.txt"});
+}
+
 TEST_CASE("A NUL byte counts only in the first 8 KiB") {
   const TemporaryDirectory folder;
   folder.write("a", std::string(8191, 'x') + '\0');

@@ -28,6 +28,12 @@ const std::string gzip_file{
     30};
 const std::string zstd_file{"\050\265\057\375\040\012\121\000\000\141\142\143\144\145\146\147\150\151\152", 19};
 
+// RFC 8878: a frame without sizes, whose window descriptor says 2^(10 + exponent) bytes, of one raw block.
+std::string zstd_frame(int exponent) {
+  return std::string("\x28\xb5\x2f\xfd\x00", 5) + static_cast<char>(exponent << 3) + std::string("\x51\0\0", 3) +
+         "abcdefghij";
+}
+
 }  // namespace
 
 TEST_CASE("Documents end with the end of text, whether lines or files") {
@@ -70,6 +76,15 @@ TEST_CASE("Packed text is unpacked, file by file and in folders") {
   CHECK(tokens_of(folder.write("a.txt.gz", gzip_file + gzip_file), {}).size() == 20);
   CHECK(tokens_of(folder.write("b.txt.zst", zstd_file + zstd_file), {}).size() == 20);
   CHECK(tokens_of(folder.path(), {}).size() == 40);
+}
+
+TEST_CASE("zstd files are unpacked whatever the window that zstd --long made them with") {
+  const TemporaryDirectory folder;
+  CHECK(tokens_of(folder.write("27.zst", zstd_frame(27 - 10)), {}) == range('a', 10));
+  CHECK(tokens_of(folder.write("31.zst", zstd_frame(31 - 10)), {}) == range('a', 10));
+  const auto longer = folder.write("32.zst", zstd_frame(32 - 10));
+  require_error(ExitCode::bad_data, {"32.zst", "window of more than 2 GiB", "--long=31"},
+                [&] { tokens_of(longer, {}); });
 }
 
 }  // namespace llmtrain::test
