@@ -44,7 +44,8 @@ void save_peft(const std::filesystem::path& folder, const Graph& graph, const We
 
 // Loads such a folder, as PEFT wrote it or save_peft() did: the weights of the adapters of the Graph's model. fp16
 // becomes fp32. Throws Error(missing_input); Error(bad_data) for a kind of adapter that model.lora has no keys for, and
-// for tensors that are missing, unexpected or of another shape; Error(bad_recipe) where rank or alpha disagree.
+// for tensors that are missing, unexpected, of another shape or not finite; Error(bad_recipe) where rank or alpha
+// disagree.
 NamedWeights load_peft(const std::filesystem::path& folder, const Graph& graph);
 
 }  // namespace llmtrain

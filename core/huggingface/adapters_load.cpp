@@ -11,6 +11,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/adapter_places.h"
 #include "core/huggingface/adapters.h"
+#include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/weight_source.h"
@@ -99,7 +100,7 @@ NamedWeights load_peft(const fs::path& folder, const Graph& graph) {
                                           "; the recipe's model has " + Json(place.parameter->shape).dump());
     if (tensor_type(entry->dtype) == at::ScalarType::Undefined)
       throw Error(ExitCode::bad_data, where + " is of dtype " + entry->dtype + "; F32, BF16 or F16 is needed");
-    weights[place.parameter->name] = copy_of(file, *entry);
+    require_finite(weights[place.parameter->name] = copy_of(file, *entry), where);
     unused.erase(place.tensor);
   }
   if (!unused.empty())

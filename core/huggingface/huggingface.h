@@ -32,6 +32,7 @@ class HuggingfaceWeights final : public WeightSource {
 
   bool holds(const Parameter& parameter) const override;
   at::ScalarType type(const Parameter& parameter) const override;
+  // Throws Error(bad_data) that names a tensor with values that are not finite.
   at::Tensor read(const Parameter& parameter, const SliceBox& box) const override;
 
  private:
@@ -55,9 +56,10 @@ struct HuggingfaceFormat {
 };
 
 // Writes a folder, new or empty, that transformers' from_pretrained loads with no missing and no unexpected key:
-// model.safetensors, or several files with model.safetensors.index.json; config.json is written last. Memory grows
-// neither with the model nor with a file. Throws Error(bad_recipe) that names the keys of `model` that no transformers
-// architecture supports (gpt-rope has no counterpart), Error(cannot_write), and what `weights` throws.
+// model.safetensors, or several files with model.safetensors.index.json; config.json is written last, and where
+// anything fails nothing stays. Memory grows neither with the model nor with a file. Throws Error(bad_recipe) that
+// names the keys of `model` that no transformers architecture supports (gpt-rope has no counterpart), Error(bad_data)
+// for a tensor with values beyond the type's range, Error(cannot_write), and what `weights` throws.
 void save_huggingface(const std::filesystem::path& folder, const Graph& graph, const WeightSource& weights,
                       const HuggingfaceFormat& format = {});
 

@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/tensor_dtype.h"
@@ -171,6 +172,7 @@ void HuggingfaceWeights::read_part(const Place& place, const SliceBox& box, cons
     part = part.narrow(static_cast<std::int64_t>(axis), first, box.shape[axis]);
   }
   into.copy_(part);
+  require_finite(into, place.tensor.file->path().string() + ": " + quoted_text(place.tensor.entry->name));
   // What has been copied need not stay: it would count as this process's memory.
   place.tensor.file->release(place.tensor.bytes());
 }

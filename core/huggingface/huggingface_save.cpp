@@ -2,15 +2,19 @@
 #include <ATen/ops/cat.h>
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/shards.h"
@@ -220,7 +224,21 @@ std::string pytorch_name(at::ScalarType type) {
   return type == at::kBFloat16 ? "bfloat16" : "float32";
 }
 
-void write_bytes(const at::Tensor& values, const WriteBytes& write) { write(values.data_ptr(), values.nbytes()); }
+// Throws where a tensor's values are not finite in the type in which they are to be written.
+[[noreturn]] void refuse_values(const HuggingfaceTensor& plan, const Graph& graph, const WeightSource& weights,
+                                at::ScalarType dtype) {
+  double largest = 0;
+  for (const std::size_t index : plan.parameters)
+    visit_pieces(weights, graph.parameters[index], plan.expert, at::kFloat, [&](const at::Tensor& piece) {
+      require_finite(piece, plan.name);
+      largest = std::max(largest, largest_magnitude(piece));
+    });
+  const bool is_half = dtype == at::kHalf;
+  throw Error(ExitCode::bad_data,
+              fmt::format("{}: has values of up to {:.6g}, and {} holds none beyond {:.6g}; export with --dtype {}",
+                          plan.name, largest, pytorch_name(dtype), is_half ? 65504 : 3.3895313892515355e38,
+                          is_half ? "bf16 or fp32" : "fp32"));
+}
 
 // A tensor that is another arrangement than its parameters', which is made as a whole.
 at::Tensor transposed(const HuggingfaceTensor& plan, const Graph& graph, const WeightSource& weights) {
@@ -234,10 +252,13 @@ TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, cons
                          at::ScalarType dtype) {
   // The graph and the weights outlive the writing of the files.
   return [plan, &graph, &weights, dtype](const WriteBytes& write) {
-    if (plan.transposed) return write_bytes(transposed(plan, graph, weights).to(dtype), write);
+    const auto write_values = [&](const at::Tensor& values) {
+      if (!std::isfinite(largest_magnitude(values))) refuse_values(plan, graph, weights, dtype);
+      write(values.data_ptr(), values.nbytes());
+    };
+    if (plan.transposed) return write_values(transposed(plan, graph, weights).to(dtype));
     for (const std::size_t index : plan.parameters)
-      visit_pieces(weights, graph.parameters[index], plan.expert, dtype,
-                   [&](const at::Tensor& piece) { write_bytes(piece, write); });
+      visit_pieces(weights, graph.parameters[index], plan.expert, dtype, write_values);
   };
 }
 
@@ -256,6 +277,32 @@ Json generation_config_of(const Json& config) {
   for (const std::string key : {"bos_token_id", "eos_token_id"})
     if (!config[key].is_null()) generation[key] = config[key];
   return generation;
+}
+
+void write_model(const fs::path& folder, const Graph& graph, const WeightSource& weights,
+                 const HuggingfaceFormat& format, const Json& config) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const HuggingfaceTensor& plan : huggingface_tensors(graph, huggingface_type_of(graph.model)))
+    tensors.push_back({plan.name, dtype_name(format.dtype), plan.shape(graph), nullptr,
+                       content_of(plan, graph, weights, format.dtype)});
+  write_shards(folder, std::move(tensors), format.shard_bytes);
+  const fs::path generation = format.origin / "generation_config.json";
+  const bool has_generation = !format.origin.empty() && path_exists(generation);
+  write_file_atomically(folder / "generation_config.json",
+                        has_generation ? read_file(generation) : generation_config_of(config).dump(2) + "\n");
+  // Written last: a folder without it is not a model, so an interrupted export is recognised as such.
+  write_file_atomically(folder / "config.json", config.dump(2) + "\n");
+}
+
+// What a failed write_model() left of a folder that was empty, or not there.
+void remove_model(const fs::path& folder, bool was_there) noexcept {
+  std::error_code ignored;
+  std::vector<fs::path> written;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    for (const char* start : {"model", "generation_config.json", "config.json"})
+      if (entry.path().filename().string().starts_with(start)) written.push_back(entry.path());
+  for (const fs::path& path : written) fs::remove(path, ignored);
+  if (!was_there) fs::remove(folder, ignored);
 }
 
 }  // namespace
@@ -279,18 +326,14 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
   const HuggingfaceType type = huggingface_type_of(graph.model);
   Json config = config_of(graph.model, type, pytorch_name(format.dtype));
   take_special_tokens(config, format.origin);
+  const bool was_there = path_exists(folder);
   create_folder(folder);
-  std::vector<SafetensorsTensor> tensors;
-  for (const HuggingfaceTensor& plan : huggingface_tensors(graph, type))
-    tensors.push_back({plan.name, dtype_name(format.dtype), plan.shape(graph), nullptr,
-                       content_of(plan, graph, weights, format.dtype)});
-  write_shards(folder, std::move(tensors), format.shard_bytes);
-  const fs::path generation = format.origin / "generation_config.json";
-  const bool has_generation = !format.origin.empty() && path_exists(generation);
-  write_file_atomically(folder / "generation_config.json",
-                        has_generation ? read_file(generation) : generation_config_of(config).dump(2) + "\n");
-  // Written last: a folder without it is not a model, so an interrupted export is recognised as such.
-  write_file_atomically(folder / "config.json", config.dump(2) + "\n");
+  try {
+    write_model(folder, graph, weights, format, config);
+  } catch (...) {
+    remove_model(folder, was_there);
+    throw;
+  }
 }
 
 }  // namespace llmtrain

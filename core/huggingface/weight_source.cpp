@@ -13,6 +13,7 @@
 
 #include "core/checkpoint/stored_model.h"
 #include "core/checkpoint/stored_scale.h"
+#include "core/huggingface/finite_values.h"
 #include "core/huggingface/tensor_dtype.h"
 
 namespace llmtrain {
@@ -54,6 +55,7 @@ at::Tensor CheckpointWeights::read(const Parameter& parameter, const SliceBox& b
   checkpoint_.read_box(name, box, std::span(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes()));
   at::Tensor values = stored.to(type(parameter));
   if (const auto scale = read_number(checkpoint_, scale_name(name))) values.div_(*scale);
+  require_finite(values, checkpoint_.folder().string() + ": " + name);
   return values;
 }
 

@@ -19,6 +19,7 @@
 #include "core/checkpoint/stored_scale.h"
 #include "core/checkpoint/tensor_slice.h"
 #include "core/graph/sharding.h"
+#include "core/huggingface/finite_values.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/engine/fp8_history_state.h"
@@ -324,6 +325,7 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const R
     // A model without adapters gets those that were made with it.
     if (elements.parameter->adapts && checkpoint.find(name) == nullptr) return;
     read_into(checkpoint, name, elements, memory.incoming());
+    require_finite(elements.in(memory.incoming()), checkpoint.folder().string() + ": " + name);
   });
   publish(model);
 }

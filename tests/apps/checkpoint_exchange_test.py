@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import unittest
 
 import huggingface_folder as hf
@@ -108,12 +109,59 @@ class Exchange(ProgramTest):
         self.assertGreater(len(files), 5)
 
     def test_another_type_of_weights(self):
-        hf.write(self.folder / "hf", hf.config_of(dtype="BF16"), "BF16")
+        hf.write(self.folder / "hf", hf.config_of(dtype="F16"), "F16")
         self.import_model()
-        for name, dtype in (("fp32", "F32"), ("fp16", "F16")):
+        for name, dtype in (("fp32", "F32"), ("bf16", "BF16")):
             out = self.export_model(name, "--dtype", name)
             self.assertEqual({kind for kind, _, _ in hf.read_file(out / "model.safetensors").values()}, {dtype})
             self.assertEqual(json.loads((out / "config.json").read_text())["torch_dtype"], hf.TYPE[dtype])
+
+    def test_values_beyond_the_type_are_refused(self):
+        """The largest fp16 number is 65504; what rounds to it fits."""
+        def of(*values):
+            return lambda tensors: tensors.update({name: struct.pack("<f", 1) * (len(content) // 4)
+                                                   for name, content in tensors.items()},
+                                                  **{"model.norm.weight": struct.pack("<16f", *values, *[1] * 14)})
+
+        hf.write(self.folder / "fitting", hf.config_of(), change=of(65504, -65519))
+        self.import_model("fitting")
+        norm = hf.read_file(self.export_model("out", "--dtype", "fp16") / "model.safetensors")["model.norm.weight"][2]
+        self.assertEqual(struct.unpack("<2e", norm[:4]), (65504, -65504))
+        shutil.rmtree(self.folder / "checkpoint")
+        hf.write(self.folder / "large", hf.config_of(), change=of(2.5, -123456))
+        self.import_model("large")
+        for options in ([], ["--max-shard-size", "5KB"]):
+            self.refused(65, ["model.norm.weight: has values of up to 123456, and float16 holds none beyond 65504; export "
+                              "with --dtype bf16 or fp32"],
+                         "checkpoint", "export", "checkpoint", "refused", "--to", "hf", "--dtype", "fp16", *options)
+            self.assertFalse((self.folder / "refused").exists())
+        self.export_model("bf16", "--dtype", "bf16")
+        shutil.rmtree(self.folder / "checkpoint")
+        hf.write(self.folder / "largest", hf.config_of(), change=of(3.4e38, 0))
+        self.import_model("largest")
+        (self.folder / "refused").mkdir()
+        self.refused(65, ["model.norm.weight: has values of up to 3.4e+38", "bfloat16", "--dtype fp32"],
+                     "checkpoint", "export", "checkpoint", "refused", "--to", "hf", "--dtype", "bf16")
+        self.assertEqual(list((self.folder / "refused").iterdir()), [])
+
+    def test_weights_that_are_not_finite_are_refused(self):
+        name = "model.layers.1.mlp.up_proj.weight"
+        for dtype, number in (("F32", "0000c07f"), ("BF16", "80ff"), ("F16", "007c")):
+            with self.subTest(dtype):
+                def damage(tensors):
+                    tensors[name] = tensors[name][:-len(number) // 2] + bytes.fromhex(number)
+
+                folder = f"hf-{dtype}"
+                hf.write(self.folder / folder, hf.config_of(dtype=dtype), dtype, change=damage)
+                parts = [f'{folder}/model.safetensors: "{name}" has values that are NaN or infinite']
+                self.refused(65, parts, "checkpoint", "import", folder, "out", "--from", "hf")
+                self.assertEqual(list(self.folder.glob("out*")), [])
+                self.write("text.txt", "hello " * 100)
+                self.write("recipe.json", {"model": {"from": f"hf:{folder}"}, "batch": {"global": 1, "micro": 1},
+                                           "training": {"steps": 1}, "data": {"train": [{"path": "text.txt"}]}})
+                result = self.run_program("run", "recipe.json", "--run-dir", f"run-{dtype}")
+                self.assertEqual(result.returncode, 65, result.stderr)
+                self.assertIn(parts[0], result.stderr)
 
     def test_an_imported_checkpoint_is_one_of_others(self):
         hf.write(self.folder / "hf", hf.config_of())

@@ -5,6 +5,8 @@ import random
 import struct
 
 WIDTH = {"F32": 4, "BF16": 2, "F16": 2}
+# All bits but the lowest one of the exponent: neither NaN nor infinity.
+FINITE = {"F32": 0xFF7FFFFF, "BF16": 0xFF7F, "F16": 0xFBFF}
 TYPE = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
@@ -68,11 +70,21 @@ def write_shard(path, shapes, dtype, tensors):
         file.truncate(8 + len(text) + end)
 
 
-def write(folder, config, dtype="F32", shards=1, hole=False):
-    """Returns the bytes of every tensor: random ones, exponents included."""
+def random_numbers(generator, size, dtype):
+    """The bytes of finite numbers of all magnitudes."""
+    mask = FINITE[dtype].to_bytes(WIDTH[dtype], "little") * (size // WIDTH[dtype])
+    kept = int.from_bytes(generator.randbytes(size), "little") & int.from_bytes(mask, "little")
+    return kept.to_bytes(size, "little")
+
+
+def write(folder, config, dtype="F32", shards=1, hole=False, change=None):
+    """Returns the bytes of every tensor: random ones, exponents included, changed by `change` if it is given."""
     folder.mkdir(parents=True)
-    shapes, random_bytes = shapes_of(config), random.Random(7).randbytes
-    tensors = {} if hole else {name: random_bytes(size_of(shape, dtype)) for name, shape in shapes.items()}
+    shapes, generator = shapes_of(config), random.Random(7)
+    tensors = {} if hole else {name: random_numbers(generator, size_of(shape, dtype), dtype)
+                               for name, shape in shapes.items()}
+    if change:
+        change(tensors)
     names = list(shapes)
     files = {}
     for shard in range(shards):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 try:
     import peft
+    import safetensors.torch
     import torch
     import transformers
     from torch.nn import functional
@@ -133,6 +134,14 @@ class Adapters(unittest.TestCase):
                                                 **change}
                 with self.assertRaisesRegex(AssertionError, words):
                     case.run(f"refused-{words[:5].strip('/')}", adapters_from="saved")
+            case.recipe["model"]["lora"] = {"rank": 4, "alpha": 8, "targets": ["*.query.weight", "*.down.weight"]}
+            file = case.folder / "saved" / "adapter_model.safetensors"
+            state = safetensors.torch.load_file(file)
+            name = sorted(state)[-1]
+            state[name][0, 0] = float("inf")
+            safetensors.torch.save_file(state, file)
+            with self.assertRaisesRegex(AssertionError, f'ended with 65:[^$]*"{name}" has values that are NaN or infinite'):
+                case.run("infinite", adapters_from="saved")
 
     def test_gpt2(self):
         self.check("gpt2", rank=3, alpha=6, targets=APART)
