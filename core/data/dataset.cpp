@@ -45,6 +45,14 @@ void check_length(const TokenSource& source, const std::string& path, std::int64
                   format_number_of(static_cast<std::int64_t>(source.files()), "file"), sequence_length + 1));
 }
 
+// Where no token ends documents, something else must.
+void check_documents(const TokenSource& source, const std::string& path, const TextFormat& format) {
+  if (format.document_end != no_token || source.dividers(no_token, 0).are_indexes) return;
+  throw Error(ExitCode::bad_data, fmt::format("'{}': has files without an .idx that says where documents begin; "
+                                              "data.document_mask.end_of_text must be the id that ends them",
+                                              path));
+}
+
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
   // Mixed one after another: a plain sum of seed, source and epoch would give different triples the same order.
   const std::uint64_t key = mix_bits(mix_bits(static_cast<std::uint64_t>(seed)) + source);
@@ -60,6 +68,7 @@ std::optional<std::int64_t> document_end(const Recipe& recipe) {
   const auto& mask = recipe.data.document_mask;
   if (!mask) return std::nullopt;
   if (mask->end_of_text) return mask->end_of_text;
+  if (recipe.data.tokenizer.kind == TokenizerKind::bytes) return no_token;
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   const std::vector<TokenId>& end = tokenizer->marks().end;
   if (end.size() == 1) return end.front();
@@ -98,7 +107,10 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
             LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, sequence_length, vocab_size, report));
       } else {
         const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
-        check_length(sources_.emplace_back(path, text, vocab_size, budget, tokenized, report), path, sequence_length);
+        const DocumentStarts starts = format.document_end ? DocumentStarts::known : DocumentStarts::unknown;
+        sources_.emplace_back(path, text, vocab_size, budget, tokenized, starts, report);
+        check_length(sources_.back(), path, sequence_length);
+        check_documents(sources_.back(), path, format);
       }
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;
@@ -193,6 +205,31 @@ void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens, std::i
   const Place place = place_of(position, easiest_percent);
   // Samples do not overlap but for one token: the last target of one is the first input of the next.
   sources_[place.source].read(place.sample * sequence_length_, tokens);
+}
+
+void Dataset::mark_documents(std::int64_t position, std::span<const std::int64_t> tokens,
+                             std::span<std::int64_t> starts, std::int64_t easiest_percent) const {
+  const Place place = place_of(position, easiest_percent);
+  sources_[place.source].mark_documents(place.sample * sequence_length_, document_end_.value(), tokens, starts);
+}
+
+std::vector<std::vector<std::filesystem::path>> Dataset::paths() const {
+  std::vector<std::vector<std::filesystem::path>> paths;
+  for (const TokenSource& source : sources_) paths.push_back(source.paths());
+  for (const auto& documents : labelled_) paths.push_back(documents->paths());
+  return paths;
+}
+
+std::vector<TokenSource::Dividers> Dataset::dividers(std::int64_t most) const {
+  std::vector<TokenSource::Dividers> found;
+  for (const TokenSource& source : sources_) found.push_back(source.dividers(document_end_.value(), most));
+  return found;
+}
+
+std::vector<Dataset::Packed> Dataset::packed() const {
+  std::vector<Packed> packed;
+  for (const auto& documents : labelled_) packed.push_back({documents->documents(), documents->samples()});
+  return packed;
 }
 
 std::vector<DocumentRows> Dataset::read_labelled(std::int64_t position, const LabelledSample& into) const {

@@ -26,9 +26,11 @@ struct TextFormat {
   // By source, token files that have been made of their text (core/token_files/tokenized_sources.h); an empty path, or
   // no list: none.
   std::vector<std::filesystem::path> tokenized{};
-  // The token that ends a document where attention stays within documents.
+  // The token that ends a document where attention stays within documents, or no_token: all files have indexes.
   std::optional<std::int64_t> document_end{};
 };
+
+inline constexpr std::int64_t no_token = -1;
 
 // What the recipe says of it. Throws what open_tokenizer() does, where data.document_mask asks for the tokenizer's
 // mark, and Error(bad_data) where that is not one token.
@@ -66,6 +68,20 @@ class Dataset {
 
   // The token that ends a document where attention stays within documents.
   std::optional<std::int64_t> document_end() const { return document_end_; }
+  // Where it does, of sample number `position`, which read() has read into `tokens`: see TokenSource::mark_documents().
+  void mark_documents(std::int64_t position, std::span<const std::int64_t> tokens, std::span<std::int64_t> starts,
+                      std::int64_t easiest_percent = 100) const;
+
+  // By source, what find_files() has found.
+  std::vector<std::vector<std::filesystem::path>> paths() const;
+  // Where attention stays within documents, by source.
+  std::vector<TokenSource::Dividers> dividers(std::int64_t most) const;
+  // Of conversations, by source.
+  struct Packed {
+    std::int64_t documents = 0;
+    std::int64_t samples = 0;
+  };
+  std::vector<Packed> packed() const;
 
   // Reads sample number `position` of the order (0, 1, 2, … without end) into `tokens`, which holds T + 1 elements.
   // With less than 100 percent, after order_by_rarity(), another order: of a source with n samples it has the n ·

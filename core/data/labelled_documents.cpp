@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/units.h"
 #include "core/data/conversation.h"
 #include "core/data/file_search.h"
 #include "core/data/packing.h"
@@ -106,11 +107,7 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
       });
     if (documents->documents_.empty())
       throw Error(ExitCode::bad_data, "'" + path + "': holds no document of which a token counts in the loss");
-    if (documents->cut_ + documents->left_out_ > 0)
-      log().warn(
-          "{}: of documents longer than batch.sequence_length ({}), {} were cut and {} left out, as none of their "
-          "tokens within it counts",
-          path, sequence_length, documents->cut_, documents->left_out_);
+    documents->warn_of_losses(path, sequence_length);
     const auto end = end_of_message(recipe.chat_template);
     if (documents->has_messages_ && tokenizer.kind != TokenizerKind::bytes && encoder.tokens_of(end) != 1)
       log().warn("{}: {} is not one token, so that messages end with text; choose data.fine_tuning.template",
@@ -126,7 +123,7 @@ void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, const F
     throw Error(ExitCode::bad_data, file.string() +
                                         ": is not JSON Lines (.jsonl, .jsonl.gz or .jsonl.zst), which "
                                         "data.fine_tuning needs");
-  ++files_;
+  paths_.push_back(file);
   RecordReader reader(file);
   for (Record record; reader.next(record); report(share_read(reader, file))) {
     const Conversation conversation = conversation_of(record, file, recipe);
@@ -144,12 +141,23 @@ void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int
   const auto counted =
       labelled.empty() ? 0 : std::ranges::count_if(labelled.subspan(1), [](TokenId id) { return id >= 0; });
   if (counted == 0) {
-    ++left_out_;
+    ++(is_cut ? left_out_ : without_answers_);
     return;
   }
   if (is_cut) ++cut_;
   documents_.push_back({ids_.size(), static_cast<std::int64_t>(labelled.size()) - 1, counted});
   ids_.insert(ids_.end(), labelled.begin(), labelled.end());
+}
+
+void LabelledDocuments::warn_of_losses(const std::string& path, std::int64_t sequence_length) const {
+  if (cut_ + left_out_ > 0)
+    log().warn(
+        "{}: of documents longer than batch.sequence_length ({}), {} were cut and {} left out, as none of their tokens "
+        "within it counts",
+        path, sequence_length, cut_, left_out_);
+  if (without_answers_ > 0)
+    log().warn("{}: {} without a token that counts in the loss {} left out (data.fine_tuning.loss)", path,
+               format_number_of(without_answers_, "document"), without_answers_ == 1 ? "was" : "were");
 }
 
 void LabelledDocuments::assign_samples(bool packing, std::int64_t sequence_length) {

@@ -32,8 +32,8 @@ struct LabelledSample {
 inline constexpr std::int64_t not_counted = -1;
 
 // The documents of one source for fine-tuning, tokenized and assigned to samples, in memory. Each document is in one
-// sample; one that is longer than a sample is cut, and one of which then no token counts is left out. Samples have at
-// least one token that counts. Immutable.
+// sample; one that is longer than a sample is cut, and one of which no token counts, or then none any more, is left
+// out. Samples have at least one token that counts. Immutable.
 class LabelledDocuments {
  public:
   // `path` is what find_files() takes; its files are JSON Lines (core/data/conversation.h). Ranks that are threads of
@@ -46,7 +46,8 @@ class LabelledDocuments {
 
   std::int64_t samples() const { return static_cast<std::int64_t>(sample_begins_.size()) - 1; }
   std::int64_t documents() const { return static_cast<std::int64_t>(documents_.size()); }
-  std::int64_t files() const { return files_; }
+  std::int64_t files() const { return static_cast<std::int64_t>(paths_.size()); }
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
   std::int64_t tokens() const { return static_cast<std::int64_t>(ids_.size()); }
   // Tokens of a sample whose losses count.
   std::int64_t counted(std::int64_t sample) const { return counted_[static_cast<std::size_t>(sample)]; }
@@ -66,6 +67,7 @@ class LabelledDocuments {
   void add_file(const std::filesystem::path& file, Encoder& encoder, const FineTuningRecipe& recipe,
                 std::int64_t sequence_length, const ReportShare& report);
   void add_document(std::span<const TokenId> labelled, std::int64_t sequence_length);
+  void warn_of_losses(const std::string& path, std::int64_t sequence_length) const;
   void assign_samples(bool packing, std::int64_t sequence_length);
 
   std::vector<TokenId> ids_;  // −1 − id where the token does not count as a target
@@ -74,7 +76,8 @@ class LabelledDocuments {
   std::vector<std::size_t> sample_begins_;  // in order_, and the end
   std::vector<std::int64_t> counted_;
   bool is_packed_ = false, has_messages_ = false;
-  std::int64_t files_ = 0, cut_ = 0, left_out_ = 0;
+  std::vector<std::filesystem::path> paths_;
+  std::int64_t cut_ = 0, left_out_ = 0, without_answers_ = 0;
 };
 
 }  // namespace llmtrain

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 
@@ -47,6 +48,8 @@ std::optional<InvalidToken> find_in(std::span<const Integer> ids, std::int64_t v
 
 // 9 of magic, 8 of version, 1 of type code, 8 each of sequences and document marks.
 constexpr std::size_t index_header_bytes = 34;
+// Of the header's packed fields.
+constexpr std::size_t version_offset = 9, type_code_offset = 17, sequences_offset = 18, documents_offset = 26;
 
 template <class Integer>
 Integer load(std::span<const std::byte> bytes, std::size_t offset) {
@@ -80,14 +83,13 @@ class IndexReader {
     if (bytes_.size() < index_header_bytes || !is_megatron_index(bytes_)) {
       fail("is not a Megatron-LM index, which begins with \"MMIDIDX\" and has a header of 34 bytes");
     }
-    // Offsets of packed fields: version 9, type code 17, sequences 18, document marks 26.
-    const auto version = load<std::uint64_t>(bytes_, 9);
+    const auto version = load<std::uint64_t>(bytes_, version_offset);
     if (version != 1) fail(fmt::format("has version {}; version 1 is supported", version));
-    const auto code = load<std::uint8_t>(bytes_, 17);
+    const auto code = load<std::uint8_t>(bytes_, type_code_offset);
     const auto type = code < types_of_codes.size() ? types_of_codes[code] : std::nullopt;
     if (!type) fail(fmt::format("has type code {}; token ids are 1 to 5 (integers) or 8 (uint16)", code));
-    sequences_ = load<std::uint64_t>(bytes_, 18);
-    documents_ = load<std::uint64_t>(bytes_, 26);
+    sequences_ = load<std::uint64_t>(bytes_, sequences_offset);
+    documents_ = load<std::uint64_t>(bytes_, documents_offset);
     return *type;
   }
 
@@ -164,6 +166,34 @@ std::string_view name_of(TokenType type) {
       return "uint32";
   }
   throw std::logic_error("not a token type");
+}
+
+MegatronDocuments::MegatronDocuments(const std::filesystem::path& file) : mapping_(file) {
+  const auto bytes = mapping_.bytes();
+  token_bytes_ = size_of(types_of_codes[load<std::uint8_t>(bytes, type_code_offset)].value());
+  sequences_ = load<std::int64_t>(bytes, sequences_offset);
+  documents_ = load<std::int64_t>(bytes, documents_offset);
+  for (std::int64_t i = 0; i < sequences_; ++i)
+    tokens_ += load<std::int32_t>(bytes, index_header_bytes + static_cast<std::size_t>(i) * 4);
+}
+
+std::int64_t MegatronDocuments::first_token(std::int64_t document) const {
+  const std::size_t offsets = index_header_bytes + static_cast<std::size_t>(sequences_) * 4;
+  const std::size_t marks = offsets + static_cast<std::size_t>(sequences_) * 8;
+  const auto sequence = load<std::int64_t>(mapping_.bytes(), marks + static_cast<std::size_t>(document) * 8);
+  if (sequence == sequences_) return tokens_;
+  return load<std::int64_t>(mapping_.bytes(), offsets + static_cast<std::size_t>(sequence) * 8) / token_bytes_;
+}
+
+void MegatronDocuments::mark(std::int64_t first, std::span<std::int64_t> starts) const {
+  const std::int64_t end = first + std::ssize(starts);
+  const auto documents = std::views::iota(std::int64_t{0}, documents_);
+  auto next = std::ranges::lower_bound(documents, first, {}, [this](std::int64_t i) { return first_token(i); });
+  for (; next != documents.end(); ++next) {
+    const std::int64_t token = first_token(*next);
+    if (token >= end) return;
+    starts[static_cast<std::size_t>(token - first)] = 1;
+  }
 }
 
 bool is_megatron_index(std::span<const std::byte> bytes) {

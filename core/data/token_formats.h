@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "core/base/file.h"
 #include "core/base/long_work.h"
 
 namespace llmtrain {
@@ -69,6 +70,23 @@ std::string_view name_of(TokenType type);
 // Reads and checks an index: its header, its size, and that its sequences follow one another without gaps, so that the
 // token file is their concatenation. Throws Error(bad_data) that names the index.
 MegatronIndex read_megatron_index(const std::filesystem::path& file);
+
+// Where the documents of an index begin. Reads of it what each question needs.
+class MegatronDocuments {
+ public:
+  // Of a file that read_megatron_index() has checked. It stays mapped.
+  explicit MegatronDocuments(const std::filesystem::path& file);
+
+  std::int64_t count() const { return documents_ - 1; }
+  // Sets starts[i] to 1 for each document that begins at token `first` + i of the token file, whatever its length.
+  void mark(std::int64_t first, std::span<std::int64_t> starts) const;
+
+ private:
+  std::int64_t first_token(std::int64_t document) const;
+
+  MappedFile mapping_;
+  std::int64_t sequences_ = 0, documents_ = 0, token_bytes_ = 0, tokens_ = 0;
+};
 
 // Whether a file begins with the magic of an index.
 bool is_megatron_index(std::span<const std::byte> bytes);

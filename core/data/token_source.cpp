@@ -49,7 +49,7 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
 }  // namespace
 
 TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
-                     MappingBudget& budget, const ReportShare& report) {
+                     MappingBudget& budget, DocumentStarts starts, const ReportShare& report) {
   const bool binary = is_token_file(file);
   const bool is_mapped_text = text.is_bytes() && !is_json_lines(file) && !is_compressed(file);
   if (!binary && !is_mapped_text) {
@@ -64,6 +64,8 @@ TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::i
   if (is_megatron_index(content())) fail(file, "is an index, not tokens; name the .bin file beside it");
   // Files are checked when they are opened, so that a run fails at its start and not after hours at a bad id.
   if (binary) open_binary(file);
+  if (starts == DocumentStarts::known && documents_)
+    document_starts_.emplace(std::filesystem::path(file).replace_extension(".idx"));
   tokens_ = static_cast<std::int64_t>(token_bytes().size()) / size_of(type_);
   const auto invalid = find_invalid_token(type_, token_bytes(), vocab_size, report);
   if (!invalid) return;
@@ -156,16 +158,25 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   });
 }
 
+bool TokenFile::contains(std::int64_t id, std::int64_t most) const {
+  return visit_tokens(type_, token_bytes(), [=](auto ids) {
+    const auto part = ids.first(std::min(ids.size(), static_cast<std::size_t>(most)));
+    return std::ranges::any_of(part, [id](auto token) { return static_cast<std::int64_t>(token) == id; });
+  });
+}
+
 TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
-                         const std::filesystem::path& tokenized, const ReportShare& report)
+                         const std::filesystem::path& tokenized, DocumentStarts starts, const ReportShare& report)
     : paths_(find_files(path)) {
+  // What has been made of text is divided as the text is: by its tokens.
+  if (!tokenized.empty()) starts = DocumentStarts::unknown;
   const std::vector<std::filesystem::path> files = tokenized.empty() ? paths_ : std::vector{tokenized};
   double bytes = 1;
   for (const auto& file : files) bytes += size_of(file);
   double bytes_before = 0;
   for (const auto& file : files) {
     const double size = size_of(file);
-    files_.emplace_back(file, text, vocab_size, budget,
+    files_.emplace_back(file, text, vocab_size, budget, starts,
                         [&](double share) { report((bytes_before + share * size) / bytes); });
     starts_.push_back(starts_.back() + files_.back().tokens());
     bytes_before += size;
@@ -173,15 +184,57 @@ TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t
   }
 }
 
+std::size_t TokenSource::file_of(std::int64_t token) const {
+  // The last file that starts at or before it, so empty files are passed over.
+  return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), token) - starts_.begin()) - 1;
+}
+
 void TokenSource::read(std::int64_t first, std::span<std::int64_t> tokens) const {
-  // The last file that starts at or before `first`, so empty files are passed over.
-  auto file = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin()) - 1;
-  for (; !tokens.empty(); ++file) {
+  for (std::size_t file = file_of(first); !tokens.empty(); ++file) {
     const auto count = std::min<std::int64_t>(starts_[file + 1] - first, std::ssize(tokens));
     files_[file].read(first - starts_[file], tokens.first(static_cast<std::size_t>(count)));
     tokens = tokens.subspan(static_cast<std::size_t>(count));
     first += count;
   }
+}
+
+void TokenSource::mark_documents(std::int64_t first, std::int64_t end, std::span<const std::int64_t> tokens,
+                                 std::span<std::int64_t> starts) const {
+  std::ranges::fill(starts, 0);
+  const std::int64_t stop = first + std::ssize(tokens);
+  for (std::size_t file = file_of(first); file < files_.size() && starts_[file] < stop; ++file) {
+    const std::int64_t begin = std::max(first, starts_[file]), after = std::min(stop, starts_[file + 1]);
+    if (begin >= after) continue;
+    const auto part = starts.subspan(static_cast<std::size_t>(begin - first), static_cast<std::size_t>(after - begin));
+    const MegatronDocuments* const indexed = files_[file].document_starts();
+    if (indexed != nullptr) indexed->mark(begin - starts_[file], part);
+    for (std::int64_t i = begin - first; indexed == nullptr && i < after - first; ++i)
+      if (i > 0 && tokens[static_cast<std::size_t>(i) - 1] == end) starts[static_cast<std::size_t>(i)] = 1;
+    // A file with an index is whole documents, so that one begins behind it, too.
+    if (indexed != nullptr && after < stop) starts[static_cast<std::size_t>(after - first)] = 1;
+    if (indexed != nullptr && begin == starts_[file]) part.front() = 1;
+  }
+}
+
+TokenSource::Dividers TokenSource::dividers(std::int64_t end, std::int64_t most) const {
+  Dividers found{true, false, 0};
+  std::int64_t indexes = 0, pieces = 0;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    const MegatronDocuments* const indexed = files_[file].document_starts();
+    if (files_[file].tokens() == 0) continue;
+    ++pieces;
+    if (indexed != nullptr) {
+      ++indexes;
+      found.divide = found.divide || indexed->count() > 1;
+      continue;
+    }
+    found.are_indexes = false;
+    const std::int64_t searched = std::min(files_[file].tokens(), most - found.searched);
+    found.divide = found.divide || files_[file].contains(end, searched);
+    found.searched += searched;
+  }
+  found.divide = found.divide || (indexes > 0 && pieces > 1);
+  return found;
 }
 
 }  // namespace llmtrain

@@ -23,6 +23,9 @@ struct MappingBudget {
   std::int64_t left = 16384;
 };
 
+// Whether it must be known where the documents of a file begin.
+enum class DocumentStarts { unknown, known };
+
 // One file of tokens, opened and checked; the bytes stay mapped. By its name and its first bytes it is
 // - `.bin`: llm.c's by its magic (20240520: uint16, version 1; 20240801: uint32, version 7; a header of 1024 bytes with
 //   the count of tokens), else Megatron-LM's if an `.idx` is beside it, else nanoGPT's raw uint16;
@@ -35,7 +38,7 @@ class TokenFile {
   // Throws Error(bad_data) that begins with the file's name when it is malformed or holds an id that is negative or not
   // below `vocab_size` (all ids are checked), Error(missing_input) when it does not exist, and what `text` throws.
   TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
-            const ReportShare& report = report_nothing);
+            DocumentStarts starts = DocumentStarts::unknown, const ReportShare& report = report_nothing);
 
   std::int64_t tokens() const { return tokens_; }
   // Of a file with an index.
@@ -45,6 +48,10 @@ class TokenFile {
 
   // Fills `tokens` with the tokens from `first` on, all of which are in the file.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
+  // With DocumentStarts::known what the file's index says of them; null: it has none.
+  const MegatronDocuments* document_starts() const { return document_starts_ ? &*document_starts_ : nullptr; }
+  // Whether the id is among its first `most` tokens.
+  bool contains(std::int64_t id, std::int64_t most) const;
 
  private:
   void open_text(const std::filesystem::path& file, TextTokens& text, const ReportShare& report);
@@ -63,6 +70,7 @@ class TokenFile {
   std::size_t header_bytes_ = 0;
   std::int64_t tokens_ = 0;
   std::optional<std::int64_t> documents_;
+  std::optional<MegatronDocuments> document_starts_;
   std::string_view layout_ = "text";
 };
 
@@ -72,7 +80,8 @@ class TokenSource {
   // `tokenized` is a token file that has been made of the files that `path` names, and is read instead of them; empty:
   // none. Throws what find_files() and TokenFile throw.
   TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
-              const std::filesystem::path& tokenized = {}, const ReportShare& report = report_nothing);
+              const std::filesystem::path& tokenized = {}, DocumentStarts starts = DocumentStarts::unknown,
+              const ReportShare& report = report_nothing);
 
   std::int64_t tokens() const { return starts_.back(); }
   // That `path` names.
@@ -81,8 +90,24 @@ class TokenSource {
 
   // Fills `tokens` with the tokens from `first` on, across files; all of them are in the source.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
+  // Sets starts[i] to 1 where a document begins with tokens[i], which read() has read from `first` on, and else to 0:
+  // where the index of the token's file says so, and in a file without one after the token `end`. The first token
+  // counts as a beginning or not. For DocumentStarts::known.
+  void mark_documents(std::int64_t first, std::int64_t end, std::span<const std::int64_t> tokens,
+                      std::span<std::int64_t> starts) const;
+
+  // What divides the source's tokens into documents.
+  struct Dividers {
+    bool are_indexes = false;  // of all files: no token is looked at
+    bool divide = false;       // whether there is a beginning within it
+    std::int64_t searched = 0;
+  };
+  // Of files without an index as far as the source's first `most` tokens go. For DocumentStarts::known.
+  Dividers dividers(std::int64_t end, std::int64_t most) const;
 
  private:
+  std::size_t file_of(std::int64_t token) const;
+
   std::vector<std::filesystem::path> paths_;
   std::vector<TokenFile> files_;
   std::vector<std::int64_t> starts_{0};  // where each file begins, and the end

@@ -36,52 +36,65 @@ void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> document
   micro.documents = std::move(documents);
 }
 
-// One token more than a sequence has: targets are the tokens shifted by one.
-at::Tensor read_samples(const Dataset& dataset, std::int64_t length, std::int64_t first, std::int64_t count,
-                        std::int64_t percent) {
+// Samples, or sequences that were cut out of them: rows of one token more than a sequence has, since targets are the
+// tokens shifted by one. Where documents are kept apart, `starts` is 1 for each token that begins one.
+struct Samples {
+  at::Tensor tokens;
+  at::Tensor starts;  // undefined where they are not
+};
+
+Samples read_samples(const Dataset& dataset, std::int64_t length, std::int64_t first, std::int64_t count,
+                     std::int64_t percent) {
   const std::int64_t width = length + 1;
-  at::Tensor read = at::empty({count, width}, at::kLong);
-  auto* tokens = read.mutable_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < count; ++i)
-    dataset.read(first + i, std::span<std::int64_t>(tokens + i * width, static_cast<std::size_t>(width)), percent);
+  Samples read{at::empty({count, width}, at::kLong), {}};
+  if (dataset.document_end()) read.starts = at::empty_like(read.tokens);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto row = [i, width](const at::Tensor& rows) {
+      return std::span(rows.data_ptr<std::int64_t>() + i * width, static_cast<std::size_t>(width));
+    };
+    dataset.read(first + i, row(read.tokens), percent);
+    if (read.starts.defined()) dataset.mark_documents(first + i, row(read.tokens), row(read.starts), percent);
+  }
   return read;
 }
 
-// The sequences of a shape, from samples [count, S + 1]: StepShapes describes them. [sequences, length + 1].
-at::Tensor cut_samples(const at::Tensor& samples, const StepShape& shape) {
-  const std::int64_t count = samples.size(0), whole = samples.size(1) - 1, length = shape.sequence_length;
-  if (shape.sequences == count) return samples.narrow(1, 0, length + 1);
+// The sequences of a shape, from rows of samples [count, S + 1]: StepShapes describes them. [sequences, length + 1].
+at::Tensor cut_rows(const at::Tensor& rows, const StepShape& shape) {
+  const std::int64_t count = rows.size(0), whole = rows.size(1) - 1, length = shape.sequence_length;
+  if (shape.sequences == count) return rows.narrow(1, 0, length + 1);
   const std::int64_t each = whole / length, further = shape.sequences - count * each;
-  const at::Tensor filled = samples.unfold(1, length + 1, length).reshape({count * each, length + 1});
-  return at::cat({filled, samples.narrow(0, 0, further).narrow(1, whole - length, length + 1)});
+  const at::Tensor filled = rows.unfold(1, length + 1, length).reshape({count * each, length + 1});
+  return at::cat({filled, rows.narrow(0, 0, further).narrow(1, whole - length, length + 1)});
 }
 
-// The documents of sequences [count, length + 1], each of which goes on up to and with the token `end`. As in
-// Megatron-LM, that token's target is the next document's first.
-std::vector<kernels::PositionRun> documents_of(const at::Tensor& read, std::int64_t end) {
-  const std::int64_t width = read.size(1), length = width - 1;
+Samples cut_samples(const Samples& samples, const StepShape& shape) {
+  return {cut_rows(samples.tokens, shape), samples.starts.defined() ? cut_rows(samples.starts, shape) : at::Tensor()};
+}
+
+// The documents of sequences, of whose tokens [count, length + 1] `starts` says which begin one; the first of a
+// sequence always does. As in Megatron-LM, the target of a document's last token is the next document's first.
+std::vector<kernels::PositionRun> documents_of(const at::Tensor& starts) {
+  const std::int64_t width = starts.size(1), length = width - 1;
   std::vector<kernels::PositionRun> documents;
-  for (std::int64_t sequence = 0; sequence < read.size(0); ++sequence) {
-    const std::int64_t* const tokens = read.const_data_ptr<std::int64_t>() + sequence * width;
+  for (std::int64_t sequence = 0; sequence < starts.size(0); ++sequence) {
+    const std::int64_t* const is_first = starts.const_data_ptr<std::int64_t>() + sequence * width;
     std::int64_t begin = 0;
-    for (std::int64_t i = 0; i < length; ++i) {
-      if (tokens[i] != end && i != length - 1) continue;
-      documents.push_back({sequence * length + begin, i + 1 - begin});
-      begin = i + 1;
+    for (std::int64_t next = 1; next <= length; ++next) {
+      if (next < length && is_first[next] == 0) continue;
+      documents.push_back({sequence * length + begin, next - begin});
+      begin = next;
     }
   }
   return documents;
 }
 
-// From sequences [count, rank.sequence_length + 1].
-MicroBatch make_micro_batch(const Dataset& dataset, const at::Tensor& read, const DataRank& rank,
-                            const at::Device& device) {
+// From sequences of rank.sequence_length tokens.
+MicroBatch make_micro_batch(const Samples& read, const DataRank& rank, const at::Device& device) {
   MicroBatch micro;
-  micro.tokens = columns(read, 0, rank, device);
-  micro.targets = columns(read, 1, rank, device);
-  set_place(micro, read.size(0), rank);
-  if (dataset.document_end())
-    add_documents(micro, documents_of(read.contiguous(), *dataset.document_end()), rank, device);
+  micro.tokens = columns(read.tokens, 0, rank, device);
+  micro.targets = columns(read.tokens, 1, rank, device);
+  set_place(micro, read.tokens.size(0), rank);
+  if (read.starts.defined()) add_documents(micro, documents_of(read.starts.contiguous()), rank, device);
   return micro;
 }
 
@@ -118,8 +131,7 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                             const at::Device& device, std::int64_t easiest_percent) {
   if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count, device);
-  const at::Tensor samples = read_samples(dataset, rank.sequence_length, first, count, easiest_percent);
-  return make_micro_batch(dataset, samples, rank, device);
+  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count, easiest_percent), rank, device);
 }
 
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
@@ -135,8 +147,8 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
   const auto load = [&](std::int64_t first) {
     const std::int64_t percent = place.easiest_percent;
     if (!is_cut) return load_micro_batch(dataset, rank, first, batch.micro, device, percent);
-    const at::Tensor samples = read_samples(dataset, batch.sequence_length, first, batch.micro, percent);
-    return make_micro_batch(dataset, cut_samples(samples, shape), rank, device);
+    const Samples samples = read_samples(dataset, batch.sequence_length, first, batch.micro, percent);
+    return make_micro_batch(cut_samples(samples, shape), rank, device);
   };
   std::vector<MicroBatch> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {

@@ -19,6 +19,7 @@
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/device/device.h"
+#include "parallel/engine/data_warnings.h"
 
 namespace llmtrain {
 namespace {
@@ -120,6 +121,8 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   show("memory", memory_line(recipe, trainer.model()));
   show("device", describe_device(trainer.model().device()));
   show("data", data_line(trainer));
+  for (const std::string& warning : data_warnings(recipe, trainer.train_data(), trainer.validation_data()))
+    log().warn("{}", warning);
   if (request.launch.ranks > 1) show("ranks", ranks_line(request.launch, recipe, trainer.model().groups()));
   if (request.plan)
     show("plan", fmt::format("{} per step, {} at most (profile {})", format_duration(request.plan->step_seconds),

@@ -34,6 +34,27 @@ class Sources(TrainingTest):
         result = self.run_program("run", "second.json", "-q", "--run-dir", "runs/default")
         self.assertEqual((result.returncode, self.rows("runs/default")[0]["loss"]), (0, losses[0]))
 
+    def test_a_longer_context_from_a_run(self):
+        """Rotary positions have no weights: they may be others than the run's, but not in a run that goes on."""
+        model = {"model.architecture": "gpt-rope", "checkpoint.every": 1}
+        self.write("recipe.json", self.recipe(model))
+        self.train()
+        longer = {"model": {"from": "runs/small", "max_sequence_length": 32, "rope_theta": 500000}, "name": "longer"}
+        self.write("longer.json", self.recipe(longer))
+        result = self.run_program("run", "longer.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for words in ("runs/small, with other positions:", "model.max_sequence_length: 16 -> 32",
+                      "model.rope_theta: 10000.0 -> 500000.0", "2 sequences × 32 tokens"):
+            self.assertIn(words, result.stderr)
+        # When it goes on its own weights are trained on.
+        result = self.run_program("run", "longer.json", "--set", "training.steps=3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("other positions", result.stderr)
+        result = self.run_program("run", "recipe.json", "--run-dir", "runs/other", "--set", "model.rope_theta=500000",
+                                  "--set", "checkpoint.resume=runs/small")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("must be the same to go on from it; training.init_from starts from its weights", result.stderr)
+
     def test_the_recipes_folder_is_no_pattern(self):
         """Only what the recipe itself says is one."""
         data = {"train": [{"path": "*.txt"}], "validation": [{"path": "[n-z]*.txt"}]}
@@ -44,6 +65,13 @@ class Sources(TrainingTest):
         for command in (("eval", "runs/small", "--data", "data [1]/*/t*.txt"),
                         ("data", "tokenize", "data [1]/*/t*.txt", "--output", "out")):
             self.assertEqual(self.run_program(*command).returncode, 0, command)
+
+    def test_what_the_data_make_ineffective_is_said_once(self):
+        changes = ("--set", 'data.document_mask={"end_of_text": 7}', "--set", 'data.validation=[{"path": "text.txt"}]')
+        for steps in ("1", "2"):
+            said = self.run_program("run", "recipe.json", *changes, "--set", f"training.steps={steps}").stderr
+            for words in ("none of its 1.8k tokens is 7, which ends a document", "text.txt is trained on as well"):
+                self.assertEqual(said.count(words), 2 if "none" in words else 1, said)
 
     def test_mistakes_are_told_before_tokenising(self):
         """That may take hours, and what follows it could have been looked at first."""

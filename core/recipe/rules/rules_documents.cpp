@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/rules/rules.h"
@@ -28,10 +30,17 @@ Verdict check_mask(const Recipe& recipe, const Known&) {
                  "must be null with data.fine_tuning, whose packing keeps documents apart", "null"};
 }
 
+// Token files may have an index that says where their documents begin.
+bool are_token_files(const std::vector<DataSource>& sources) {
+  return std::ranges::all_of(sources, [](const DataSource& source) { return source.path.ends_with(".bin"); });
+}
+
 Verdict check_end_of_text(const Recipe& recipe, const Known&) {
-  if (!recipe.data.document_mask) return {};
-  const auto& end = recipe.data.document_mask->end_of_text;
-  if (!end && recipe.data.tokenizer.kind == TokenizerKind::bytes)
+  const DataRecipe& data = recipe.data;
+  if (!data.document_mask) return {};
+  const auto& end = data.document_mask->end_of_text;
+  const bool may_be_indexed = !data.train.empty() && are_token_files(data.train) && are_token_files(data.validation);
+  if (!end && data.tokenizer.kind == TokenizerKind::bytes && !may_be_indexed)
     return Refusal{"\"auto\" finds no mark, as bytes have none",
                    "must be the id that ends documents where data.tokenizer is \"bytes\""};
   if (!end || *end < recipe.model.vocab_size) return {};
@@ -45,7 +54,9 @@ std::vector<Rule> document_rules() {
   return {
       {"/model/dropout", {"/data/fine_tuning", "/data/document_mask"}, check_dropout},
       {"/data/document_mask", {"/data/fine_tuning"}, check_mask},
-      {"/data/document_mask/end_of_text", {"/data/tokenizer", "/model/vocab_size"}, check_end_of_text},
+      {"/data/document_mask/end_of_text",
+       {"/data/tokenizer", "/data/train", "/data/validation", "/model/vocab_size"},
+       check_end_of_text},
   };
 }
 

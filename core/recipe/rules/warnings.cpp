@@ -98,6 +98,16 @@ std::vector<Ignored> ignored_model(const ModelRecipe& model) {
   };
 }
 
+std::vector<Ignored> ignored_weights(const DataRecipe& data) {
+  const auto weighs_alone = [](const std::vector<DataSource>& sources) {
+    return sources.size() == 1 && sources.front().weight != DataSource{}.weight;
+  };
+  return {
+      {weighs_alone(data.train), "data.train.0.weight", "there is no other source to weigh it against"},
+      {weighs_alone(data.validation), "data.validation.0.weight", "there is no other source to weigh it against"},
+  };
+}
+
 // Of schedules that begin where they end.
 std::vector<Ignored> ignored_schedules(const Recipe& recipe) {
   const CurriculumRecipe& curriculum = recipe.data.curriculum;
@@ -172,8 +182,8 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
   }
   if (recipe.data.curriculum != CurriculumRecipe() || recipe.training.token_dropping)
     warn_of_unfinished(recipe, warnings);
-  for (const auto& part : {ignored_fp8(recipe), ignored_model(recipe.model), ignored_schedules(recipe),
-                           ignored_training(recipe), ignored_running(recipe)})
+  for (const auto& part : {ignored_fp8(recipe), ignored_model(recipe.model), ignored_weights(recipe.data),
+                           ignored_schedules(recipe), ignored_training(recipe), ignored_running(recipe)})
     for (const Ignored& one : part)
       if (one.is_set) warnings.push_back(std::string(one.key) + ": " + one.reason);
   return warnings;

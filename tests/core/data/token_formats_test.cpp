@@ -132,4 +132,41 @@ TEST_CASE("A read may begin and end anywhere, across files and empty files") {
   }
 }
 
+// Three files: documents of 3, 0 and 2 tokens by an index, four tokens without one, and a document of two.
+TEST_CASE("Documents begin where an index says, and in other files after the mark") {
+  constexpr std::int64_t mark = 9;
+  const TemporaryDirectory folder;
+  folder.write("a.idx", megatron_index({.lengths = {3, 0, 2}}));
+  folder.write("a.bin", little_endian<std::uint16_t>(Tokens{1, mark, 3, 4, 5}));
+  folder.write("b.bin", little_endian<std::uint16_t>(Tokens{6, mark, 7, 8}));
+  folder.write("c.idx", megatron_index({.lengths = {2}}));
+  folder.write("c.bin", little_endian<std::uint16_t>(Tokens{mark, 5}));
+  const auto source = [&](const std::string& name, DocumentStarts starts = DocumentStarts::known) {
+    TextTokens text({}, 100);
+    MappingBudget budget;
+    return TokenSource((folder.path() / name).string(), text, 100, budget, {}, starts);
+  };
+  const TokenSource all = source("*.bin");
+  const auto starts = [&](std::int64_t first, std::size_t count) {
+    Tokens tokens(count), found(count);
+    all.read(first, tokens);
+    all.mark_documents(first, mark, tokens, found);
+    return found;
+  };
+  CHECK(starts(0, 11) == Tokens{1, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0});
+  CHECK(starts(2, 4) == Tokens{0, 1, 0, 1});
+  CHECK(starts(7, 3) == Tokens{0, 0, 1});
+
+  const auto divides = [&](const std::string& name, std::int64_t end, std::int64_t most) {
+    const TokenSource::Dividers found = source(name).dividers(end, most);
+    return Tokens{found.are_indexes, found.divide, found.searched};
+  };
+  CHECK(divides("*.bin", mark, 100) == Tokens{false, true, 4});
+  CHECK(divides("a.bin", 50, 100) == Tokens{true, true, 0});
+  CHECK(divides("c.bin", mark, 100) == Tokens{true, false, 0});
+  CHECK(divides("b.bin", mark, 100) == Tokens{false, true, 4});
+  CHECK(divides("b.bin", mark, 1) == Tokens{false, false, 1});
+  CHECK(divides("b.bin", 50, 100) == Tokens{false, false, 4});
+}
+
 }  // namespace llmtrain::test

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/parallel/engine/token_files.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain::test {
@@ -24,6 +25,16 @@ void check_layouts(const TrainingSetting& setting, const Overrides& model, const
     INFO(in_words(each.ranks, model + each.overrides));
     check_close(train_ranks(setting, each.ranks, masked + model + each.overrides, masked_steps), expected, 1e-5, 1e-4);
   }
+}
+
+// The bytes of the text as tokens: documents that each end with a character.
+TokenDocuments documents_until(char end) {
+  TokenDocuments documents(1);
+  for (const char character : training_text()) {
+    documents.back().push_back(static_cast<unsigned char>(character));
+    if (character == end) documents.emplace_back();
+  }
+  return documents;
 }
 
 }  // namespace
@@ -50,6 +61,22 @@ TEST_CASE("kept tokens attend to those of their document on any layout", "[ranks
 TEST_CASE("experts learn on many ranks what they learn on one within documents", "[ranks]") {
   check_layouts(TrainingSetting(), {R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 24})"},
                 {{2, {"parallel.expert=2"}}, {4, {"parallel.expert=2", "parallel.context=2"}}});
+}
+
+TEST_CASE("an index says where documents begin, whatever the token that ends others", "[trainer]") {
+  const TrainingSetting setting;
+  const auto write = [&](const char* name, TokenFileFormat format, char end) {
+    return train_on(setting.directory().path() / name, format, documents_until(end));
+  };
+  const std::string plain = write("plain", TokenFileFormat::nanogpt, ' ');
+  const std::string lines = write("lines", TokenFileFormat::megatron, '\n');
+  const std::string words = write("words", TokenFileFormat::megatron, ' ');
+  const auto train = [&](const std::string& data, int end) {
+    return setting.train({data, R"(data.document_mask={"end_of_text": )" + std::to_string(end) + "}"}, 3);
+  };
+  check_equal(train(lines, '\n'), train(plain, '\n'));
+  check_equal(train(words, '\n'), train(plain, ' '));
+  CHECK(train(plain, ' ').losses != train(plain, '\n').losses);
 }
 
 TEST_CASE("an evaluation stays within documents, too", "[trainer]") {
