@@ -14,6 +14,9 @@
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/json/json_file.h"
+#include "core/recipe/checkpoint_source.h"
+#include "core/recipe/model_from/huggingface_config.h"
+#include "core/recipe/model_from/model_from.h"
 #include "core/recipe/recipe_difference.h"
 
 namespace llmtrain {
@@ -211,6 +214,8 @@ void check_origin(const ModelRecipe& model, const ModelRecipe& origin, const std
 
 void check_origin(const ModelRecipe& model, const CheckpointReader& checkpoint) {
   check_origin(model, recipe_of(checkpoint).model, manifest_name(checkpoint));
+  const fs::path kept = checkpoint.folder() / kept_huggingface_folder;
+  check_window(model, huggingface_window(kept), (kept / "config.json").string());
 }
 
 }  // namespace llmtrain

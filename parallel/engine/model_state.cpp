@@ -241,6 +241,16 @@ void read_loss_scale(const CheckpointReader& checkpoint, LocalModel& model) {
   model.loss_scale().set_state(state);
 }
 
+// Throws Error(bad_data) for values that would be infinite where the model keeps them.
+void require_held(const at::Tensor& values, const ShardedParameters& memory, const std::string& what) {
+  constexpr double first_infinite = 65520;  // smaller ones round to 65504
+  if (!memory.holds_plain_fp16()) return;
+  if (const double largest = largest_magnitude(values); largest >= first_infinite)
+    throw Error(ExitCode::bad_data, fmt::format("{}: has values of up to {:.6g}, and precision.compute \"fp16\" holds "
+                                                "none beyond 65504; set it to \"bf16\" or \"fp32\"",
+                                                what, largest));
+}
+
 void publish(LocalModel& model) {
   for (const ParameterUnit* unit : model.units()) unit->parameters->publish();
 }
@@ -325,7 +335,9 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const R
     // A model without adapters gets those that were made with it.
     if (elements.parameter->adapts && checkpoint.find(name) == nullptr) return;
     read_into(checkpoint, name, elements, memory.incoming());
-    require_finite(elements.in(memory.incoming()), checkpoint.folder().string() + ": " + name);
+    const std::string where = checkpoint.folder().string() + ": " + name;
+    require_finite(elements.in(memory.incoming()), where);
+    require_held(elements.in(memory.incoming()), memory, where);
   });
   publish(model);
 }
@@ -335,6 +347,7 @@ void load_weights(LocalModel& model, const WeightSource& source, const ReportSha
     if (!source.holds(*elements.parameter)) return;
     visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
       const at::Tensor values = source.read(*elements.parameter, box).view({-1});
+      require_held(values, memory, elements.parameter->name);
       memory.incoming().slice(0, place, place + values.numel()).copy_(values);
     });
   });

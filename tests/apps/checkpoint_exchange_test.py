@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """checkpoint import and export: what comes back, in which files, and what is refused."""
 import json
+import math
 import os
 import pathlib
 import shutil
 import struct
 import unittest
 
+import checkpoint_folder
 import huggingface_folder as hf
 from program import ProgramTest
 
@@ -17,6 +19,10 @@ def change_json(path, change):
     value = json.loads(path.read_text())
     change(value)
     path.write_text(json.dumps(value))
+
+
+def ones(tensors):
+    tensors.update({name: struct.pack("<f", 1) * (len(content) // 4) for name, content in tensors.items()})
 
 
 class Exchange(ProgramTest):
@@ -119,9 +125,8 @@ class Exchange(ProgramTest):
     def test_values_beyond_the_type_are_refused(self):
         """The largest fp16 number is 65504; what rounds to it fits."""
         def of(*values):
-            return lambda tensors: tensors.update({name: struct.pack("<f", 1) * (len(content) // 4)
-                                                   for name, content in tensors.items()},
-                                                  **{"model.norm.weight": struct.pack("<16f", *values, *[1] * 14)})
+            return lambda tensors: (ones(tensors), tensors.update(
+                {"model.norm.weight": struct.pack("<16f", *values, *[1] * 14)}))
 
         hf.write(self.folder / "fitting", hf.config_of(), change=of(65504, -65519))
         self.import_model("fitting")
@@ -162,6 +167,59 @@ class Exchange(ProgramTest):
                 result = self.run_program("run", "recipe.json", "--run-dir", f"run-{dtype}")
                 self.assertEqual(result.returncode, 65, result.stderr)
                 self.assertIn(parts[0], result.stderr)
+
+    def test_a_checkpoint_that_is_not_finite_is_refused(self):
+        """Also where an imported one has become so: run, eval and export say which tensor it is."""
+        hf.write(self.folder / "hf", hf.config_of(), change=ones)
+        self.import_model()
+        name = "layers.1.ffn.up.weight"
+
+        def damage(tensor, values):
+            if tensor == name:
+                values[-1] = math.nan
+
+        checkpoint_folder.change_values(self.folder / "checkpoint", damage)
+        self.write("text.txt", "hello " * 100)
+        self.write("recipe.json", {"model": {"from": "checkpoint"}, "batch": {"global": 1, "micro": 1},
+                                   "training": {"steps": 1}, "data": {"train": [{"path": "text.txt"}]}})
+        for command in (["run", "recipe.json"], ["eval", "checkpoint", "--data", "text.txt"],
+                        ["checkpoint", "export", "checkpoint", "out", "--to", "hf"]):
+            result = self.run_program(*command)
+            self.assertEqual(result.returncode, 65, result.stderr)
+            self.assertIn(f"checkpoint: {name} has values that are NaN or infinite", result.stderr)
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_weights_beyond_fp16_do_not_train_in_it(self):
+        def large(tensors):
+            ones(tensors)
+            tensors["model.layers.0.mlp.up_proj.weight"] = struct.pack("<f", 7e4) * (16 * 48)
+
+        hf.write(self.folder / "hf", hf.config_of(), change=large)
+        self.write("text.txt", "hello " * 100)
+        self.write("recipe.json", {"model": {"from": "hf:hf"}, "batch": {"global": 1, "micro": 1},
+                                   "precision": {"compute": "fp16"}, "training": {"steps": 1},
+                                   "data": {"train": [{"path": "text.txt"}]}})
+        result = self.run_program("run", "recipe.json")
+        self.assertEqual(result.returncode, 65, result.stderr)
+        self.assertIn("layers.0.ffn.up.weight: has values of up to 70000, and precision.compute \"fp16\" holds none beyond "
+                      "65504", result.stderr)
+
+    def test_the_window_of_an_imported_model_is_kept(self):
+        hf.write(self.folder / "hf", {**hf.config_of(), "model_type": "mistral", "sliding_window": 16}, change=ones)
+        self.import_model()
+        self.write("text.txt", "hello " * 100)
+        recipe = {"model": {"from": "checkpoint", "max_sequence_length": 32}, "batch": {"global": 1, "micro": 1},
+                  "training": {"steps": 1}, "data": {"train": [{"path": "text.txt"}]}}
+        self.write("recipe.json", recipe)
+        beyond = "/model/max_sequence_length: 32 is beyond the window of 16 tokens in "
+        self.refused(2, [beyond, "manifest.json"], "run", "recipe.json")
+        shape = json.loads(self.run_program("validate", "recipe.json", "--print", "--set",
+                                            "model.max_sequence_length=16").stdout)["model"]
+        self.write("recipe.json", {**recipe, "model": {**shape, "max_sequence_length": 32},
+                                   "training": {"steps": 1, "init_from": "checkpoint"}})
+        result = self.run_program("run", "recipe.json")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn(beyond, result.stderr)
 
     def test_an_imported_checkpoint_is_one_of_others(self):
         hf.write(self.folder / "hf", hf.config_of())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run begins with: first weights, and data that must be the same when it goes on."""
+import json
 import shutil
 import unittest
 
@@ -72,6 +73,19 @@ class Sources(TrainingTest):
             said = self.run_program("run", "recipe.json", *changes, "--set", f"training.steps={steps}").stderr
             for words in ("none of its 1.8k tokens is 7, which ends a document", "text.txt is trained on as well"):
                 self.assertEqual(said.count(words), 2 if "none" in words else 1, said)
+
+    def test_conversations_without_an_answer_are_said(self):
+        """Apart from those of which a sequence holds no answer."""
+        lines = ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+                 {"messages": [{"role": "user", "content": "a"}]})
+        self.write("chat.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        changes = {"data.train": [{"path": "chat.jsonl"}], "data.fine_tuning": {"template": "chatml"},
+                   "model.max_sequence_length": 64}
+        self.write("recipe.json", self.recipe(changes))
+        said = self.run_program("run", "recipe.json").stderr
+        self.assertIn("chat.jsonl: 1 document without a token that counts in the loss was left out", said)
+        self.assertNotIn("were cut", said)
+        self.assertIn("data.fine_tuning.packing: no two documents fit into a sequence of 64 tokens", said)
 
     def test_mistakes_are_told_before_tokenising(self):
         """That may take hours, and what follows it could have been looked at first."""

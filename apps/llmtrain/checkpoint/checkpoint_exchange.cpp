@@ -31,8 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In an imported checkpoint's folder: what it keeps of the folder of transformers beside the weights.
-constexpr const char* kept_folder = "huggingface";
+// Of kept_huggingface_folder.
 constexpr const char* kept_files[] = {"config.json",       "generation_config.json", "tokenizer.json",
                                       "tokenizer.model",   "tokenizer_config.json",  "special_tokens_map.json",
                                       "added_tokens.json", "chat_template.jinja",    "vocab.json",
@@ -67,9 +66,10 @@ std::vector<std::string> dtype_names() {
 
 // The folder of transformers from which the checkpoint's model came, as far as it is still there; empty without one.
 std::string origin_of(const CheckpointSource& source) {
-  std::vector<fs::path> folders{source.checkpoint() / kept_folder};
+  std::vector<fs::path> folders{source.checkpoint() / kept_huggingface_folder};
   if (const auto& init_from = source.recipe.training.init_from)
-    folders.emplace_back(huggingface_folder(*init_from).value_or((fs::path(*init_from) / kept_folder).string()));
+    folders.emplace_back(
+        huggingface_folder(*init_from).value_or((fs::path(*init_from) / kept_huggingface_folder).string()));
   for (const fs::path& folder : folders)
     if (path_exists(folder / "config.json")) return folder.string();
   return {};
@@ -126,12 +126,12 @@ Recipe imported_recipe(const fs::path& folder, std::string& reason) {
   recipe.data.tokenizer = tokenizer_of(folder, recipe.model.vocab_size, reason);
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes)
     // Relative to the checkpoint, which may be moved.
-    recipe.data.tokenizer.file = (kept_folder / fs::path(recipe.data.tokenizer.file).filename()).string();
+    recipe.data.tokenizer.file = (kept_huggingface_folder / fs::path(recipe.data.tokenizer.file).filename()).string();
   return recipe;
 }
 
 void keep_files(const fs::path& from, const fs::path& checkpoint) {
-  const fs::path kept = checkpoint / kept_folder;
+  const fs::path kept = checkpoint / kept_huggingface_folder;
   std::error_code failed;
   fs::create_directory(kept, failed);
   if (failed) throw Error(ExitCode::cannot_write, kept.string() + ": cannot be created: " + failed.message());

@@ -7,8 +7,11 @@
 #include "core/json/json_file.h"
 
 namespace llmtrain {
+namespace {
 
 using JsonValue = nlohmann::json;
+
+}  // namespace
 
 const JsonValue* ConfigReader::get(const std::string& key) const {
   const JsonValue::json_pointer pointer("/" + key);

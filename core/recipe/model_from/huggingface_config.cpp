@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/file.h"
 #include "core/json/json_file.h"
 #include "core/recipe/model_from/config_reader.h"
 #include "core/recipe/model_from/huggingface_rope.h"
@@ -226,6 +227,7 @@ ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
 
 std::optional<std::int64_t> huggingface_window(const std::filesystem::path& folder) {
   const std::string file = (folder / "config.json").string();
+  if (!path_exists(file)) return std::nullopt;
   const JsonValue config = read_config(folder, file);
   ConfigReader reader(config, file);
   const auto type = read_type(reader);

@@ -84,7 +84,8 @@ ModelOrigin read_model_origin(const std::string& source) {
     if (!is_file(path)) continue;
     const auto json = parse_json<Json>(read_text_file(path), path.string());
     const bool is_manifest = json.is_object() && json.contains("recipe");
-    return {model_of_run(path, is_manifest ? json.at("recipe") : json), path.string()};
+    return {model_of_run(path, is_manifest ? json.at("recipe") : json), path.string(),
+            huggingface_window(folder / kept_huggingface_folder)};
   }
   throw Error(ExitCode::missing_input,
               source +

@@ -350,6 +350,10 @@ std::optional<at::Tensor> ShardedParameters::rounded() const {
   return owned_weights();
 }
 
+bool ShardedParameters::holds_plain_fp16() const {
+  return !scales_ && rounded().value_or(source_).scalar_type() == at::kHalf;
+}
+
 std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
   return optimizer_ ? optimizer_->states() : std::vector<OptimizerState>{};
 }

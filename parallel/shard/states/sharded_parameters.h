@@ -84,6 +84,8 @@ class ShardedParameters {
   ParameterStore& seen() { return joined_ ? joined_->store() : store_; }
 
   void initialize(std::int64_t seed);
+  // Whether weights are held in fp16 without a scale, so that none beyond its range may be written.
+  bool holds_plain_fp16() const;
   // Updates the other copies of the weights, here and on the other ranks, after incoming() was written. Collective;
   // blocks.
   void publish();

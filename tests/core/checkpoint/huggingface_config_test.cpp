@@ -317,6 +317,24 @@ TEST_CASE("equivalent configurations are accepted") {
   }
 }
 
+TEST_CASE("the original length beside a scaling counts before the one inside, as in transformers") {
+  const SavedModel saved(llama_model());
+  const auto original = [&] {
+    return model_recipe_from_huggingface(saved.path()).rope_scaling.value().original_max_sequence_length;
+  };
+  for (const std::string type : {"llama3", "yarn"}) {
+    saved.change_config([&](Json& c) {
+      c["rope_scaling"] = {{"rope_type", type}, {"factor", 2.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+      c.erase("original_max_position_embeddings");
+    });
+    CHECK(original() == 6);
+    saved.change_config([](Json& c) { c["rope_scaling"]["original_max_position_embeddings"] = 4; });
+    CHECK(original() == 4);
+    saved.change_config([](Json& c) { c["original_max_position_embeddings"] = 3; });
+    CHECK(original() == 3);
+  }
+}
+
 TEST_CASE("a config.json that is not JSON is refused") {
   for (const std::string text : {"", "{", "{\"a\":1,\"a\":2}", "{\"a\":NaN}", "\xef\xbb\xbf{}"}) {
     INFO(text);

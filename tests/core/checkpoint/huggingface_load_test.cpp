@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -94,6 +95,17 @@ TEST_CASE("an unsupported dtype is refused") {
   check_error(ExitCode::bad_data, {"model.norm.weight", "I32"}, [&] { saved.load(); });
 }
 
+TEST_CASE("weights that are not finite are refused when they are read") {
+  const SavedModel saved(llama_model());
+  std::vector<float> norm(8, 1);
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    norm[6] = value;
+    saved.change_tensors([&](auto& tensors) { named(tensors, "model.norm.weight").data = norm.data(); });
+    check_error(ExitCode::bad_data, {"model.safetensors: \"model.norm.weight\" has values that are NaN or infinite"},
+                [&] { saved.load(); });
+  }
+}
+
 TEST_CASE("a thousand wrong tensors do not print a thousand lines") {
   ModelRecipe model = llama_model();
   model.layers = 100;
@@ -110,8 +122,7 @@ TEST_CASE("a head next to a tied embedding must equal the embedding") {
   });
   saved.check_same();
   saved.change_tensors([&](auto& tensors) { named(tensors, "lm_head.weight").data = other.data(); });
-  check_error(ExitCode::bad_data, {"lm_head.weight", "differs", "tie_word_embeddings to false"},
-              [&] { saved.load(); });
+  check_error(ExitCode::bad_data, {"lm_head.weight", "differs", "tie_word_embeddings to false"}, [&] { saved.load(); });
 }
 
 TEST_CASE("a tied model may have its head alone, in place of the embedding") {

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/Tensor.h>
+
+#include <limits>
+
 #include "core/base/file.h"
 #include "core/huggingface/huggingface.h"
 #include "tests/core/checkpoint/huggingface_fixture.h"
@@ -116,6 +120,26 @@ TEST_CASE("a folder that cannot be created is an error that names it") {
   const Graph graph = Graph::build(gpt2_model());
   check_error(ExitCode::cannot_write, {file.string()},
               [&] { save_huggingface(file / "out", graph, NamedWeightSource(counted_weights(graph))); });
+}
+
+TEST_CASE("values beyond the type of an export are refused, and nothing stays") {
+  const Graph graph = Graph::build(llama_model());
+  NamedWeights weights = counted_weights(graph);
+  const test::TemporaryDirectory folder;
+  const auto save = [&](at::ScalarType type) {
+    save_huggingface(folder.path() / "out", graph, NamedWeightSource(weights), {type});
+  };
+  weights.at("layers.1.ffn.up.weight").view({-1})[5].fill_(-70000.5);
+  check_error(ExitCode::bad_data,
+              {"model.layers.1.mlp.up_proj.weight: has values of up to 70000.5", "65504", "--dtype bf16 or fp32"},
+              [&] { save(at::kHalf); });
+  CHECK(fs::is_empty(folder.path()));
+  weights.at("layers.1.ffn.up.weight").view({-1})[5].fill_(std::numeric_limits<float>::infinity());
+  check_error(ExitCode::bad_data, {"model.layers.1.mlp.up_proj.weight has values that are NaN or infinite"},
+              [&] { save(at::kFloat); });
+  CHECK(fs::is_empty(folder.path()));
+  weights.at("layers.1.ffn.up.weight").view({-1})[5].fill_(65519);
+  CHECK_NOTHROW(save(at::kHalf));
 }
 
 TEST_CASE("an export says how much of a model it has read, of all formats and with experts") {
