@@ -2,6 +2,7 @@
 #include "core/token_files/tokenize_files.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <future>
@@ -40,7 +41,9 @@ struct EncodedBatch {
 // Encoders have memory of words that they have met: threads take one and give it back.
 class EncoderPool {
  public:
-  explicit EncoderPool(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // The flag abandons what is being encoded.
+  EncoderPool(const Tokenizer& tokenizer, const std::atomic<bool>& abandoned)
+      : tokenizer_(tokenizer), abandoned_(abandoned) {}
 
   EncodedBatch encode(Batch batch, const std::string& key) {
     auto encoder = take();
@@ -67,18 +70,30 @@ class EncoderPool {
         return encoder;
       }
     }
-    return tokenizer_.make_encoder();
+    auto encoder = tokenizer_.make_encoder();
+    encoder->abandon_on(abandoned_);
+    return encoder;
   }
 
   const Tokenizer& tokenizer_;
+  const std::atomic<bool>& abandoned_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<TextEncoder>> idle_;
 };
 
 class Tokenization {
  public:
-  Tokenization(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer)
-      : job_(job), encoders_(tokenizer), writer_(writer), text_bytes_(writer.resumed().text_bytes) {}
+  // `wait` is called from time to time while the calling thread waits for the others.
+  Tokenization(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer, std::function<void()> wait)
+      : job_(job),
+        encoders_(tokenizer, abandoned_),
+        writer_(writer),
+        wait_(std::move(wait)),
+        text_bytes_(writer.resumed().text_bytes) {}
+  // What runs is of no use any more.
+  ~Tokenization() { abandoned_ = true; }
+  Tokenization(const Tokenization&) = delete;
+  Tokenization& operator=(const Tokenization&) = delete;
 
   void start(Batch batch) {
     if (std::ssize(running_) >= job_.threads) finish_one();
@@ -95,6 +110,9 @@ class Tokenization {
  private:
   // The oldest first: documents are written in their order.
   void finish_one() {
+    // It stays in the list while it runs, so that it is abandoned if the wait ends with an exception.
+    constexpr std::chrono::milliseconds interval{100};
+    while (running_.front().wait_for(interval) != std::future_status::ready) wait_();
     auto oldest = std::move(running_.front());
     running_.pop_front();
     const EncodedBatch encoded = oldest.get();
@@ -110,8 +128,10 @@ class Tokenization {
   }
 
   const TokenizeJob& job_;
+  std::atomic<bool> abandoned_{false};
   EncoderPool encoders_;
   TokenFileWriter& writer_;
+  std::function<void()> wait_;
   std::int64_t text_bytes_;  // that the writer has the tokens of
   Clock::time_point saved_ = Clock::now();
   std::deque<std::future<EncodedBatch>> running_;  // after what they use: destroyed first, which waits for them
@@ -137,7 +157,7 @@ TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokeniz
   TokenizeProgress progress;
   progress.text_bytes = resumed.text_bytes;
   for (const auto& file : job.files) progress.all_file_bytes += packed_bytes(file);
-  Tokenization tokenization(job, tokenizer, writer);
+  Tokenization tokenization(job, tokenizer, writer, [&] { report(progress); });
   std::int64_t bytes_before = 0;
   for (std::size_t i = 0; i < std::min(resumed.next.file, job.files.size()); ++i)
     bytes_before += packed_bytes(job.files[i]);

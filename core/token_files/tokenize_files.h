@@ -38,7 +38,8 @@ struct TokenizeProgress {
 };
 
 // Tokenises the documents of all files in their order, with the tokenizer's marks around each; empty ones are left out.
-// Reads on the calling thread, encodes on job.threads others, and calls `report` where it begins and from time to time.
+// Reads on the calling thread, encodes on job.threads others, and calls `report` where it begins and from time to time,
+// also while it waits for a long document; throws what that throws, and abandons the document.
 // The result does not depend on the number of threads. Goes on where the writer says that an interrupted one had come
 // to, and lets it save from time to time and at the end. Throws Error(missing_input), Error(bad_data) or
 // Error(cannot_write).

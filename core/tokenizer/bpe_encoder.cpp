@@ -46,6 +46,7 @@ void BpeEncoder::encode_normalized(std::string_view text) {
 }
 
 void BpeEncoder::encode_word(std::string_view word) {
+  if (is_abandoned()) throw Error(ExitCode::stopped, "a text was abandoned while it was tokenised");
   if (cache_.append(word, *ids_)) return;
   const auto whole = tokenizer_.ids_of_words_.empty() ? tokenizer_.ids_of_words_.end()
                                                       : tokenizer_.ids_of_words_.find(std::string(word));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +20,16 @@ class TextEncoder {
   // Appends the ids of `text` to `ids`, without marks of documents. Throws Error(bad_data) where the tokenizer has no
   // id for a part of the text.
   virtual void encode(std::string_view text, std::vector<TokenId>& ids) = 0;
+
+  // Lets another thread end an encode() that takes long, as of a file that is one document: it throws Error(stopped)
+  // soon after the flag is set, if it can. The flag outlives every call.
+  void abandon_on(const std::atomic<bool>& flag) { flag_ = &flag; }
+
+ protected:
+  bool is_abandoned() const { return flag_ != nullptr && flag_->load(std::memory_order_relaxed); }
+
+ private:
+  const std::atomic<bool>* flag_ = nullptr;
 };
 
 // What a tokenizer puts around a document.

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/progress_lines.h"
 #include "core/data/dataset.h"
 #include "core/tokenizer/open_tokenizer.h"
 #include "parallel/engine/generation/continuation_scores.h"
@@ -102,9 +103,14 @@ EvaluateResult evaluate_checkpoint(const EvaluateRequest& request) {
                         recipe.seed, data.role);
   Evaluation evaluation;
   const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
-    const Evaluation own = evaluate(model, dataset, request.batches * recipe.batch.global);
+    const bool is_first = model.groups().is_first();
+    ProgressLines lines("evaluating");
+    const auto own = evaluate(model, dataset, request.batches * recipe.batch.global, [&](double share) {
+      if (is_first) lines.show(share);
+      return false;
+    });
     // All ranks have the same result; one of them stores it.
-    if (model.groups().is_first()) evaluation = own;
+    if (is_first) evaluation = *own;
   });
   if (!std::isfinite(evaluation.loss))
     throw Error(ExitCode::bad_data, request.checkpoint +

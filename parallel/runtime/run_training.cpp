@@ -187,7 +187,8 @@ ExitCode start_and_train(const RunRequest& request, const c10::Device& device, C
   // Before the model, too.
   if (any_rank(communicator, stops())) {
     if (is_first) stop_file_of(request.recipe()).remove();
-    if (is_first) log().info("stopped on request before training; run the same command again");
+    if (is_first)
+      log().info("stopped on request or before its time limit, before training; run the same command again");
     return ExitCode::stopped;
   }
   const MemoryWatch watch;

@@ -8,7 +8,7 @@ import time
 import unittest
 
 import checkpoint_folder
-from program import PROGRAM, TEXT, TrainingTest, small
+from program import PROGRAM, TEXT, TrainingTest, small, tree_hash
 
 class Faults(TrainingTest):
     def endless(self, *arguments):
@@ -270,6 +270,21 @@ class StoppedEvaluations(TrainingTest):
         self.assertEqual(killed.returncode, -9)
         self.assertEqual(self.go("run").returncode, 0)
         self.assertEqual(self.numbers("run"), self.numbers("whole"))
+
+    def test_a_start_ends_too(self):
+        """While a checkpoint is loaded, on any rank; and the same command goes on."""
+        self.assertEqual(self.go("run", "--set", "training.steps=2").returncode, 0)
+        before = tree_hash(self.folder / "run/checkpoints")
+        # Threads share the request, so that the first one has to hear it there.
+        for rank, layout in ((0, ()), (0, ("--ranks", "2", "--set", "launch.backend=local")), (1, ("--ranks", "2"))):
+            with self.subTest(layout):
+                result = self.go("run", *layout, fault=f"stop:load:{rank}:2")
+                self.assertEqual(result.returncode, 75, result.stderr)
+                self.assertEqual(result.stderr.count("before its limit while loading"), 1, result.stderr)
+                self.assertIn("run the same command again", result.stderr)
+        self.assertEqual(tree_hash(self.folder / "run/checkpoints"), before)
+        (self.folder / "run" / "STOP").touch()
+        self.assertEqual([self.go("run").returncode for _ in range(2)], [75, 0])
 
     def test_the_time_limit(self):
         """Of an evaluation that takes minutes a run does what it can within its limit, and says that it is too long."""

@@ -85,13 +85,14 @@ TEST_CASE("Reading data ends where that is asked for, in every format, and is no
                                     {"e.jsonl", "{\"text\":\"long enough\"}\n"},
                                     {"f.jsonl", conversation + "\n"}}) {
     TextFormat format;
-    if (name == "f.jsonl") format.fine_tuning.emplace();
+    const bool is_labelled = name == "f.jsonl";
+    if (is_labelled) format.fine_tuning.emplace();
     const std::vector<DataSource> sources{{folder.write(name, bytes).string(), 1}};
     int reports = 0;
     const auto read = [&](int stop_at) {
       reports = 0;
       const WorkMonitor monitor([&] { return ++reports == stop_at; }, WorkMonitor::Lines::none);
-      Dataset(sources, format, 4, 256, false, 1, "/data/train", monitor);
+      Dataset(sources, format, is_labelled ? 128 : 4, 256, false, 1, "/data/train", monitor);
     };
     INFO(name);
     read(0);

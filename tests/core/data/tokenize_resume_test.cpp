@@ -2,6 +2,7 @@
 // A job that makes a token file goes on where another process was killed.
 #include <zlib.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -9,6 +10,8 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/base/file.h"
@@ -39,6 +42,34 @@ fs::path write_gzip(const fs::path& file, const std::string& text) {
     throw std::runtime_error("the test cannot write " + file.string());
   return file;
 }
+
+// Its encoders take ten seconds for a text that is not abandoned.
+class EndlessTokenizer final : public Tokenizer {
+ public:
+  bool all_abandoned() const { return all_abandoned_; }
+
+  std::unique_ptr<TextEncoder> make_encoder() const override {
+    class Encoder final : public TextEncoder {
+     public:
+      explicit Encoder(std::atomic<bool>& all_abandoned) : all_abandoned_(all_abandoned) {}
+      void encode(std::string_view, std::vector<TokenId>&) override {
+        for (int i = 0; i < 10000 && !is_abandoned(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (!is_abandoned()) all_abandoned_ = false;
+      }
+
+     private:
+      std::atomic<bool>& all_abandoned_;
+    };
+    return std::make_unique<Encoder>(all_abandoned_);
+  }
+  std::string decode(std::span<const std::int64_t>) const override { return ""; }
+  std::int64_t vocab_size() const override { return 256; }
+  const DocumentMarks& marks() const override { return marks_; }
+
+ private:
+  DocumentMarks marks_;
+  mutable std::atomic<bool> all_abandoned_{true};
+};
 
 // JSON Lines, plain and packed, and a text, in batches of a few lines; saved after each.
 class Job {
@@ -137,6 +168,21 @@ TEST_CASE("An interrupted job is not continued as another one", "[one-thread][ri
   fs::resize_file(partial, 3);
   CHECK(job.run("a") == 0);
   CHECK(job.names() == megatron_pair);
+}
+
+TEST_CASE("A long document is abandoned where its wait is ended") {
+  Job job(TokenFileFormat::nanogpt);
+  job.settings().threads = 2;
+  const EndlessTokenizer tokenizer;
+  TokenFileWriter writer(job.output("a"), TokenFileFormat::nanogpt, 256, {});
+  int reports = 0;
+  require_error(ExitCode::stopped, {"while waiting"}, [&] {
+    tokenize_files(job.settings(), tokenizer, writer, [&](const TokenizeProgress&) {
+      // More than there are before the first wait.
+      if (++reports > 5) throw stopped_while("waiting");
+    });
+  });
+  CHECK(tokenizer.all_abandoned());
 }
 
 TEST_CASE("Two processes do not write one token file") {
