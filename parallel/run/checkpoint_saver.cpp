@@ -131,12 +131,13 @@ struct CheckpointSaver::Save {
 void CheckpointSaver::log_warning(const std::string& text) { log().warn("{}", text); }
 
 CheckpointSaver::CheckpointSaver(fs::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator,
-                                 Warn warn)
+                                 Warn warn, double long_wait)
     : checkpoints_(std::move(checkpoints)),
       recipe_(recipe),
       communicator_(communicator),
       warn_(std::move(warn)),
-      writers_(std::to_string(::getpid())) {
+      writers_(std::to_string(::getpid())),
+      long_wait_(long_wait) {
   // A single rank needs no agreement on folders and names.
   if (is_alone()) return;
   // All ranks write into one temporary folder, named after the first rank's process.
@@ -204,12 +205,11 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
 // One save at a time: there is one memory for copies, and saves that take longer than their interval must not pile up.
 void CheckpointSaver::finish_earlier(std::int64_t next_step) {
   if (!save_) return;
-  constexpr double worth_saying = 1;
   const std::int64_t step = save_->state.step;
   const Clock::time_point start = Clock::now();
   finish();
   const double seconds = seconds_since(start);
-  if (!is_first() || has_warned_of_waiting_ || seconds < worth_saying) return;
+  if (!is_first() || has_warned_of_waiting_ || seconds < long_wait_) return;
   has_warned_of_waiting_ = true;
   warn_(
       fmt::format("the checkpoint of step {} waited {} until that of step {} was on the disk: writing one takes longer "

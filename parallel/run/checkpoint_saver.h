@@ -35,10 +35,10 @@ namespace llmtrain {
 class CheckpointSaver {
  public:
   using Warn = std::function<void(const std::string&)>;
-  // The communicator must outlive this. `warn` is called on the first rank, within the calls below. All ranks
-  // see the folder: check_shared_folder().
+  // The communicator must outlive this. `warn` is called on the first rank, within the calls below; of a write that
+  // waits for the one before for `long_wait` seconds, once. All ranks see the folder: check_shared_folder().
   CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator,
-                  Warn warn = log_warning);
+                  Warn warn = log_warning, double long_wait = 1);
   // Waits for this rank's writing; a single rank also completes the checkpoint. A pending failure is logged.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -86,6 +86,7 @@ class CheckpointSaver {
   std::size_t staging_bytes_ = 0;
   std::unique_ptr<Save> save_;  // the write in progress
   std::optional<double> longest_save_;
+  double long_wait_;
   bool has_warned_of_waiting_ = false;
   CallTime stall_;                          // of training, for the write in progress
   std::future<std::optional<Error>> work_;  // this rank's current work for it

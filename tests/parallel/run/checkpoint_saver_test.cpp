@@ -184,6 +184,31 @@ TEST_CASE("the next write waits for the previous one") {
   CHECK(newest(folder.path()) == folder.path() / "step-00000004");
 }
 
+TEST_CASE("that a write waits long for the previous one is said once") {
+  const TemporaryDirectory folder;
+  CheckpointRecipe recipe = recipe_of(Mode::asynchronous);
+  recipe.every = 5;
+  std::vector<std::string> said;
+  CheckpointSaver saver(
+      folder.path(), recipe, alone(), [&](const std::string& text) { said.push_back(text); }, 0);
+  Model model;
+  for (const std::int64_t step : {5, 10, 15}) {
+    CHECK(said.size() == (step > 10 ? 1 : 0));
+    saver.write(state_of(step), model.slices());
+  }
+  saver.finish();
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said.front(), Catch::Contains("the checkpoint of step 10 waited") &&
+                               Catch::Contains("until that of step 5 was on the disk") &&
+                               Catch::Contains("checkpoint.every = 5"));
+  // Without async none waits beside training.
+  said.clear();
+  CheckpointSaver synchronous(
+      folder.path(), recipe_of(Mode::synchronous), alone(), [&](const std::string& text) { said.push_back(text); }, 0);
+  for (const std::int64_t step : {20, 25}) synchronous.write(state_of(step), model.slices());
+  CHECK(said.empty());
+}
+
 TEST_CASE("the recipe's number of checkpoints is kept") {
   for (const Mode mode : {Mode::synchronous, Mode::asynchronous}) {
     for (const std::int64_t keep : {0, 1, 3}) {
