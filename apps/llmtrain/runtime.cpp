@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/llmtrain/installation.h"
+#include "apps/llmtrain/stack_limit.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 
@@ -43,6 +44,7 @@ void wait_briefly() {
 bool has_runtime() { return std::ranges::any_of(candidates(), path_exists); }
 
 RuntimeInterface& load_runtime() {
+  raise_stack_limit();
   wait_briefly();
   std::string reasons;
   for (const std::string& file : candidates()) {

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -218,6 +219,28 @@ class SharedFiles(Launch):
         running.stderr.read()
         self.assertEqual(running.wait(), 75)
         self.assertEqual(os.listdir(shared), [other.name])
+
+
+class Stack(Launch):
+    """A small stack would end mpirun, and oneDNN's products in bf16, with a segmentation fault."""
+
+    def limited(self, soft, hard, *arguments):
+        limits = (soft << 10, hard << 10)
+        return self.run_program("run", "recipe.json", "-q", "--set", "precision.compute=bf16", "--set",
+                                "model.hidden_size=256", *arguments,
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, limits))
+
+    def test_a_limit_that_may_be_raised_is_raised(self):
+        for number, arguments in enumerate(((), ("--ranks", "2"), ("--ranks", "2", "--set", "launch.backend=local"))):
+            with self.subTest(arguments=arguments):
+                result = self.limited(64, 8192, "--run-dir", f"run-{number}", *arguments)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_a_limit_that_is_too_low_is_said(self):
+        result = self.limited(64, 64)
+        self.assertEqual(result.returncode, 73, result.stderr)
+        self.assertIn("the limit of the stack is 64.0 KiB here (ulimit -s)", result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
 
 
 if __name__ == "__main__":
