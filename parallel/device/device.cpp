@@ -5,17 +5,16 @@
 #include <ATen/Version.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/machine/processor.h"
+#include "parallel/device/cpu_allocator.h"
 #include "parallel/device/cuda_interface.h"
 
 namespace llmtrain {
@@ -106,10 +105,7 @@ std::string describe_device(const c10::Device& device) {
 }
 
 void prepare_process(std::int64_t ranks) {
-  // Blocks from mmap() return to the system when freed, and the top of the heap when trimmed: the next step would pay
-  // for clearing the same pages again.
-  ::mallopt(M_MMAP_MAX, 0);
-  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  pool_cpu_tensors();
   // OpenMP has already read the variable; the user's choice wins.
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, usable_cores() / ranks)));

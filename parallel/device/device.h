@@ -37,8 +37,8 @@ std::string describe_device(const c10::Device& device);
 std::string describe_gpu();
 
 // Sets the process up for training; call it once, before the first tensor. Each rank gets OMP_NUM_THREADS threads, else
-// an equal part of the processors that this process may use, which `ranks` share. The allocator is set to keep freed
-// memory, because a step frees and allocates the same large tensors again, and the system clears new pages each time.
+// an equal part of the processors that this process may use, which `ranks` share. Large tensors on the CPU are then
+// blocks of a pool (cpu_allocator.h), because a step frees and allocates the same ones again.
 void prepare_process(std::int64_t ranks = 1);
 // Gives the calling thread, which is another rank of the process, the same number of threads.
 void prepare_rank_thread();

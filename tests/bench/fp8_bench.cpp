@@ -9,20 +9,18 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "kernels/adamw.h"
 #include "kernels/fp8.h"
+#include "parallel/device/cpu_allocator.h"
 
 using namespace llmtrain;
 
@@ -125,8 +123,7 @@ void show_update(std::int64_t elements) {
 
 int main(int count, char** words) {
   // As training does: large tensors would otherwise be cleared by the system at every use.
-  ::mallopt(M_MMAP_MAX, 0);
-  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  pool_cpu_tensors();
   const std::int64_t elements = count > 1 ? std::atoll(words[1]) : std::int64_t{1} << 24;
   std::printf("%lld elements, %d threads; times of a copy of as many bytes, and of others relative to it\n",
               static_cast<long long>(elements), at::get_num_threads());
