@@ -28,7 +28,7 @@ struct RunPlan {
   std::string profile;
   double step_seconds = 0;
   double peak_bytes = 0;     // of the fullest rank
-  double process_bytes = 0;  // peak of a process: if ranks are threads, of all of them, with the libraries' part once
+  double process_bytes = 0;  // of the first rank's process: if ranks are threads, of all, with the libraries' part once
   double tensor_bytes = 0;   // the first rank's peak without the libraries' part
   double most_tensor_bytes = 0;  // the same once layers have left FP8, however many
   std::string json;              // plan.json

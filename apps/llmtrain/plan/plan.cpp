@@ -102,9 +102,10 @@ std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& laun
   return devices_per_node(recipe, profile_of(recipe));
 }
 
-// Where the ranks are threads of one process, its libraries count once, and the tensors of every rank.
+// Of the first rank's process, which a run measures. Where the ranks are threads of one process, its libraries count
+// once, and the tensors of every rank.
 double process_bytes(const PlanReport& report, const RunLaunch& launch) {
-  if (launch.backend != CommunicationBackend::local) return fullest_rank(report).peak_bytes;
+  if (launch.backend != CommunicationBackend::local) return report.ranks.front().peak_bytes;
   // Each rank of the report stands for so many equal ones.
   const double lanes = static_cast<double>(launch.ranks) / static_cast<double>(report.ranks.size());
   double bytes = report.ranks.front().bytes[MemoryCategory::framework];

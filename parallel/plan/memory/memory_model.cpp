@@ -21,8 +21,11 @@ constexpr double cuda_context_bytes = 0.8e9;
 constexpr double collective_group_bytes = 2.0e9;
 constexpr double transfer_bytes = 0.1e9;
 
-// Resident size of the training program before its first tensor, 150 MB, plus freed blocks that its allocator keeps.
-constexpr double cpu_program_bytes = 0.2e9;
+// What is resident of the training program beside its tensors: its own pages, LibTorch's and oneDNN's code and what
+// these and the reading of data allocate. With MPI its libraries and the memory that ranks of a machine share, too.
+// Measured (scripts/benchmarks/bench_memory, docs/performance.md).
+constexpr double cpu_program_bytes = 0.163e9;
+constexpr double mpi_bytes = 0.016e9;
 
 // Double buffering: one block is in use while its neighbour is transferred.
 constexpr double blocks_in_motion = 2;
@@ -266,9 +269,11 @@ double input_bytes(const Partition& partition) {
   return ids + 4 * static_cast<double>(recipe.model.max_sequence_length * recipe.model.head_dim);
 }
 
-// CUDA: context, modules and library workspaces of a process on one device. CPU: the program with LibTorch loaded.
-double framework_bytes(KernelSet kernels) {
-  return kernels == KernelSet::cuda ? cuda_context_bytes : cpu_program_bytes;
+// CUDA: context, modules and library workspaces of a process on one device. CPU: the program with LibTorch loaded, and
+// with MPI if there is more than one rank.
+double framework_bytes(KernelSet kernels, const Mesh& mesh) {
+  if (kernels == KernelSet::cuda) return cuda_context_bytes;
+  return cpu_program_bytes + (mesh.world() > 1 ? mpi_bytes : 0);
 }
 
 // Channel and staging buffers of the collectives, per kind of group that has more than one rank, and of point-to-point
@@ -331,7 +336,7 @@ StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1 &&
                               !partition.graph->logits_weight().is_frozen;
   // Not per stage: these exist once per process.
-  memory.rank[Category::framework] = framework_bytes(kernels);
+  memory.rank[Category::framework] = framework_bytes(kernels, partition.mesh);
   memory.rank[Category::communication] =
       communicator_bytes(kernels, partition.mesh, partition.recipe.model.moe.has_value());
   memory.rank[Category::buffers] = input_bytes(partition);
