@@ -13,8 +13,8 @@
 #include "apps/llmtrain/usage.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/signal_thread.h"
 #include "core/machine/host_memory.h"
+#include "core/signals/signal_thread.h"
 
 namespace llmtrain::app {
 namespace {

@@ -22,10 +22,10 @@
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
 #include "core/base/log.h"
-#include "core/base/stop_signals.h"
 #include "core/machine/host_memory.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/rules/rules.h"
+#include "core/signals/stop_signals.h"
 
 namespace llmtrain::app {
 namespace {

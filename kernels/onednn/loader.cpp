@@ -4,8 +4,8 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/signal_thread.h"
 #include "core/machine/processor.h"
+#include "core/signals/signal_thread.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/onednn/matmul_library.h"
 #include "kernels/onednn/widened_matmul.h"

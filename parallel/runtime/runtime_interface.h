@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/base/log.h"
-#include "core/base/stop_signals.h"
 #include "core/machine/host_memory.h"
 #include "core/recipe/recipe.h"
+#include "core/signals/stop_signals.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/profile/cluster_profile.h"
 

@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/stop_signals.h"
+#include "core/signals/stop_signals.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/run/checkpoint_saver.h"

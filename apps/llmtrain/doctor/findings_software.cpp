@@ -13,7 +13,7 @@
 
 #include "apps/llmtrain/doctor/findings.h"
 #include "apps/llmtrain/runtime.h"
-#include "core/base/signal_thread.h"
+#include "core/signals/signal_thread.h"
 
 namespace llmtrain::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/stop_signals.h"
+#include "core/signals/stop_signals.h"
 
 namespace llmtrain::app {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/llmtrain/launch/rank_watch.h"
-#include "core/base/stop_signals.h"
+#include "core/signals/stop_signals.h"
 
 namespace llmtrain::app {
 

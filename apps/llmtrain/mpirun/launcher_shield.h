@@ -6,7 +6,7 @@
 #include <chrono>
 #include <optional>
 
-#include "core/base/stop_signals.h"
+#include "core/signals/stop_signals.h"
 
 namespace llmtrain::app {
 

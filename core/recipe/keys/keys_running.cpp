@@ -67,20 +67,25 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
 
 void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {
   keys.integer({"every", "Steps between checkpoints; 0: only one, at the end."}, checkpoint.every, {0, most_steps});
-  keys.integer({"keep", "Number of newest checkpoints to keep; 0: all. One that is being read goes with a later one."}, checkpoint.keep, {0, 1'000'000});
+  keys.integer({"keep", "Number of newest checkpoints to keep; 0: all. One that is being read goes with a later one."},
+               checkpoint.keep, {0, 1'000'000});
   keys.integer({"keep_every", "Checkpoints of steps that this divides are kept besides, however many; 0: none."},
                checkpoint.keep_every, {0, most_steps});
-  keys.boolean({"async", "Training continues while a checkpoint is written, and what is trained meanwhile is not saved until the next "
-                "one, which waits for this one: a run that is killed loses the interval and one write, at most two "
-                "intervals; false: the interval."}, checkpoint.async);
+  keys.boolean(
+      {"async",
+       "Training continues while a checkpoint is written, and what is trained meanwhile is not saved until the next "
+       "one, which waits for this one: a run that is killed loses the interval and one write, at most two "
+       "intervals; false: the interval."},
+      checkpoint.async);
   keys.choice({"on_failure",
                "What follows where a checkpoint cannot be written: stop ends the run; continue goes on training until "
                "the next one, and ends the run only if it is the last."},
               checkpoint.on_failure, failure_words);
-  keys.text({"resume",
-             "auto: resume the run in the run directory; never: start a new run; a path: start from that checkpoint, and "
-             "go on with the run that began with it."},
-            checkpoint.resume, {TextKind::path, resume_words});
+  keys.text(
+      {"resume",
+       "auto: resume the run in the run directory; never: start a new run; a path: start from that checkpoint, and "
+       "go on with the run that began with it."},
+      checkpoint.resume, {TextKind::path, resume_words});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/stop_signals.h"
+#include "core/signals/stop_signals.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/signal_thread.h"
+#include "core/signals/signal_thread.h"
 
 #include <pthread.h>
 #include <sys/auxv.h>
