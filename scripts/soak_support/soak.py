@@ -19,6 +19,7 @@ import kills
 import layouts
 import planted
 import runs as run_support
+import signals
 import stops
 
 CASES = (
@@ -27,6 +28,7 @@ CASES = (
     ("kill-rank", "kill -9 of a random rank", "bitwise, lost ≤ interval, no orphan after 5 s", kills.killed_rank),
     ("kill-mpirun", "kill -9 of mpirun", "bitwise, lost ≤ interval, no orphan after 5 s", kills.killed_mpirun),
     ("signal", "SIGUSR1 at random moments", "exit 75, one step on all ranks, bitwise", stops.stopped_by_signal),
+    ("signals", "any signal, at any process, any layout", "exit 75, one step on all ranks, bitwise", signals.signalled),
     ("file", "STOP file at random moments", "exit 75, one step on all ranks, bitwise", stops.stopped_by_file),
     ("limit", "time limit at random moments", "exit 75, one step on all ranks, bitwise", stops.stopped_by_limit),
     ("flip", "a bit flips in one of 4 replicas", "found and named within 5 steps", flips.flipped),
@@ -36,7 +38,7 @@ CASES = (
 )
 # What one run of tests/apps or another case has too is left out.
 QUICK = {"planted", "fails", "kill-rank", "soak"}
-NEEDS_MPI = {"kill-rank", "kill-mpirun"}
+NEEDS_MPI = {"kill-rank", "kill-mpirun", "signals"}
 
 
 def arguments():
@@ -46,6 +48,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="a few of some cases, as CI runs them")
     parser.add_argument("--case", action="append", choices=[name for name, *_ in CASES], help="only this one; repeatable")
     parser.add_argument("--cycles", type=int, default=200, help="of the case soak")
+    parser.add_argument("--stops", type=int, default=60, help="of the case signals")
     parser.add_argument("--seed", default="1", help="of all random choices")
     parser.add_argument("--keep", action="store_true", help="keep the runs")
     options = parser.parse_args()
