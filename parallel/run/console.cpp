@@ -52,12 +52,12 @@ ProgressLine Progress::line(const TrainingRow& row) const {
   return {row, total_, row.step == total_ ? "in " + format_duration(elapsed) : format_duration(left) + " left"};
 }
 
-std::string Progress::drawn(const TrainingRow& row) const {
+std::string Progress::drawn(const ProgressLine& shown) const {
   // A terminal wraps a line that reaches its last column, and the next one would then be drawn below it.
   // Asked at every redraw: people resize windows.
   const std::size_t width = terminal_columns(STDERR_FILENO).value_or(usual_columns) - 1;
-  const std::string text = line(row).text(width);
-  const std::string bar = progress_bar(row.step, total_, width - std::min(width, columns(text)));
+  const std::string text = shown.text(width);
+  const std::string bar = progress_bar(shown.row.step, total_, width - std::min(width, columns(text)));
   if (bar.empty()) return text;
   return (colour_ ? "\033[36m" + bar + "\033[0m " : bar + " ") + text;
 }
@@ -79,16 +79,17 @@ void Progress::clear() {
 
 void Progress::show(const TrainingRow& row) {
   // The log file gets every step, however rarely the terminal is redrawn.
-  log().debug("{}", line(row).text());
+  const ProgressLine shown = line(row);
+  log().debug("{}", shown.text());
   if (quiet_ || !due(row.step)) return;
   clear();
   if (live_) {
-    std::fputs(drawn(row).c_str(), stderr);
+    std::fputs(drawn(shown).c_str(), stderr);
     drawn_ = row.step < total_;
     // The last line stays, and what follows stands below it.
     if (!drawn_) std::fputs("\n", stderr);
   } else {
-    std::fputs((line(row).text() + "\n").c_str(), stderr);
+    std::fputs((shown.text() + "\n").c_str(), stderr);
   }
   std::fflush(stderr);
 }

@@ -37,7 +37,7 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   ProgressLine line(const TrainingRow& row) const;
-  std::string drawn(const TrainingRow& row) const;
+  std::string drawn(const ProgressLine& shown) const;
   bool due(std::int64_t step);
   bool is_drawn() const { return live_ && !quiet_; }
   void clear();
