@@ -88,6 +88,9 @@ void require_room(const ParentFolder& place, std::int64_t bytes) {
 
 void make_folder(std::optional<ScratchFolder>& folder, const ParentFolder& place, std::int64_t bytes,
                  const char* setting_name) {
+  // As Open MPI does. What comes next fails where this has failed.
+  std::error_code failed;
+  fs::create_directories(place.folder, failed);
   ScratchFolder::remove_abandoned(place.folder);
   require_room(place, bytes);
   try {

@@ -171,8 +171,8 @@ class Words(Launch):
 class SharedFiles(Launch):
     def test_a_folder_that_cannot_be_used(self):
         """mpirun and its ranks would wait for each other for ever."""
-        self.refused(73, ["/nowhere: nothing can be written: No such file or directory", "set TMPDIR to a folder"], "run",
-                     "recipe.json", "--ranks", "2", environment={"TMPDIR": "/nowhere"}, timeout=60)
+        self.refused(73, ["text.txt/below: nothing can be written: Not a directory", "set TMPDIR to a folder"], "run",
+                     "recipe.json", "--ranks", "2", environment={"TMPDIR": f"{self.folder}/text.txt/below"}, timeout=60)
 
     @unittest.skipUnless(may_mount(), "only root may mount")
     def test_no_room(self):
