@@ -1,41 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/finite_weights.h"
 
-#include <cstddef>
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "core/base/error.h"
+#include "core/base/small_float.h"
 
 namespace llmtrain {
 namespace {
 
-// In IEEE 754 formats an exponent of ones alone marks infinities and NaN. Without an early end, so that the loop is
-// compiled to vector instructions.
-template <class Word>
-bool has_exponent_of_ones(const void* data, std::size_t bytes, Word exponent) {
-  const auto* next = static_cast<const std::byte*>(data);
-  bool found = false;
-  for (std::size_t i = 0; i < bytes / sizeof(Word); ++i) {
+// The largest bits without the sign, which order magnitudes, infinities and NaN above all numbers. Without branches, so
+// that the loop is compiled to vector instructions.
+template <std::signed_integral Word>
+Word largest_bits(std::span<const std::byte> values) {
+  Word most = 0;
+  for (std::size_t i = 0; i < values.size() / sizeof(Word); ++i) {
     Word word = 0;
-    std::memcpy(&word, next + i * sizeof(Word), sizeof(Word));
-    found |= static_cast<Word>(word & exponent) == exponent;
+    std::memcpy(&word, values.data() + i * sizeof(Word), sizeof(Word));
+    most = std::max(most, static_cast<Word>(word & std::numeric_limits<Word>::max()));
   }
-  return found;
+  return most;
 }
 
 // Optimizer states are left out: they do not make a model useless.
 bool is_weight(const TensorSlice& slice) { return !slice.name.ends_with(".m") && !slice.name.ends_with(".v"); }
 
 bool is_finite(const TensorSlice& slice) {
-  const auto bytes = static_cast<std::size_t>(bytes_of(slice));
-  if (slice.dtype == "F32") return !has_exponent_of_ones<std::uint32_t>(slice.data, bytes, 0x7f800000U);
-  if (slice.dtype == "BF16") return !has_exponent_of_ones<std::uint16_t>(slice.data, bytes, 0x7f80U);
-  if (slice.dtype == "F16") return !has_exponent_of_ones<std::uint16_t>(slice.data, bytes, 0x7c00U);
-  return true;  // scaled formats are made from one of these
+  const auto* data = static_cast<const std::byte*>(slice.data);
+  // Scaled formats are made from one of the others.
+  return std::isfinite(largest_magnitude(slice.dtype, {data, static_cast<std::size_t>(bytes_of(slice))}).value_or(0));
 }
 
 }  // namespace
+
+std::optional<float> largest_magnitude(std::string_view dtype, std::span<const std::byte> values) {
+  using Half = SmallFloat<std::uint16_t, 5, 10, true>;
+  if (dtype == "F32") return std::bit_cast<float>(largest_bits<std::int32_t>(values));
+  if (dtype == "BF16") return std::bit_cast<float>(std::int32_t{largest_bits<std::int16_t>(values)} << 16);
+  if (dtype == "F16") return Half::widen(static_cast<std::uint16_t>(largest_bits<std::int16_t>(values)));
+  return std::nullopt;
+}
 
 void require_finite_weights(std::span<const TensorSlice> slices) {
   for (const TensorSlice& slice : slices) {
