@@ -3,10 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+
+#include "core/checkpoint/file_in_place.h"
 
 namespace llmtrain {
 namespace {
@@ -25,13 +26,6 @@ std::shared_ptr<const int> opened(const fs::path& file, int mode) {
 
 // Whether another process has locked it; a file system that has no locks counts as free.
 bool is_taken(int descriptor, int lock) { return ::flock(descriptor, lock | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
-
-bool is_in_place(const fs::path& file, int descriptor) {
-  struct stat named {
-  }, held{};
-  return ::stat(file.c_str(), &named) == 0 && ::fstat(descriptor, &held) == 0 && named.st_dev == held.st_dev &&
-         named.st_ino == held.st_ino;
-}
 
 }  // namespace
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/checkpoint_folder.h"
+#include "core/checkpoint/file_in_place.h"
 #include "core/recipe/keys/resume_rules.h"
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
@@ -186,15 +186,6 @@ CheckpointReader checkpoint_to_start_from(const Recipe& recipe, const VerifyChec
   check_same_model(recipe.model, named);
   check_same_optimizer(recipe, named);
   return named;
-}
-
-// Whether the file of that name is the one that is open. By device and inode: a folder that was moved away and made
-// again has a file of that name, too.
-bool is_in_place(const fs::path& file, int descriptor) {
-  struct stat named {
-  }, held{};
-  return ::stat(file.c_str(), &named) == 0 && ::fstat(descriptor, &held) == 0 && named.st_dev == held.st_dev &&
-         named.st_ino == held.st_ino;
 }
 
 // Locks the file .lock for the lifetime of the result. The file of a run is never removed: if processes created and
