@@ -4,8 +4,12 @@
 #include <omp.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdlib>
 #include <exception>
 #include <map>
+#include <memory>
+#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
@@ -33,10 +37,30 @@ dnnl::stream& this_stream() {
 // A product of one shape, with memory objects that are bound to new data at every call.
 struct Product {
   dnnl::matmul primitive;
-  memory left, right, bias, destination;
+  memory left, right, bias, destination, scratchpad;
+  std::size_t scratchpad_bytes;
 };
 
 memory unbound(const memory::desc& description) { return memory(description, the_engine(), nullptr); }
+
+// Working memory for the thread's next product, as large as any has needed. oneDNN would keep memory of its own for
+// every product that it has built, up to megabytes for each size that growing sequences pass through.
+void* this_scratchpad(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  struct Free {
+    void operator()(void* taken) const { std::free(taken); }
+  };
+  thread_local std::unique_ptr<void, Free> block;
+  thread_local std::size_t size = 0;
+  if (bytes > size) {
+    block.reset();
+    size = 0;
+    block.reset(std::aligned_alloc(page, (bytes + page - 1) / page * page));
+    if (block == nullptr) throw std::bad_alloc();
+    size = bytes;
+  }
+  return block.get();
+}
 
 struct Descriptions {
   memory::desc left, right, bias, destination;
@@ -59,6 +83,7 @@ Product make_product(const MatmulProblem& problem) {
       describe(problem, problem.varying == VaryingSize::m ? at_run_time : problem.m,
                problem.varying == VaryingSize::k ? at_run_time : problem.k);
   dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   // Adding happens in the product's own write to memory, without a second pass.
   if (problem.accumulate) {
     dnnl::post_ops sum;
@@ -68,8 +93,14 @@ Product make_product(const MatmulProblem& problem) {
   const auto description = problem.bias == nullptr ? dnnl::matmul::desc(left, right, destination)
                                                    : dnnl::matmul::desc(left, right, bias, destination);
   const Descriptions now = describe(problem, problem.m, problem.k);
-  return {dnnl::matmul({description, attributes, the_engine()}), unbound(now.left), unbound(now.right),
-          unbound(now.bias), unbound(now.destination)};
+  const dnnl::matmul::primitive_desc chosen(description, attributes, the_engine());
+  return {dnnl::matmul(chosen),
+          unbound(now.left),
+          unbound(now.right),
+          unbound(now.bias),
+          unbound(now.destination),
+          unbound(chosen.scratchpad_desc()),
+          chosen.scratchpad_desc().get_size()};
 }
 
 // Gives the memory objects this call's sizes, which they have from the call before.
@@ -115,10 +146,12 @@ void run(const MatmulProblem& problem) {
   if (problem.varying != VaryingSize::none) resize(product, problem);
   // The C call takes a plain array; the C++ one would build a hash map for every small product in attention.
   // The bias comes last, so that it can be left out by the count.
-  const std::array arguments{
-      bind(DNNL_ARG_SRC, product.left, problem.left.data), bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
-      bind(DNNL_ARG_DST, product.destination, problem.destination), bind(DNNL_ARG_BIAS, product.bias, problem.bias)};
-  const int count = problem.bias == nullptr ? 3 : 4;
+  const std::array arguments{bind(DNNL_ARG_SRC, product.left, problem.left.data),
+                             bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
+                             bind(DNNL_ARG_DST, product.destination, problem.destination),
+                             bind(DNNL_ARG_SCRATCHPAD, product.scratchpad, this_scratchpad(product.scratchpad_bytes)),
+                             bind(DNNL_ARG_BIAS, product.bias, problem.bias)};
+  const int count = problem.bias == nullptr ? 4 : 5;
   dnnl::error::wrap_c_api(dnnl_primitive_execute(product.primitive.get(), this_stream().get(), count, arguments.data()),
                           "oneDNN could not run a matrix product");
   // The caller may reuse its operands as soon as the call returns.

@@ -148,6 +148,22 @@ TEST_CASE("groups of any number of rows share what is kept of a shape", "[gemm]"
   CHECK(test::resident_megabytes() - before < 5);
 }
 
+TEST_CASE("products of many sizes share their working memory", "[gemm]") {
+  if (!has_onednn()) return;
+  const at::Tensor weight = at::randn({1024, 256}), x = at::randn({1024, 256}), dy = at::randn({1024, 1024});
+  at::Tensor dweight = at::zeros({1024, 256});
+  const auto multiply = [&](std::int64_t tokens) {
+    kernels::linear(x.narrow(0, 0, tokens), weight, std::nullopt);
+    kernels::linear_backward_input(dy.narrow(0, 0, tokens), weight);
+    kernels::linear_backward_weight(dy.narrow(0, 0, tokens), x.narrow(0, 0, tokens), dweight, Accumulation::add);
+  };
+  // The largest first: as much as all others need, and memory that LibTorch keeps.
+  multiply(1024);
+  const double before = test::resident_megabytes();
+  for (std::int64_t tokens = 1008; tokens > 512; tokens -= 16) multiply(tokens);
+  CHECK(test::resident_megabytes() - before < 20);
+}
+
 namespace {
 
 // A matrix in memory of its own, between other columns, as it is or transposed.
