@@ -53,9 +53,12 @@ void LauncherShield::pass_on() const {
 }
 
 void LauncherShield::end_all() {
-  constexpr std::chrono::seconds patience{5};
+  // What is nearly done may be done: who insists may be a program, as timeout(1) is, which signals its child and then
+  // the group that this is in.
+  constexpr std::chrono::seconds grace{2}, patience{7};
   const auto now = std::chrono::steady_clock::now();
   if (!ending_since_) ending_since_ = now;
+  if (now - *ending_since_ < grace) return;
   for (const pid_t rank : children_of(launcher_)) ::kill(rank, SIGKILL);
   if (now - *ending_since_ > patience) ::kill(launcher_, SIGKILL);
 }

@@ -24,8 +24,9 @@ class LauncherShield {
   // Neither is owned.
   LauncherShield(pid_t launcher, const StopSignals& stop) : launcher_(launcher), stop_(stop) {}
 
-  // Passes on what has been sent to the launcher, as a SIGUSR1 to this process. Once somebody insists, kills the ranks,
-  // whereupon the launcher tidies up and ends, and if it has not ended five seconds later the launcher too.
+  // Passes on what has been sent to the launcher, as a SIGUSR1 to this process. Two seconds after somebody insists,
+  // kills the ranks, whereupon the launcher tidies up and ends, and if it has not ended five seconds later the launcher
+  // too.
   void look();
 
  private:
