@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -102,11 +103,27 @@ void StopSignals::note(int signal, siginfo_t* sender, void*) {
   const int errno_before = errno;
   const bool was_requested = self->requested();
   self->own_->store(1);
-  const bool insists = (signal == SIGTERM || signal == SIGINT) && self->terminations_.fetch_add(1) > 0;
+  const bool may_insist = (signal == SIGTERM || signal == SIGINT) && !self->repeats(*sender);
+  const bool insists = may_insist && self->terminations_.fetch_add(1) > 0;
   const bool is_launchers = self->has_launcher_ && signal == SIGTERM && sender->si_pid == ::getppid();
   if (!insists && !is_launchers) self->answer_first(signal, was_requested);
   if (insists) self->end_now(signal);
   errno = errno_before;
+}
+
+// GNU timeout, say, signals its child and then all of its group, which is one request.
+bool StopSignals::repeats(const siginfo_t& sender) noexcept {
+  // What a terminal or the thread itself sends has another code.
+  if (sender.si_code != SI_USER) return false;
+  constexpr std::int64_t half_a_second = 500'000'000;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t time = now.tv_sec * 1'000'000'000 + now.tv_nsec;
+  const bool is_same = first_sender_.load() == sender.si_pid && time - first_time_.load() < half_a_second;
+  if (is_same) return true;
+  first_sender_.store(sender.si_pid);
+  first_time_.store(time);
+  return false;
 }
 
 void StopSignals::end_now(int signal) const noexcept {

@@ -14,7 +14,8 @@ namespace llmtrain {
 // Notes requests to stop this process from construction to destruction, which restores the previous handlers: SIGTERM,
 // SIGINT, SIGHUP and SIGUSR1 (which Slurm can send before the time limit). SIGINT and SIGHUP that the process ignores,
 // as under nohup, stay ignored. A second SIGTERM or SIGINT insists: a second SIGINT ends the process immediately, or
-// both end what end_on_insistence() names. At most one object may exist at a time.
+// both end what end_on_insistence() names. Two that one process sends within half a second count as one. At most one
+// object may exist at a time.
 //
 // The request is one word of memory that other processes can map, so that the process which starts the ranks can pass
 // it on at any instant: a signal sent to a process that is just being started would be lost, or kill it.
@@ -48,6 +49,7 @@ class StopSignals {
   static constexpr std::array signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
   static void note(int signal, siginfo_t* sender, void* context);
+  bool repeats(const siginfo_t& sender) noexcept;
   void end_now(int signal) const noexcept;
   void answer_first(int signal, bool was_requested) const noexcept;
   void answer_insistence() const noexcept;
@@ -58,6 +60,8 @@ class StopSignals {
   Word* own_ = nullptr;      // 0: no request
   Word* starter_ = nullptr;  // of the process that started this one; null without
   std::atomic<std::int32_t> terminations_{0};
+  std::atomic<pid_t> first_sender_{0};  // of the request that later ones may repeat
+  std::atomic<std::int64_t> first_time_{0};
   std::atomic<pid_t> insistence_{0};
   std::array<char, 4096> latest_{};   // the file's path
   std::atomic<bool> answers_{false};  // set after latest_, which the handler reads

@@ -299,10 +299,11 @@ class Ranks(ProgramTest):
         self.wait_for_a_step(process)
         os.kill(rank_process(process.pid, 0), signal.SIGSTOP)  # so that the first request cannot be served
         process.send_signal(signal.SIGTERM)
-        # Two signals that wait for a process are one.
+        # Two signals that wait for a process are one, and so are two that one process sends within half a second.
         rest = ""
         while "stopping after this step" not in rest and (line := process.stderr.readline()):
             rest += line
+        time.sleep(0.6)
         process.send_signal(signal.SIGTERM)
         rest += process.stderr.read()
         self.assertEqual(process.wait(), 130, rest)

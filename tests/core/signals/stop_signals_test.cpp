@@ -91,6 +91,21 @@ TEST_CASE("a second interrupt ends the process at once; a second request of anot
   CHECK(after_two(SIGHUP, SIGTERM) == "asked to stop");
 }
 
+TEST_CASE("two requests that another process sends at once, as GNU timeout does, are one") {
+  const std::string after = test::in_child([]() -> std::string {
+    stop_ignoring();
+    const StopSignals stop;
+    ::kill(::getpid(), SIGTERM);
+    ::kill(::getpid(), SIGTERM);
+    if (!stop.requested()) return "goes on";
+    if (stop.insisted()) return "insisted at once";
+    ::usleep(600'000);
+    ::kill(::getpid(), SIGTERM);
+    return stop.insisted() ? "insisted later" : "asked to stop";
+  });
+  CHECK(after == "insisted later");
+}
+
 TEST_CASE("requests are answered at once, and a second one with the newest checkpoint") {
   const test::TemporaryDirectory folder;
   const auto said = [&](int first, int second) {
