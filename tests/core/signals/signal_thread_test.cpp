@@ -49,8 +49,15 @@ TEST_CASE("one thread alone receives signals, also of those that start later") {
   const std::string found = test::in_child([]() -> std::string {
     receive_signals_on_own_thread();
     std::promise<void> end;
-    const auto wait = [ended = end.get_future().share()] { ended.wait(); };
+    std::atomic<int> waiting{0};
+    const auto wait = [&waiting, ended = end.get_future().share()] {
+      ++waiting;
+      ended.wait();
+    };
     std::thread first(wait), second([&] { std::thread(wait).join(); });
+    // Until they have started, threads block all signals.
+    thread_that_handles(SIGUSR2);
+    while (waiting < 2) ::usleep(1000);
     std::string result;
     for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGCHLD, SIGRTMIN}) {
       int receivers = 0;
