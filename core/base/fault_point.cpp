@@ -96,6 +96,16 @@ bool change(std::string_view action, std::span<std::byte> memory) {
   return true;
 }
 
+// Returns when the thread that receives signals has received it.
+void ask_to_stop() {
+  ::kill(::getpid(), SIGTERM);
+  sigset_t pending{};
+  do {
+    ::usleep(10'000);
+    ::sigpending(&pending);
+  } while (::sigismember(&pending, SIGTERM) == 1);
+}
+
 }  // namespace
 
 void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::span<std::byte> memory) {
@@ -105,11 +115,7 @@ void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::sp
   if (fault->action == "fail") throw Error(fault->place.code, said);
   if (fault->action == "throw") throw std::runtime_error(said);
   if (fault->action == "kill") ::kill(::getpid(), SIGKILL);
-  if (fault->action == "stop") {
-    // This thread's, which handles it before it goes on.
-    ::raise(SIGTERM);
-    return;
-  }
+  if (fault->action == "stop") return ask_to_stop();
   if (change(fault->action, memory)) return;
   while (true) ::pause();
 }

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <ranges>
 #include <stdexcept>
 #include <string>
 
@@ -187,10 +186,17 @@ std::int64_t MegatronDocuments::first_token(std::int64_t document) const {
 
 void MegatronDocuments::mark(std::int64_t first, std::span<std::int64_t> starts) const {
   const std::int64_t end = first + std::ssize(starts);
-  const auto documents = std::views::iota(std::int64_t{0}, documents_);
-  auto next = std::ranges::lower_bound(documents, first, {}, [this](std::int64_t i) { return first_token(i); });
-  for (; next != documents.end(); ++next) {
-    const std::int64_t token = first_token(*next);
+  // The first document that does not begin before `first`, of an order that is known without reading all.
+  std::int64_t next = 0;
+  for (std::int64_t after = documents_; next < after;) {
+    const std::int64_t middle = next + (after - next) / 2;
+    if (first_token(middle) < first)
+      next = middle + 1;
+    else
+      after = middle;
+  }
+  for (; next < documents_; ++next) {
+    const std::int64_t token = first_token(next);
     if (token >= end) return;
     starts[static_cast<std::size_t>(token - first)] = 1;
   }

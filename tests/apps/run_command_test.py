@@ -195,14 +195,14 @@ class SmallRun(TrainingTest):
 
     def test_a_run_that_may_not_fit(self):
         profile = json.loads((SOURCE / "recipes" / "clusters" / "cpu.json").read_text())
-        profile["device"]["memory_bytes"] = 201_000_000
+        profile["device"]["memory_bytes"] = 164_000_000
         self.write("small.cluster.json", profile)
         # Logits of a large vocabulary, which full recomputation does not need at once.
         self.write("recipe.json", small({"data.train": [{"path": "text.txt"}], "model.layers": 8,
                                          "model.max_sequence_length": 40, "batch.global": 8, "batch.micro": 8,
                                          "cluster.profile": "./small.cluster.json"}))
         said = self.run_program("run", "recipe.json").stderr
-        self.assertRegex(said, r"this run may not fit: rank 0 needs 19\d MiB, and a rank has 192 MiB \(profile cpu\); "
+        self.assertRegex(said, r"this run may not fit: rank 0 needs 15\d MiB, and a rank has 156 MiB \(profile cpu\); "
                                r"the cheapest change that fits: --set \w+\.\w+=")
         changes = said.split("change that fits: ")[1].split("\n")[0].split()
         self.assertTrue(json.loads(self.run_program("plan", "recipe.json", "--json", *changes).stdout)["fits"])

@@ -2,6 +2,7 @@
 """scripts/fp8_parity with a small model on two data ranks: every level learns real text as bf16 does, and all runs learn
 from the same text."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -20,6 +21,10 @@ class Fp8ParityTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.runs = folder.name
+
+    def final_loss(self, run):
+        rows = [json.loads(line) for line in (pathlib.Path(self.runs) / run / "metrics.jsonl").read_text().splitlines()]
+        return [row["validation_loss"] for row in rows if "validation_loss" in row][-1]
 
     def compare(self, *options):
         return subprocess.run([ROOT / "scripts/fp8_parity", "--build", BUILD, "--runs", self.runs, *SIZE, *options],
@@ -48,7 +53,8 @@ class Fp8ParityTest(unittest.TestCase):
         scaled = [line.split() for line in both.stdout.splitlines()[1:-1]]
         self.assertEqual([row[1] for row in scaled], ["bf16", "O1", "O1-delayed"])
         self.assertEqual(scaled[:2], [rows[0], rows[2]])
-        self.assertNotEqual(scaled[2][3:], rows[2][3:])
+        # In all digits: of four, two may agree by chance.
+        self.assertNotEqual(self.final_loss("llama-O1-delayed-1"), self.final_loss("llama-O1-1"))
         self.assertLess(float(scaled[2][3]), 4.3, scaled)
         other = self.compare("--steps", "50", "--set", "training.optimizer.beta1=0.8")
         self.assertNotEqual(other.returncode, 0, "runs with other keys were taken for this comparison's")

@@ -23,8 +23,9 @@ class Ranks(ProgramTest):
     def setUp(self):
         super().setUp()
         self.write("text.txt", TEXT)
+        self.write("held-out.txt", TEXT)
         self.write("recipe.json", small({
-            "data": {"train": [{"path": "text.txt"}], "validation": [{"path": "text.txt"}]},
+            "data": {"train": [{"path": "text.txt"}], "validation": [{"path": "held-out.txt"}]},
             "model.layers": 2, "batch": {"global": 8, "micro": 1},
             "training": {"steps": 20, "evaluate_every": 10, "evaluate_batches": 2,
                          "learning_rate": {"warmup_steps": 20}}}))
