@@ -133,7 +133,7 @@ TEST_CASE("a tied model may have its head alone, in place of the embedding") {
   for (const auto& [model, embedding] : cases) {
     INFO(embedding);
     const SavedModel saved(model);
-    saved.change_tensors([&](auto& tensors) { named(tensors, embedding).name = "lm_head.weight"; });
+    saved.change_tensors([&, &name = embedding](auto& tensors) { named(tensors, name).name = "lm_head.weight"; });
     saved.check_same();
     saved.change_tensors([](auto& tensors) { named(tensors, "lm_head.weight").shape = {8, 11}; });
     check_error(ExitCode::bad_data, {"\"lm_head.weight\" has the shape [8,11]"}, [&] { saved.load(); });
