@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -49,15 +51,17 @@ TEST_CASE("one thread alone receives signals, also of those that start later") {
   const std::string found = test::in_child([]() -> std::string {
     receive_signals_on_own_thread();
     std::promise<void> end;
-    std::atomic<int> waiting{0};
-    const auto wait = [&waiting, ended = end.get_future().share()] {
+    std::array<pid_t, 3> own{::gettid()};
+    std::atomic<std::size_t> started{1}, waiting{1};
+    const auto wait = [&, ended = end.get_future().share()] {
+      own[started++] = ::gettid();
       ++waiting;
       ended.wait();
     };
     std::thread first(wait), second([&] { std::thread(wait).join(); });
     // Until they have started, threads block all signals.
     thread_that_handles(SIGUSR2);
-    while (waiting < 2) ::usleep(1000);
+    while (waiting < own.size()) ::usleep(1000);
     std::string result;
     for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGCHLD, SIGRTMIN}) {
       int receivers = 0;
@@ -70,9 +74,11 @@ TEST_CASE("one thread alone receives signals, also of those that start later") {
       if (receivers != 1 || receiver == ::gettid() || thread_that_handles(signal) != receiver)
         result += "signal " + std::to_string(signal) + ": " + std::to_string(receivers) + " receivers; ";
     }
-    for (const auto& [thread, word] : blocked_by_threads())
-      for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
-        if (blocks(word, own)) result += "an instruction's signal is blocked; ";
+    // A sanitizer's own thread blocks all.
+    const auto blocked = blocked_by_threads();
+    for (const pid_t thread : own)
+      for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+        if (blocks(blocked.at(thread), signal)) result += "an instruction's signal is blocked; ";
     end.set_value();
     first.join();
     second.join();
