@@ -145,13 +145,14 @@ void run(const MatmulProblem& problem) {
   Product& product = cached_product(problem);
   if (problem.varying != VaryingSize::none) resize(product, problem);
   // The C call takes a plain array; the C++ one would build a hash map for every small product in attention.
-  // The bias comes last, so that it can be left out by the count.
-  const std::array arguments{bind(DNNL_ARG_SRC, product.left, problem.left.data),
-                             bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
-                             bind(DNNL_ARG_DST, product.destination, problem.destination),
-                             bind(DNNL_ARG_SCRATCHPAD, product.scratchpad, this_scratchpad(product.scratchpad_bytes)),
-                             bind(DNNL_ARG_BIAS, product.bias, problem.bias)};
-  const int count = problem.bias == nullptr ? 4 : 5;
+  std::array<dnnl_exec_arg_t, 5> arguments{bind(DNNL_ARG_SRC, product.left, problem.left.data),
+                                           bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
+                                           bind(DNNL_ARG_DST, product.destination, problem.destination)};
+  int count = 3;
+  const auto add = [&](dnnl_exec_arg_t argument) { arguments[static_cast<std::size_t>(count++)] = argument; };
+  if (problem.bias != nullptr) add(bind(DNNL_ARG_BIAS, product.bias, problem.bias));
+  if (product.scratchpad_bytes > 0)
+    add(bind(DNNL_ARG_SCRATCHPAD, product.scratchpad, this_scratchpad(product.scratchpad_bytes)));
   dnnl::error::wrap_c_api(dnnl_primitive_execute(product.primitive.get(), this_stream().get(), count, arguments.data()),
                           "oneDNN could not run a matrix product");
   // The caller may reuse its operands as soon as the call returns.
