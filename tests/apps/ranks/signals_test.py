@@ -126,10 +126,11 @@ class SignalsTest(TrainingTest):
         for command in commands:
             with self.subTest(command=command[0]):
                 process = self.start_program(*command, stdout=subprocess.DEVNULL)
-                # Until its threads exist; the test ends it.
-                seen, deadline = 0, time.monotonic() + 60
-                while process.poll() is None and seen < 2 and time.monotonic() < deadline:
-                    seen = len(free_signals(process.pid))
+                # Until its threads have started, before which they block all signals; the test ends it.
+                free, deadline = {}, time.monotonic() + 60
+                while (process.poll() is None and time.monotonic() < deadline and
+                       (len(free) < 2 or not any(signals - SYNCHRONOUS for signals in free.values()))):
+                    free = free_signals(process.pid)
                 self.assertIsNone(process.poll(), "it has ended before it was looked at")
                 self.check_threads(process.pid)
                 process.kill()
