@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated device as LibTorch's device type, chosen when compiling: -DEMULATED_AS=CUDA (in a process without
-// libtorch_cuda) or -DEMULATED_AS=PrivateUse1. Linking or loading backend.cpp registers it.
+// The emulated device as LibTorch's CUDA device, in a process that has not loaded libtorch_cuda. Linking or loading
+// this library registers it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,13 +15,11 @@ namespace emulated {
 
 constexpr auto device_type = c10::DeviceType::CUDA;
 
-// Runs `function` on the current stream of the first output's device, with CPU tensors over the same memory. What an
+// Runs `function` on the current stream of the first output's device (without outputs, the first input's), with CPU
+// tensors over the same memory. Returns at once. As a launched kernel it keeps no tensor's memory alive. What an
 // operator does that the fallback cannot, and own kernels, call this.
 using HostFunction = std::function<void(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs)>;
 void on_stream(const std::string& name, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs,
                HostFunction function);
-
-// Calls per operator, by the way that it was run: "written", "meta", "dry run", "host", "by hand".
-std::map<std::string, std::map<std::string, int>>& operator_ways();
 
 }  // namespace emulated
