@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/orthogonalize.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "kernels/gemm.h"
 #include "kernels/reduction.h"
 
@@ -18,7 +15,7 @@ at::Tensor orthogonalize(const at::Tensor& matrix, std::int64_t steps, at::Scala
   const bool is_tall = matrix.size(0) > matrix.size(1);
   // Frobenius' norm is no less than the largest singular value and needs no iteration: all of them begin within [0, 1];
   // far above 1 the iteration would diverge.
-  const double norm = std::max(std::sqrt(sum_of_squares(matrix)), smallest_norm);
+  const at::Tensor norm = sum_of_squares_there(matrix).sqrt_().clamp_min_(smallest_norm);
   at::Tensor x = (is_tall ? matrix.t() : matrix).div(norm).to(products).contiguous();
   for (std::int64_t step = 0; step < steps; ++step) {
     // By the products of linear layers, which run in oneDNN on a CPU; linear() multiplies with the transposed operand.

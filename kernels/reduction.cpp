@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,6 +11,7 @@
 
 #include "kernels/vector/level.h"
 #include "kernels/vector/reduction.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -39,20 +41,39 @@ double sum_of_fp16(double (*kernel)(const float*, std::int64_t), const at::Tenso
 }
 
 double reference_sum(const at::Tensor& x) {
-  // Other devices and types sum in LibTorch's order, in float64 as well.
+  // Other types sum in LibTorch's order, in float64 as well.
   const double norm = at::linalg_vector_norm(x, 2, at::OptionalIntArrayRef(), false, at::kDouble).item<double>();
   return norm * norm;
+}
+
+// Of each row of [rows, elements]. LibTorch reads 16-bit numbers as they are where the result is fp32, and would make a
+// copy of all numbers in float64 where that is the result.
+at::Tensor squares_of_rows(const at::Tensor& x) {
+  return at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, false, wide_type(x)).to(at::kDouble).square().sum();
+}
+
+at::Tensor device_sum(const at::Tensor& x) {
+  const at::Tensor flat = x.reshape({-1});
+  const std::int64_t n = flat.numel(), whole = n / block * block;
+  if (whole == 0) return squares_of_rows(flat.unsqueeze(0));
+  const at::Tensor sum = squares_of_rows(flat.narrow(0, 0, whole).view({-1, block}));
+  return whole == n ? sum : sum.add(squares_of_rows(flat.narrow(0, whole, n - whole).unsqueeze(0)));
 }
 
 }  // namespace
 
 double sum_of_squares(const at::Tensor& x) {
+  if (!x.device().is_cpu()) return device_sum(x).item<double>();
   const auto kernels = vector::at_level([]<int level> { return vector::sum_of_squares_kernels_for<level>(); });
-  const bool flat = x.device().is_cpu() && x.is_contiguous();
+  const bool flat = x.is_contiguous();
   if (flat && x.scalar_type() == at::kFloat) return sum_over_blocks(kernels.fp32, x);
   if (flat && x.scalar_type() == at::kBFloat16) return sum_over_blocks(kernels.bf16, x);
   if (flat && x.scalar_type() == at::kHalf) return sum_of_fp16(kernels.fp32, x);
   return reference_sum(x);
+}
+
+at::Tensor sum_of_squares_there(const at::Tensor& x) {
+  return x.device().is_cpu() ? at::scalar_tensor(sum_of_squares(x), at::kDouble) : device_sum(x);
 }
 
 }  // namespace llmtrain::kernels

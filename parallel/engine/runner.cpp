@@ -7,6 +7,8 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "core/base/fault_point.h"
 #include "core/optim/optimizer.h"
 #include "parallel/device/profiler_range.h"
+#include "parallel/device/transfers.h"
 #include "parallel/layout/layout.h"
 
 namespace llmtrain {
@@ -52,7 +55,7 @@ std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
     const std::size_t first = store.ranges().front().parameter;
     if (store.is_frozen(first)) continue;
     const at::Tensor gradient = store.written_gradient(first);
-    if (!gradient.defined()) continue;
+    if (!gradient.defined() || !gradient.is_cpu()) continue;  // a GPU's memory is not the host's to change
     return {static_cast<std::byte*>(gradient.data_ptr()), gradient.nbytes()};
   }
   return {};
@@ -71,8 +74,9 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   stop_ = stop;
   start_ = Clock::now();
   waited_before_ = model_.groups().communicator().log().waited_seconds();
-  // One slot per micro-batch: summed in their order at the end, the loss does not depend on the schedule.
-  losses_.assign(micros.size(), 0);
+  // One slot per micro-batch: summed in their order at the end, the loss does not depend on the schedule. None of them
+  // is set on ranks without the last stage.
+  losses_.assign(micros.size(), at::Tensor());
   exchange_.start(model_.stage_count(), micros.size());
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
@@ -128,8 +132,7 @@ void Runner::forward(std::size_t stage, std::size_t micro) {
                                                           micros_[micro], ForwardMode::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
-    // Reading the loss synchronises with a GPU, but only once per micro-batch and on the last stage.
-    losses_[micro] = output.sum(at::kDouble).item<double>();
+    losses_[micro] = output.sum(at::kDouble);  // read with the step's other numbers
   } else {
     exchange_.put(Channel::activations, stage + 1, micro, std::move(output));
   }
@@ -168,11 +171,11 @@ void Runner::optimizer_step() {
   for (const ParameterUnit* unit : model_.units())
     // Both ends of the pipeline are here only after all of their passes.
     if (unit->is_reduced_last) unit->parameters->reduce();
-  double squares = 0;
+  std::vector<at::Tensor> squares;
   for (const ParameterUnit* unit : model_.units()) {
     // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
     unit->parameters->collect();
-    if (model_.counts(*unit)) squares += unit->parameters->sum_of_squares();
+    if (model_.counts(*unit)) squares.push_back(unit->parameters->squares());
   }
   reducing_.reset();
   const std::vector<double> largest = combine_ranks(squares);
@@ -273,16 +276,27 @@ void Runner::end_tuners(std::span<const double> sums, std::size_t ranks) {
   if (splits != nullptr) splits->end_step(sums.back() / static_cast<double>(ranks));
 }
 
+// This rank's loss and squared norm, each summed in a fixed order. The step's one wait for a GPU.
+std::pair<double, double> Runner::read_own(std::span<const at::Tensor> squares) const {
+  std::vector<at::Tensor> numbers;
+  std::copy_if(losses_.begin(), losses_.end(), std::back_inserter(numbers), std::mem_fn(&at::Tensor::defined));
+  const std::ptrdiff_t losses = std::ssize(numbers);
+  numbers.insert(numbers.end(), squares.begin(), squares.end());
+  const std::vector<double> read = read_numbers(numbers);
+  return {std::accumulate(read.begin(), read.begin() + losses, 0.0),
+          std::accumulate(read.begin() + losses, read.end(), 0.0)};
+}
+
 // Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
 // request, the routing, the saturated gradients, the times of experts' exchanges and the magnitudes of FP8 operands
 // too, so that all ranks stop after the same step and exchange alike in the next one. Returns the largest of the
 // magnitudes and of each matrix's share of saturated gradients.
-std::vector<double> Runner::combine_ranks(double squares) {
-  const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
+std::vector<double> Runner::combine_ranks(std::span<const at::Tensor> squares) {
+  const auto [loss, own_squares] = read_own(squares);
   const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
   // Without waits, which the rank that is waited for causes: what is left shows who is slow.
   const double own_seconds = seconds_since(start_) - waited;
-  std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, squares,
+  std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, own_squares,
                            stop_ == StopRequest::stop ? 1.0 : 0.0, own_seconds};
   // Only what the recipe's model and precision have.
   if (recipe_.model.moe) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/graph/routing_sums.h"
@@ -43,7 +44,9 @@ struct StepResult {
 // Whether this rank has been asked to stop after the step.
 enum class StopRequest { none, stop };
 
-// Executes a rank's schedule: its instructions, in their order, and nothing else.
+// Executes a rank's schedule: its instructions, in their order, and nothing else. On a GPU the host enqueues a step's
+// work and waits for it once, before the update: what decides about that (losses, the gradients' norm, overflows) is
+// read there together, and the update and what follows it are enqueued while the host goes on to the next step.
 class Runner {
  public:
   // The model must outlive the runner.
@@ -71,7 +74,8 @@ class Runner {
   RoutingSums take_routing();
   std::vector<double> routing_counts();
   SaturatedSums saturated_sums() const;
-  std::vector<double> combine_ranks(double squares);
+  std::pair<double, double> read_own(std::span<const at::Tensor> squares) const;
+  std::vector<double> combine_ranks(std::span<const at::Tensor> squares);
   void record_overflows(std::span<const double> largest);
   void start_tuners();
   std::vector<double> tuned_times() const;
@@ -86,7 +90,7 @@ class Runner {
   StageExchange exchange_;
   std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
   std::optional<std::size_t> reducing_;           // the stage whose reduction is in progress
-  std::vector<double> losses_;                    // sum over the tokens of each micro-batch
+  std::vector<at::Tensor> losses_;                // of each micro-batch the sum over its tokens, on the device
   std::int64_t step_ = 0;
   StopRequest stop_ = StopRequest::none;
   Clock::time_point start_;   // of the step

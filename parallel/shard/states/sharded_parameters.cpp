@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <utility>
@@ -73,11 +74,11 @@ void TensorGradients::sum(const at::Tensor& gradients) const {
   sum_packed(gradients, summed_over_copies_, owned_, [&](const at::Tensor& packed) { ranks_.sum_copies(packed); });
 }
 
-double TensorGradients::sum_of_squares(const at::Tensor& gradients, FlatInterval part) const {
-  double sum = 0;
+at::Tensor TensorGradients::squares(const at::Tensor& gradients, FlatInterval part) const {
+  at::Tensor sum = at::scalar_tensor(0, at::kDouble);
   for (const FlatInterval& interval : counted_) {
     const FlatInterval here = intersection(interval, part);
-    if (here.count() > 0) sum += kernels::sum_of_squares(piece_of(gradients, here, owned_));
+    if (here.count() > 0) sum = kernels::sum_of_squares_there(piece_of(gradients, here, owned_)).add_(sum);
   }
   return sum;
 }
@@ -307,13 +308,13 @@ void ShardedParameters::adapt_scales() {
     gradient_fallback_->note(store_.ranges()[i].parameter, scales_->saturated_share(i));
 }
 
-double ShardedParameters::sum_of_squares() const {
+at::Tensor ShardedParameters::squares() const {
   // Replicas hold the same shards: one of each counts.
-  if (!is_trained_ || ranks_.replica() != 0) return 0;
+  if (!is_trained_ || ranks_.replica() != 0) return at::scalar_tensor(0, at::kDouble);
   // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
   const FlatInterval share = FlatShards{shards_.elements, ranks_.shards()}.shard(ranks_.shard());
-  if (scales_) return scales_->sum_of_squares(owned_gradients(), place_, share);
-  return tensor_gradients_.sum_of_squares(owned_gradients(), share);
+  if (scales_) return at::scalar_tensor(scales_->sum_of_squares(owned_gradients(), place_, share), at::kDouble);
+  return tensor_gradients_.squares(owned_gradients(), share);
 }
 
 void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {

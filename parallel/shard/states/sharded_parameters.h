@@ -51,7 +51,7 @@ class TensorGradients {
   void sum(const at::Tensor& gradients) const;
 
   // Sum of squares within `part` of the owned elements. Summed over all tensor ranks, every element counts once.
-  double sum_of_squares(const at::Tensor& gradients, FlatInterval part) const;
+  at::Tensor squares(const at::Tensor& gradients, FlatInterval part) const;
 
  private:
   TensorParallel ranks_;
@@ -108,8 +108,10 @@ class ShardedParameters {
   void collect();
 
   // Sum of squares of the reduced gradients of this rank's shard, without elements that another tensor rank counts: the
-  // sum over all ranks is that of the stage; only the first replica has any.
-  double sum_of_squares() const;
+  // sum over all ranks is that of the stage; only the first replica has any. A float64 tensor without axes, on the
+  // device as far as the gradients are there: nobody waits for it.
+  at::Tensor squares() const;
+  double sum_of_squares() const { return squares().item<double>(); }
   // The optimizer's step on the owned elements. `step` counts from 1. Collective where tensors have scales or Muon
   // trains them; blocks.
   void update(double learning_rate, double gradient_scale, std::int64_t step);

@@ -92,8 +92,8 @@ TEST_CASE("over all tensor ranks the squared norm has each element of the model 
       for (const FlatRange& range : rank.store.ranges())
         flat.narrow(0, range.begin, rank.store.part(range.parameter).real_elements()).fill_(1);
       const TensorGradients gradients(rank.graph, rank.store, rank.groups.tensor, all);
-      return std::pair(gradients.sum_of_squares(flat, all),
-                       gradients.sum_of_squares(flat, first) + gradients.sum_of_squares(flat, rest));
+      const auto squares = [&](const FlatInterval& part) { return gradients.squares(flat, part).item<double>(); };
+      return std::pair(squares(all), squares(first) + squares(rest));
     });
     double whole = 0, in_two = 0;
     for (const auto& [of_all, of_parts] : parts) whole += of_all, in_two += of_parts;

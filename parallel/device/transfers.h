@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+// Small copies between the host and a GPU that its work does not stand still for. On a CPU nothing is copied.
+namespace llmtrain {
+
+// Tensors of the host, of one type, one after another in pinned memory. Any thread may make one.
+class PackedTensors {
+ public:
+  PackedTensors() = default;
+  explicit PackedTensors(std::span<const at::Tensor> tensors);
+
+  // The tensors on the device, in one copy for which nobody waits: it runs on the calling thread's stream, and LibTorch
+  // lets nobody have the pinned memory before it is done. The results share one memory.
+  std::vector<at::Tensor> send(const at::Device& device) const;
+
+ private:
+  struct Place {
+    std::int64_t begin = 0;
+    std::vector<std::int64_t> shape;
+  };
+  at::Tensor packed_;
+  std::vector<Place> places_;
+};
+
+// The same at once.
+std::vector<at::Tensor> to_device(std::span<const at::Tensor> tensors, const at::Device& device);
+at::Tensor to_device(const at::Tensor& tensor, const at::Device& device);
+
+// A tensor of the device in fp32 on the host. Waits once.
+at::Tensor to_host(const at::Tensor& tensor);
+
+// The numbers of tensors of any shape, one after another, in float64. Waits once for those that are a GPU's, however
+// many they are: for what has been enqueued before them, and not for what others enqueue.
+std::vector<double> read_numbers(std::span<const at::Tensor> tensors);
+
+}  // namespace llmtrain
