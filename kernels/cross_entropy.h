@@ -6,7 +6,8 @@
 namespace llmtrain::kernels {
 
 // losses[t] = log Σ_v exp(logits[t, v]) − logits[t, targets[t]], fp32 (float64 for float64 logits). targets is int64
-// [T]. Throws Error(bad_data) for a target outside [0, V), before anything is changed.
+// [T]. Throws Error(bad_data) for a target outside [0, V), before anything is changed; on a GPU targets must be valid,
+// and nothing waits for it.
 at::Tensor cross_entropy_forward(const at::Tensor& logits, const at::Tensor& targets);
 
 // The same, and logits becomes its own gradient: scale·(softmax(logits) − one_hot(targets)), rounded to its dtype.
@@ -23,7 +24,7 @@ struct VocabularySlice {
 
 // [T, 3] fp32 (float64 for float64 logits), per row: the largest logit, Σ exp(logit − largest), and the target's logit,
 // 0 where it is in another slice. logits [T, columns] may have no columns; targets are ids of the whole vocabulary.
-// Throws Error(bad_data) for a target outside [0, slice.whole).
+// Throws Error(bad_data) for a target outside [0, slice.whole), as above.
 at::Tensor cross_entropy_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice);
 
 // Combines the statistics of all slices, [slices, T, 3], into those of the whole rows, [T, 3]; sums run in the order of

@@ -204,7 +204,16 @@ void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens, std::i
   }
   const Place place = place_of(position, easiest_percent);
   // Samples do not overlap but for one token: the last target of one is the first input of the next.
-  sources_[place.source].read(place.sample * sequence_length_, tokens);
+  const TokenSource& source = sources_[place.source];
+  source.read(place.sample * sequence_length_, tokens);
+  const auto invalid =
+      std::find_if(tokens.begin(), tokens.end(), [this](std::int64_t id) { return id < 0 || id >= vocab_size_; });
+  if (invalid == tokens.end()) return;
+  throw Error(ExitCode::bad_data,
+              fmt::format("{} has the id {}, which is not below model.vocab_size ({}) and was not there when the file "
+                          "was opened: files of tokens must not change while they are read",
+                          source.place_of(place.sample * sequence_length_ + (invalid - tokens.begin())), *invalid,
+                          vocab_size_));
 }
 
 void Dataset::mark_documents(std::int64_t position, std::span<const std::int64_t> tokens,

@@ -84,6 +84,8 @@ class Dataset {
   std::vector<Packed> packed() const;
 
   // Reads sample number `position` of the order (0, 1, 2, … without end) into `tokens`, which holds T + 1 elements.
+  // Throws Error(bad_data), with the file and the token's number in it, for an id that is not below the vocabulary: a
+  // file has changed, and on a GPU nothing looks at ids.
   // With less than 100 percent, after order_by_rarity(), another order: of a source with n samples it has the n ·
   // percent / 100 easiest ones alone, rounded down and at least one, each once before any is there again. It is
   // shuffled anew for each such number, and whenever all of them have been read; without shuffle the easiest come

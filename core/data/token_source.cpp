@@ -189,6 +189,14 @@ std::size_t TokenSource::file_of(std::int64_t token) const {
   return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), token) - starts_.begin()) - 1;
 }
 
+std::string TokenSource::place_of(std::int64_t token) const {
+  const std::size_t file = file_of(token);
+  // Text that has been tokenised beforehand is one file of tokens, whatever the source names.
+  const bool is_tokenized = files_.size() != paths_.size();
+  return fmt::format("{}{}: token {}", is_tokenized ? "tokens made of " : "", paths_[is_tokenized ? 0 : file].string(),
+                     token - starts_[file]);
+}
+
 void TokenSource::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   for (std::size_t file = file_of(first); !tokens.empty(); ++file) {
     const auto count = std::min<std::int64_t>(starts_[file + 1] - first, std::ssize(tokens));

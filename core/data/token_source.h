@@ -90,6 +90,8 @@ class TokenSource {
 
   // Fills `tokens` with the tokens from `first` on, across files; all of them are in the source.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
+  // "<file>: token <number in it>", of one of the source's tokens, for messages.
+  std::string place_of(std::int64_t token) const;
   // Sets starts[i] to 1 where a document begins with tokens[i], which read() has read from `first` on, and else to 0:
   // where the index of the token's file says so, and in a file without one after the token `end`. The first token
   // counts as a beginning or not. For DocumentStarts::known.

@@ -2,6 +2,7 @@
 #include "core/model/embedding_block.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/where.h>
 
 #include "core/base/hash.h"
 #include "core/model/key_value_cache.h"
@@ -80,11 +81,22 @@ void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch&
   const at::Tensor whole = split_.whole_rows(dy);
   at::Tensor dtokens = tokens_.added_gradient();
   const at::Tensor rows = rows_of(micro.tokens);
+  if (!rows.is_cpu()) return add_masked_gradients(whole, rows, dtokens, micro.sequence);
   // Rows of this rank's tokens only: a gradient has no row for the others.
   const at::Tensor here = is_elsewhere(rows).logical_not_().nonzero().squeeze(1);
   if (here.numel() == 0) return;
   kernels::embedding_backward(whole.index_select(0, here), rows.index_select(0, here), dtokens, std::nullopt,
                               micro.sequence);
+}
+
+// On a GPU how many rows there are would have to be waited for: those of other ranks' tokens add zeros, each to another
+// row of the table, as one warp adds all that go to the same.
+void EmbeddingBlock::add_masked_gradients(const at::Tensor& dy, const at::Tensor& rows, at::Tensor& dtokens,
+                                          std::int64_t sequence_length) const {
+  const at::Tensor elsewhere = is_elsewhere(rows);
+  const at::Tensor spread = at::arange(rows.size(0), rows.options()).remainder_(dtokens.size(0));
+  kernels::embedding_backward(dy.masked_fill(elsewhere.unsqueeze(1), 0), at::where(elsewhere, spread, rows), dtokens,
+                              std::nullopt, sequence_length);
 }
 
 at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations>) const {

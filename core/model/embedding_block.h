@@ -30,6 +30,8 @@ class EmbeddingBlock final : public BlockModule {
   // Of the token table, where tensor ranks split it.
   at::Tensor embed_split(const MicroBatch& micro) const;
   void add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
+  void add_masked_gradients(const at::Tensor& dy, const at::Tensor& rows, at::Tensor& dtokens,
+                            std::int64_t sequence_length) const;
 
   TensorSplit split_;
   double dropout_;
