@@ -6,18 +6,19 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <cstddef>
 #include <span>
 #include <utility>
 
 namespace llmtrain {
 namespace {
 
-// Columns `offset` + position of [samples, sequence_length + 1] for this rank's positions; flat, on the device.
-at::Tensor columns(const at::Tensor& read, std::int64_t offset, const DataRank& rank, const at::Device& device) {
-  if (rank.part.is_whole()) return read.narrow(1, offset, rank.sequence_length).reshape({-1}).to(device);
+// Columns `offset` + position of [samples, sequence_length + 1] for this rank's positions; flat.
+at::Tensor columns(const at::Tensor& read, std::int64_t offset, const DataRank& rank) {
+  if (rank.part.is_whole()) return read.narrow(1, offset, rank.sequence_length).reshape({-1});
   std::vector<at::Tensor> pieces;
   for (const auto& [begin, length] : rank.part.runs) pieces.push_back(read.narrow(1, begin + offset, length));
-  return at::cat(pieces, 1).reshape({-1}).to(device);
+  return at::cat(pieces, 1).reshape({-1});
 }
 
 void set_place(MicroBatch& micro, std::int64_t count, const DataRank& rank) {
@@ -27,12 +28,11 @@ void set_place(MicroBatch& micro, std::int64_t count, const DataRank& rank) {
 }
 
 // The documents that share sequences, and the position of each of this rank's rows in its document.
-void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> documents, const DataRank& rank,
-                   const at::Device& device) {
+void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> documents, const DataRank& rank) {
   if (documents.empty()) return;
   std::vector<at::Tensor> positions;
   for (const kernels::PositionRun& document : documents) positions.push_back(at::arange(document.length, at::kLong));
-  micro.positions = columns(at::cat(positions).view({micro.batch, rank.sequence_length}), 0, rank, device);
+  micro.positions = columns(at::cat(positions).view({micro.batch, rank.sequence_length}), 0, rank);
   micro.documents = std::move(documents);
 }
 
@@ -89,17 +89,16 @@ std::vector<kernels::PositionRun> documents_of(const at::Tensor& starts) {
 }
 
 // From sequences of rank.sequence_length tokens.
-MicroBatch make_micro_batch(const Samples& read, const DataRank& rank, const at::Device& device) {
+MicroBatch make_micro_batch(const Samples& read, const DataRank& rank) {
   MicroBatch micro;
-  micro.tokens = columns(read.tokens, 0, rank, device);
-  micro.targets = columns(read.tokens, 1, rank, device);
+  micro.tokens = columns(read.tokens, 0, rank);
+  micro.targets = columns(read.tokens, 1, rank);
   set_place(micro, read.tokens.size(0), rank);
-  if (read.starts.defined()) add_documents(micro, documents_of(read.starts.contiguous()), rank, device);
+  if (read.starts.defined()) add_documents(micro, documents_of(read.starts.contiguous()), rank);
   return micro;
 }
 
-MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
-                         const at::Device& device) {
+MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count) {
   const std::int64_t length = rank.sequence_length;
   const at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty_like(tokens);
   const auto row = [length](const at::Tensor& rows, std::int64_t i) {
@@ -110,17 +109,49 @@ MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int6
     for (const DocumentRows& rows : dataset.read_labelled(first + i, {row(tokens, i), row(targets, i)}))
       documents.push_back({i * length + rows.begin, rows.length});
   MicroBatch micro;
-  micro.tokens = columns(tokens, 0, rank, device);
-  const at::Tensor labels = columns(targets, 0, rank, at::kCPU);
+  micro.tokens = columns(tokens, 0, rank);
+  const at::Tensor labels = columns(targets, 0, rank);
   // Found on the host, as the device would have to be waited for.
-  micro.counted_rows = labels.ne(not_counted).nonzero().squeeze(1).to(device);
-  micro.targets = labels.clamp_min(0).to(device);
+  micro.counted_rows = labels.ne(not_counted).nonzero().squeeze(1);
+  micro.targets = labels.clamp_min(0);
   set_place(micro, count, rank);
-  add_documents(micro, std::move(documents), rank, device);
+  add_documents(micro, std::move(documents), rank);
   return micro;
 }
 
+// On the host.
+MicroBatch load_samples(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
+                        std::int64_t percent) {
+  if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count);
+  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count, percent), rank);
+}
+
+// Calls work(tensor) for each of those that a micro-batch reads from its data and has.
+template <class Work>
+void for_tensors(std::vector<MicroBatch>& micros, Work work) {
+  for (MicroBatch& micro : micros)
+    for (at::Tensor* tensor : {&micro.tokens, &micro.targets, &micro.counted_rows, &micro.positions})
+      if (tensor->defined()) work(*tensor);
+}
+
+std::vector<MicroBatch> on_device(std::vector<MicroBatch> micros, const at::Device& device) {
+  return device.is_cpu() ? std::move(micros) : PackedBatch(std::move(micros)).send(device);
+}
+
 }  // namespace
+
+PackedBatch::PackedBatch(std::vector<MicroBatch> micros) : micros_(std::move(micros)) {
+  std::vector<at::Tensor> tensors;
+  for_tensors(micros_, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+  tensors_ = PackedTensors(tensors);
+}
+
+std::vector<MicroBatch> PackedBatch::send(const at::Device& device) {
+  const std::vector<at::Tensor> sent = tensors_.send(device);
+  std::size_t next = 0;
+  for_tensors(micros_, [&](at::Tensor& tensor) { tensor = sent[next++]; });
+  return std::move(micros_);
+}
 
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
   const int context = groups.context.ranks();
@@ -130,8 +161,7 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
 
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                             const at::Device& device, std::int64_t easiest_percent) {
-  if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count, device);
-  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count, easiest_percent), rank, device);
+  return on_device({load_samples(dataset, rank, first, count, easiest_percent)}, device).front();
 }
 
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
@@ -146,9 +176,9 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
       is_cut ? tokens_of_step(recipe, shape) : dataset.counted(place.first_sample, batch.global);
   const auto load = [&](std::int64_t first) {
     const std::int64_t percent = place.easiest_percent;
-    if (!is_cut) return load_micro_batch(dataset, rank, first, batch.micro, device, percent);
+    if (!is_cut) return load_samples(dataset, rank, first, batch.micro, percent);
     const Samples samples = read_samples(dataset, batch.sequence_length, first, batch.micro, percent);
-    return make_micro_batch(cut_samples(samples, shape), rank, device);
+    return make_micro_batch(cut_samples(samples, shape), rank);
   };
   std::vector<MicroBatch> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
@@ -160,7 +190,7 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
     micro.first_sample = first / batch.micro * shape.sequences;
     micro.loss_scale = 1.0 / static_cast<double>(counted);
   }
-  return micros;
+  return on_device(std::move(micros), device);
 }
 
 }  // namespace llmtrain

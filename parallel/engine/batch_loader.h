@@ -11,6 +11,7 @@
 #include "core/recipe/recipe.h"
 #include "core/recipe/step_shapes.h"
 #include "kernels/sequence_part.h"
+#include "parallel/device/transfers.h"
 #include "parallel/shard/rank_groups.h"
 
 namespace llmtrain {
@@ -24,8 +25,20 @@ struct DataRank {
 };
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length);
 
+// Micro-batches of the host whose tensors lie in pinned memory, to go to a GPU in one copy. Any thread may make one.
+class PackedBatch {
+ public:
+  explicit PackedBatch(std::vector<MicroBatch> micros);
+  // As PackedTensors::send() does it; once.
+  std::vector<MicroBatch> send(const at::Device& device);
+
+ private:
+  std::vector<MicroBatch> micros_;
+  PackedTensors tensors_;
+};
+
 // This rank's tokens and targets of `count` samples of the data set's order, starting with number `first`, on `device`;
-// the fields about the run keep their defaults. `easiest_percent`: see Dataset::read().
+// the fields about the run keep their defaults. `easiest_percent`: see Dataset::read(). Nobody waits for a GPU.
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                             const at::Device& device, std::int64_t easiest_percent = 100);
 
@@ -36,11 +49,13 @@ struct BatchPlace {
   std::int64_t first_sample = 0;
   StepShape shape{};
   std::int64_t easiest_percent = 100;
+
+  bool operator==(const BatchPlace&) const = default;
 };
 
 // This rank's part of a step's global batch, split into micro-batches. The batch is the next batch.global samples of
 // the data set's order, independent of the layout; each rank takes an equal, contiguous part of it.
-// `rank` is that of sequences of the shape's length.
+// `rank` is that of sequences of the shape's length. Nobody waits for a GPU.
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
                                    const DataRank& rank, const at::Device& device);
 

@@ -119,7 +119,7 @@ RunData open_data(const Layout& layout, const DataCache& cache, FirstWeights fir
 // Of the rank's first parameter, in the memory that it trains; none while it is gathered for use.
 std::span<std::byte> first_weights(LocalModel& model) {
   const ParameterUnit& unit = *model.units().front();
-  if (model.gathers_for_use() || unit.store->has_scaled_weights()) return {};
+  if (model.gathers_for_use() || unit.store->has_scaled_weights() || !model.device().is_cpu()) return {};
   const at::Tensor weight = unit.store->weight(unit.store->ranges().front().parameter);
   return {static_cast<std::byte*>(weight.data_ptr()), weight.nbytes()};
 }
@@ -146,7 +146,11 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
     : monitor_(std::move(monitor)),
       data_(open_data(*layout, cache, first, monitor_)),
       model_(std::move(layout), communicator, device),
-      runner_(model_) {
+      runner_(model_),
+      batches_(device, [this](const BatchPlace& place) {
+        const DataRank rank = data_rank(model_.groups(), place.shape.sequence_length);
+        return load_batch(data_.train, recipe(), place, rank, at::kCPU);
+      }) {
   if (first == FirstWeights::load) load_first_weights();
 }
 
@@ -162,13 +166,10 @@ StepResult Trainer::step(StopRequest stop) {
   const ProfilerRange range("step " + std::to_string(steps_done_ + 1));
   communicator.log().set_activity(steps_done_ + 1, "reading its batch");
   fault_point(FaultPlace::data, communicator.rank(), steps_done_ + 1);
-  const StepShape& shape = runner_.shapes().at(steps_done_);
-  const DataRank rank = data_rank(model_.groups(), shape.sequence_length);
-  const std::int64_t percent = easiest_percent(recipe().data.curriculum, steps_done_);
-  // The order of samples is a function of the seed, the step and the count of consumed ones, so a resumed run continues
-  // exactly.
-  auto micros =
-      load_batch(data_.train, recipe(), {steps_done_, samples_consumed_, shape, percent}, rank, model_.device());
+  const StepShape shape = runner_.shapes().at(steps_done_);
+  auto micros = batches_.take(place_of(steps_done_, samples_consumed_));
+  if (steps_done_ + 1 < recipe().training.steps)
+    batches_.start(place_of(steps_done_ + 1, samples_consumed_ + recipe().batch.global));
   for (MicroBatch& micro : micros) {
     micro.backward_scale = model_.loss_scale().value();
     micro.fp8_history = model_.fp8_history();
@@ -191,6 +192,12 @@ StepResult Trainer::step(StopRequest stop) {
   if (result.skipped) ++skipped_.total;
   fault_point(FaultPlace::weights, communicator.rank(), steps_done_, first_weights(model_));
   return result;
+}
+
+// The order of samples is a function of the seed, the step and the count of consumed ones, so a resumed run continues
+// exactly.
+BatchPlace Trainer::place_of(std::int64_t step, std::int64_t consumed) const {
+  return {step, consumed, runner_.shapes().at(step), easiest_percent(recipe().data.curriculum, step)};
 }
 
 void Trainer::measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros) {

@@ -13,6 +13,7 @@
 #include "core/data/dataset.h"
 #include "core/recipe/easiest_share.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/engine/batch_prefetch.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/run_data.h"
@@ -78,6 +79,8 @@ class Trainer {
   Runner& runner() { return runner_; }
 
  private:
+  // Of step number `step`, from 0, when earlier ones have consumed so many samples.
+  BatchPlace place_of(std::int64_t step, std::int64_t consumed) const;
   bool cuts_samples() const { return recipe().data.curriculum.sequence_length.has_value(); }
   // Where the casts of a step to FP8 are recorded; null: nowhere.
   void measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros);
@@ -86,6 +89,7 @@ class Trainer {
   RunData data_;
   LocalModel model_;
   Runner runner_;
+  BatchPrefetch batches_;
   std::int64_t steps_done_ = 0, samples_consumed_ = 0, tokens_trained_ = 0;
   SkippedUpdates skipped_;
   TokenChoices* choices_ = nullptr;
