@@ -3,9 +3,11 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/accumulate.h>
 
 #include <cstddef>
+#include <utility>
 
 namespace llmtrain {
 namespace {
@@ -80,6 +82,14 @@ std::vector<double> read_numbers(std::span<const at::Tensor> tensors) {
     numbers.insert(numbers.end(), values, values + count);
   }
   return numbers;
+}
+
+void RoundAhead::end_round() {
+  if (device_.is_cpu()) return;
+  c10::Event end(device_.type());
+  end.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  if (last_) last_->synchronize();
+  last_.emplace(std::move(end));
 }
 
 }  // namespace llmtrain

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,5 +41,17 @@ at::Tensor to_host(const at::Tensor& tensor);
 // The numbers of tensors of any shape, one after another, in float64. Waits once for those that are a GPU's, however
 // many they are: for what has been enqueued before them, and not for what others enqueue.
 std::vector<double> read_numbers(std::span<const at::Tensor> tensors);
+
+// Keeps the host at most one round of work ahead of a GPU: what it says of progress is then true, and memory bounded.
+class RoundAhead {
+ public:
+  explicit RoundAhead(const at::Device& device) : device_(device) {}
+  // After a round's work has been enqueued: waits for the round before it.
+  void end_round();
+
+ private:
+  at::Device device_;
+  std::optional<c10::Event> last_;
+};
 
 }  // namespace llmtrain

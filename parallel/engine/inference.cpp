@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/inference.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "parallel/comm/stop_agreement.h"
+#include "parallel/device/transfers.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/forward_pass.h"
 
@@ -24,7 +28,9 @@ std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, st
   const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length);
   ForwardPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
-  double sum = 0;
+  // Where it is computed: read once, at the end.
+  at::Tensor sum = at::scalar_tensor(0, at::kDouble);
+  RoundAhead ahead(model.device());
   StopAgreement agreement(model.groups().communicator());
   // Every rank takes part in every round, with or without samples: gathering ZeRO-3 weights is collective.
   for (std::int64_t round = 0; round < count; round += micro * rank.ranks) {
@@ -44,11 +50,12 @@ std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, st
     const bool only_helps = !samples_here && recipe.model.moe && model.layout().mesh().expert_parts() > 1;
     if (only_helps) samples_here = load_micro_batch(dataset, rank, 0, 1, model.device());
     const at::Tensor losses = pass.run(samples_here, ForwardPass::Result::losses);
-    if (losses.defined() && !only_helps) sum += losses.sum(at::kDouble).item<double>();
+    if (losses.defined() && !only_helps) sum = losses.sum(at::kDouble).add_(sum);
+    ahead.end_round();
   }
   pass.finish();
   // All tensor ranks have the same loss: count it once.
-  const double own = model.groups().tensor.position() == 0 ? sum : 0;
+  const double own = model.groups().tensor.position() == 0 ? read_numbers(std::span(&sum, 1)).front() : 0;
   const std::vector<double> sums = model.groups().exchange(std::array{own});
   const std::int64_t tokens = dataset.counted(0, count);
   return Evaluation{std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
@@ -59,12 +66,12 @@ at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   // With sequence parallelism the rows must be a multiple of the tensor ranks: repeat the sequence as many times.
   const TensorParallel& tensor = model.groups().tensor;
   micro.batch = tensor.rows() == ActivationRows::split ? tensor.ranks() : 1;
-  micro.tokens = tokens.to(model.device()).repeat({micro.batch});
+  micro.tokens = to_device(tokens.repeat({micro.batch}), model.device());
   micro.sequence = tokens.size(0);
   ForwardPass pass(model);
   const at::Tensor logits = pass.run(micro, ForwardPass::Result::logits);
   pass.finish();
-  return logits.defined() ? logits.narrow(0, 0, micro.sequence).to(at::kCPU, at::kFloat) : logits;
+  return logits.defined() ? to_host(logits.narrow(0, 0, micro.sequence)) : logits;
 }
 
 }  // namespace llmtrain
