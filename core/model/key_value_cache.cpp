@@ -2,18 +2,15 @@
 #include "core/model/key_value_cache.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <initializer_list>
 #include <utility>
 
 namespace llmtrain {
 
-void KeyValueCache::start(std::vector<kernels::CachePlace> places, const at::Device& device) {
-  places_ = std::move(places);
-  at::Tensor positions = at::empty({static_cast<std::int64_t>(places_.size())}, at::kLong);
-  auto* position = positions.data_ptr<std::int64_t>();
-  for (const kernels::CachePlace& place : places_) *position++ = place.position;
-  positions_ = positions.to(device);
+void KeyValueCache::start(kernels::CachedTokens tokens) {
+  tokens_ = std::move(tokens);
   rotations_.reset();
 }
 
@@ -26,14 +23,16 @@ kernels::KeyValueMemory& KeyValueCache::memory_of(std::int64_t layer, const at::
   kernels::KeyValueMemory& memory = layers_[layer];
   if (!memory.key.defined()) {
     const std::initializer_list<std::int64_t> shape{sequences_, key.size(2), capacity_, key.size(3)};
-    memory = {at::empty(shape, key.options()), at::empty(shape, key.options())};
+    // A GPU multiplies by 0 what is not there yet, which must be finite for that.
+    const auto make = [&] { return key.is_cpu() ? at::empty(shape, key.options()) : at::zeros(shape, key.options()); };
+    memory = {make(), make()};
   }
   return memory;
 }
 
 at::Tensor KeyValueCache::attend(std::int64_t layer, const at::Tensor& query, const KeysAndValues& own,
                                  kernels::AttentionMethod method) {
-  return kernels::cached_attention(query.squeeze(0), own.key.squeeze(0), own.value.squeeze(0), places_,
+  return kernels::cached_attention(query.squeeze(0), own.key.squeeze(0), own.value.squeeze(0), tokens_,
                                    memory_of(layer, own.key), method)
       .unsqueeze(0);
 }

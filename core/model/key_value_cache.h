@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <vector>
 
 #include "core/model/layers/other_ranks.h"
 #include "kernels/attention/cached_attention.h"
@@ -23,11 +22,12 @@ class KeyValueCache {
   // `capacity`: the tokens of each sequence.
   KeyValueCache(std::int64_t sequences, std::int64_t capacity) : sequences_(sequences), capacity_(capacity) {}
 
-  // Begins a pass over one token per place (kernels::cached_attention() says which places may follow each other).
-  void start(std::vector<kernels::CachePlace> places, const at::Device& device);
+  // Begins a pass over one token per place (kernels::cached_attention() says which places may follow each other, and
+  // which tensors come with them).
+  void start(kernels::CachedTokens tokens);
 
   // The rows of a table [positions, …] for the pass's tokens.
-  at::Tensor rows_of(const at::Tensor& table) const { return table.index_select(0, positions_); }
+  at::Tensor rows_of(const at::Tensor& table) const { return table.index_select(0, tokens_.positions); }
   // Of the same table in every layer of a pass.
   const kernels::RopeTable& rotations_of(const kernels::RopeTable& table);
 
@@ -42,8 +42,7 @@ class KeyValueCache {
   kernels::KeyValueMemory& memory_of(std::int64_t layer, const at::Tensor& key);
 
   std::int64_t sequences_, capacity_;
-  std::vector<kernels::CachePlace> places_;
-  at::Tensor positions_;  // int64 [T]
+  kernels::CachedTokens tokens_;
   std::optional<kernels::RopeTable> rotations_;
   std::map<std::int64_t, kernels::KeyValueMemory> layers_;
 };

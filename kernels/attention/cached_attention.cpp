@@ -2,10 +2,17 @@
 #include "kernels/attention/cached_attention.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -15,6 +22,7 @@
 #include "kernels/vector/level.h"
 #include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -117,12 +125,58 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
   });
 }
 
+// Keys that a product on a GPU takes: the longest sequence's, in steps, so that the shapes change seldom.
+std::int64_t keys_of_pass(const std::vector<Stretch>& tokens, const KeyValueMemory& memory) {
+  constexpr std::int64_t step = 64;
+  std::int64_t longest = 0;
+  for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
+  return std::min((longest + step - 1) / step * step, memory.key.size(2));
+}
+
+// The first `length` keys or values of the tokens' sequences, [tokens, kv_heads, length, D]: no copy where these are
+// side by side.
+at::Tensor held_by(const std::vector<Stretch>& tokens, const at::Tensor& all, std::int64_t length,
+                   const at::Tensor& sequences) {
+  const at::Tensor held = all.narrow(2, 0, length);
+  const std::int64_t first = tokens.front().first.sequence, count = std::ssize(tokens);
+  for (std::int64_t i = 0; i < count; ++i)
+    if (tokens[static_cast<std::size_t>(i)].first.sequence != first + i) return held.index_select(0, sequences);
+  return held.narrow(0, first, count);
+}
+
+// One token of each sequence on a GPU, whose rows are the first: products over all sequences, with the keys that a
+// token does not see left out by −∞. Scores and softmax in fp32 at least, as with attention_forward()'s math.
+void attend_together(const std::vector<Stretch>& stretches, const at::Tensor& query, const at::Tensor& key,
+                     const at::Tensor& value, CachedTokens& tokens, KeyValueMemory& memory, const at::Tensor& out) {
+  const std::int64_t count = std::ssize(stretches), kv_heads = key.size(1), dim = query.size(2);
+  const std::int64_t group = query.size(1) / kv_heads, length = keys_of_pass(stretches, memory);
+  const auto rows = [count](const at::Tensor& x) { return x.narrow(0, 0, count); };
+  const at::Tensor sequences = rows(tokens.sequences), positions = rows(tokens.positions);
+  const c10::List<std::optional<at::Tensor>> place({sequences, std::nullopt, positions});
+  memory.key.index_put_(place, rows(key));
+  memory.value.index_put_(place, rows(value));
+  if (!tokens.unseen.defined())
+    tokens.unseen = at::arange(length, positions.options()).gt(positions.unsqueeze(1)).view({count, 1, 1, length});
+  const at::Tensor keys = held_by(stretches, memory.key, length, sequences);
+  const at::Tensor values = held_by(stretches, memory.value, length, sequences);
+  at::Tensor scores = at::matmul(rows(query).reshape({count, kv_heads, group, dim}), keys.transpose(2, 3))
+                          .to(wide_type(query))
+                          .mul_(attention_scale(dim));
+  scores.masked_fill_(tokens.unseen, -std::numeric_limits<double>::infinity());
+  const at::Tensor probabilities = at::_softmax(scores, 3, false).to(query.scalar_type());
+  rows(out).copy_(at::matmul(probabilities, values).reshape({count, query.size(1), dim}));
+}
+
+bool are_first(const std::vector<Stretch>& stretches) {
+  return !stretches.empty() && stretches.back().row + stretches.back().length == std::ssize(stretches);
+}
+
 }  // namespace
 
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            std::span<const CachePlace> places, KeyValueMemory& memory, AttentionMethod method) {
-  check_places(places, memory);
-  const std::vector<Stretch> stretches = stretches_of(places);
+                            CachedTokens& tokens, KeyValueMemory& memory, AttentionMethod method) {
+  check_places(tokens.places, memory);
+  const std::vector<Stretch> stretches = stretches_of(tokens.places);
   const bool singly = std::all_of(stretches.begin(), stretches.end(), [](const Stretch& s) { return s.length == 1; });
   std::int64_t covered = 0;
   for (const Stretch& stretch : stretches) covered += stretch.length;
@@ -130,6 +184,8 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
       covered == query.size(0) ? at::empty(query.sizes(), query.options()) : at::zeros(query.sizes(), query.options());
   if (singly && has_vector_type(query)) {
     with_element_of(query, [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, out); });
+  } else if (singly && !query.is_cpu() && are_first(stretches)) {
+    attend_together(stretches, query, key, value, tokens, memory, out);
   } else {
     for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, method, out);
   }

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
+#include <vector>
 
 #include "kernels/attention/attention.h"
 
@@ -22,11 +22,20 @@ struct CachePlace {
   std::int64_t position = 0;
 };
 
+// The tokens of a pass, the same for all of its layers.
+struct CachedTokens {
+  std::vector<CachePlace> places;   // [T]
+  at::Tensor sequences, positions;  // of the places, int64 [T], where the tokens are
+  at::Tensor unseen;                // of cached_attention() on a GPU, which makes it in the pass's first layer
+};
+
 // Causal self-attention of tokens whose sequences began in earlier calls. query [T, heads, D], key and value
-// [T, kv_heads, D], with any strides except that the last axis is contiguous; places [T]. Tokens of one sequence are
-// adjacent and at consecutive positions, and the memory holds what is before them. Stores keys and values and returns
-// [T, heads, D], zero for tokens of no sequence. Groups of heads as in attention_forward().
+// [T, kv_heads, D], with any strides except that the last axis is contiguous. Tokens of one sequence are adjacent and
+// at consecutive positions, tokens of no sequence behind all others, and the memory holds what is before them and
+// finite numbers elsewhere. Stores keys and values and returns [T, heads, D], zero for tokens of no sequence. Groups of
+// heads as in attention_forward(). On a GPU nobody waits, and one token of each of many sequences costs the launches of
+// one.
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            std::span<const CachePlace> places, KeyValueMemory& memory, AttentionMethod method);
+                            CachedTokens& tokens, KeyValueMemory& memory, AttentionMethod method);
 
 }  // namespace llmtrain::kernels

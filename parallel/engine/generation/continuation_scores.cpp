@@ -2,7 +2,6 @@
 #include "parallel/engine/generation/continuation_scores.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -43,14 +42,6 @@ std::size_t common_prefix(const std::vector<SeenText>& texts) {
   return length;
 }
 
-// log softmax(logits)[token], in float64: a vocabulary's sum in fp32 would cost digits.
-double log_probability(std::span<const float> logits, std::int64_t token) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  return logits[static_cast<std::size_t>(token)] - largest - std::log(sum);
-}
-
 }  // namespace
 
 std::vector<double> continuation_scores(Decoder& decoder, std::span<const ScoredText> texts, std::int64_t window) {
@@ -62,20 +53,22 @@ std::vector<double> continuation_scores(Decoder& decoder, std::span<const Scored
     decoder.logits(std::span(&common, 1));
   }
   std::vector<NewTokens> pieces;
+  std::vector<std::int64_t> following;
   for (std::size_t i = 0; i < seen.size(); ++i) {
     const auto sequence = static_cast<std::int64_t>(i), begin = static_cast<std::int64_t>(prefix);
     if (i > 0 && prefix > 0) decoder.copy(0, sequence, begin);
     // Without the last token, after which nothing is asked.
     pieces.push_back({sequence, begin, seen[i].tokens.subspan(prefix, seen[i].tokens.size() - prefix - 1)});
+    const Tokens after = seen[i].tokens.subspan(prefix + 1);
+    following.insert(following.end(), after.begin(), after.end());
   }
-  const at::Tensor logits = decoder.logits(pieces, Decoder::Rows::all);
+  const at::Tensor found = decoder.log_probabilities(pieces, following);
   std::vector<double> scores(seen.size(), 0);
   if (decoder.decides()) {
-    const auto vocabulary = static_cast<std::size_t>(logits.size(1));
-    const auto* row = logits.const_data_ptr<float>();
+    const auto* next = found.const_data_ptr<double>();
     for (std::size_t i = 0; i < seen.size(); ++i) {
-      for (std::size_t t = prefix + 1; t < seen[i].tokens.size(); ++t, row += vocabulary)
-        if (t >= seen[i].first) scores[i] += log_probability({row, vocabulary}, seen[i].tokens[t]);
+      for (std::size_t t = prefix + 1; t < seen[i].tokens.size(); ++t, ++next)
+        if (t >= seen[i].first) scores[i] += *next;
     }
   }
   return decoder.agree(std::move(scores));

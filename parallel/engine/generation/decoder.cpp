@@ -1,14 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/generation/decoder.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include "core/base/error.h"
+#include "parallel/device/transfers.h"
 
 namespace llmtrain {
 namespace {
+
+// log softmax(logits)[token], in float64: a vocabulary's sum in fp32 would cost digits.
+double log_probability(std::span<const float> logits, std::int64_t token) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - largest);
+  return logits[static_cast<std::size_t>(token)] - largest - std::log(sum);
+}
+
+// Here, as a GPU would end with all of its work.
+void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary) {
+  const auto bad =
+      std::find_if(tokens.begin(), tokens.end(), [=](std::int64_t id) { return id < 0 || id >= vocabulary; });
+  if (bad == tokens.end()) return;
+  throw Error(ExitCode::bad_data, "token " + std::to_string(bad - tokens.begin()) + " of the text has the id " +
+                                      std::to_string(*bad) +
+                                      "; ids must be in [0, vocab_size = " + std::to_string(vocabulary) +
+                                      "): check that the text was made with the model's tokenizer");
+}
 
 // A micro-batch of all pieces as one sequence.
 struct Pass {
@@ -43,18 +70,59 @@ Decoder::Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacit
     throw Error(ExitCode::internal_error, "decoder: context ranks hold parts of sequences, which no cache is made for");
 }
 
-at::Tensor Decoder::logits(std::span<const NewTokens> pieces, Rows rows) {
+at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows rows) {
   Pass pass = pass_of(pieces, rows, model_.groups().tensor.ranks());
+  check_tokens(pass.tokens, model_.graph().model.vocab_size);
   MicroBatch micro;
   micro.batch = 1;
   micro.sequence = static_cast<std::int64_t>(pass.tokens.size());
-  micro.tokens = at::tensor(pass.tokens, at::kLong).to(model_.device());
-  micro.logit_rows = at::tensor(pass.logit_rows, at::kLong).to(model_.device());
-  cache_.start(std::move(pass.places), model_.device());
+  std::vector<std::int64_t> sequences, positions;
+  for (const kernels::CachePlace& place : pass.places) {
+    sequences.push_back(place.sequence);
+    positions.push_back(place.position);
+  }
+  const std::array here{at::tensor(pass.tokens, at::kLong), at::tensor(pass.logit_rows, at::kLong),
+                        at::tensor(sequences, at::kLong), at::tensor(positions, at::kLong)};
+  const std::vector<at::Tensor> there = to_device(here, model_.device());
+  micro.tokens = there[0];
+  micro.logit_rows = there[1];
+  cache_.start({std::move(pass.places), there[2], there[3], {}});
   micro.cache = &cache_;
-  const at::Tensor logits = pass_.run(micro, ForwardPass::Result::logits);
+  at::Tensor logits = pass_.run(micro, ForwardPass::Result::logits);
   pass_.finish();
-  return logits.defined() ? logits.to(at::kCPU, at::kFloat).contiguous() : logits;
+  return logits;
+}
+
+at::Tensor Decoder::logits(std::span<const NewTokens> pieces, Rows rows) {
+  const at::Tensor logits = pass(pieces, rows);
+  return logits.defined() ? to_host(logits) : logits;
+}
+
+at::Tensor Decoder::log_probabilities(std::span<const NewTokens> pieces, std::span<const std::int64_t> following) {
+  check_tokens(following, model_.graph().model.vocab_size);
+  const at::Tensor logits = pass(pieces, Rows::all);
+  if (!logits.defined()) return logits;
+  at::Tensor found = at::empty({std::ssize(following)}, logits.options().dtype(at::kDouble));
+  if (logits.is_cpu()) {
+    const at::Tensor rows = logits.to(at::kFloat).contiguous();
+    const auto vocabulary = static_cast<std::size_t>(rows.size(1));
+    for (std::size_t i = 0; i < following.size(); ++i)
+      found.mutable_data_ptr<double>()[i] =
+          log_probability({rows.const_data_ptr<float>() + i * vocabulary, vocabulary}, following[i]);
+    return found;
+  }
+  const at::Tensor ids = at::empty({std::ssize(following)}, at::kLong);
+  std::copy(following.begin(), following.end(), ids.mutable_data_ptr<std::int64_t>());
+  const at::Tensor columns = to_device(ids, logits.device()).unsqueeze(1);
+  // In pieces of bounded size, as float64 takes twice the logits' memory.
+  const std::int64_t step = std::max<std::int64_t>(1, (1 << 24) / logits.size(1));
+  for (std::int64_t begin = 0; begin < logits.size(0); begin += step) {
+    const std::int64_t rows = std::min(step, logits.size(0) - begin);
+    const at::Tensor all = at::log_softmax(logits.narrow(0, begin, rows).to(at::kDouble), 1);
+    found.narrow(0, begin, rows).copy_(all.gather(1, columns.narrow(0, begin, rows)).squeeze(1));
+  }
+  const std::vector<double> numbers = read_numbers(std::span(&found, 1));
+  return at::tensor(numbers, at::kDouble);
 }
 
 bool Decoder::decides() const {

@@ -30,8 +30,13 @@ class Decoder {
 
   enum class Rows { last, all };
   // fp32 logits on the CPU, on ranks that hold the head, else undefined: [pieces, V] after the last token of each
-  // piece, or [tokens, V] after each token. Experts drop no token.
+  // piece, or [tokens, V] after each token. Experts drop no token. Waits for a GPU once. Throws Error(bad_data) for an
+  // id that is not in the vocabulary.
   at::Tensor logits(std::span<const NewTokens> pieces, Rows rows = Rows::last);
+
+  // After each token of the pieces log P(the one of `following` at its place), in nats and float64 on the CPU, where
+  // logits() has logits. A GPU's logits stay there, and it is waited for once.
+  at::Tensor log_probabilities(std::span<const NewTokens> pieces, std::span<const std::int64_t> following);
 
   // Makes the first `tokens` tokens of a sequence those of another one.
   void copy(std::int64_t from, std::int64_t to, std::int64_t tokens) { cache_.copy(from, to, tokens); }
@@ -42,6 +47,9 @@ class Decoder {
   std::vector<double> agree(std::vector<double> values) const;
 
  private:
+  // Where the model is.
+  at::Tensor pass(std::span<const NewTokens> pieces, Rows rows);
+
   LocalModel& model_;
   KeyValueCache cache_;
   ForwardPass pass_;
