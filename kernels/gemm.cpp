@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/gemm.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -61,8 +62,44 @@ void store(at::Tensor& destination, const at::Tensor& value, Accumulation accumu
 // the addition.
 at::Tensor reference_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType destination) {
   if (destination != at::kFloat || left.scalar_type() == destination) return at::mm(left, right);
-  if (left.is_cuda()) return at::mm(left, right, destination);
   return at::mm(left.to(destination), right.to(destination));
+}
+
+// cuBLAS writes and adds in the operands' type, or 16-bit operands' products in fp32.
+bool runs_in_cublas(const at::Tensor& left, const at::Tensor& destination) {
+  const at::ScalarType type = left.scalar_type();
+  return left.is_cuda() && (destination.scalar_type() == type ||
+                            (destination.scalar_type() == at::kFloat && (type == at::kHalf || type == at::kBFloat16)));
+}
+
+// LibTorch lets cuBLAS add the parts of a product that was split over its summed axis in 16 bits.
+void sum_parts_in_fp32() {
+  [[maybe_unused]] static const bool is_set = [] {
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    return true;
+  }();
+}
+
+at::Tensor library_product(const at::Tensor& left, const at::Tensor& right, const std::optional<at::Tensor>& bias) {
+  if (left.is_cuda()) sum_parts_in_fp32();
+  return bias ? at::addmm(*bias, left, right) : at::mm(left, right);
+}
+
+// destination = or += left · right, with no memory for the product beside it.
+void multiply_in_place(const at::Tensor& left, const at::Tensor& right, at::Tensor& destination,
+                       Accumulation accumulation) {
+  sum_parts_in_fp32();
+  const bool same_type = destination.scalar_type() == left.scalar_type(), adds = accumulation == Accumulation::add;
+  if (same_type && adds) {
+    at::addmm_out(destination, destination, left, right);
+  } else if (same_type) {
+    at::mm_out(destination, left, right);
+  } else if (adds) {
+    at::addmm_out(destination, destination, left, right, at::kFloat);
+  } else {
+    at::mm_out(destination, left, right, at::kFloat);
+  }
 }
 
 void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation,
@@ -71,6 +108,8 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dwei
   const bool narrowing = dweight.scalar_type() != at::kFloat && dweight.scalar_type() != dy.scalar_type();
   if (runs_in_onednn(dy, x) && is_onednn_type(dweight.scalar_type()) && !narrowing) {
     multiply(dy.t(), x, std::nullopt, dweight, accumulation, varying);
+  } else if (runs_in_cublas(dy, dweight)) {
+    multiply_in_place(dy.t(), x, dweight, accumulation);
   } else {
     store(dweight, reference_product(dy.t(), x, dweight.scalar_type()), accumulation);
   }
@@ -105,7 +144,7 @@ at::Tensor single_row(const at::Tensor& x, const at::Tensor& weight, const std::
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   if (is_widened(x)) return kernels::linear(wide(x), wide(weight), wide_bias(bias)).to(at::kHalf);
   if (is_single_row(x, weight, bias)) return single_row(x, weight, bias);
-  if (!runs_in_onednn(x, weight)) return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
+  if (!runs_in_onednn(x, weight)) return library_product(x, weight.t(), bias);
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
   multiply(x, weight.t(), bias, y, Accumulation::overwrite);
   return y;
@@ -113,7 +152,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
 
 at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight) {
   if (is_widened(dy)) return linear_backward_input(wide(dy), wide(weight)).to(at::kHalf);
-  if (!runs_in_onednn(dy, weight)) return at::mm(dy, weight);
+  if (!runs_in_onednn(dy, weight)) return library_product(dy, weight, std::nullopt);
   at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
   multiply(dy, weight, std::nullopt, dx, Accumulation::overwrite);
   return dx;
@@ -131,7 +170,7 @@ void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
   } else if (is_widened(x)) {
     y.copy_(kernels::linear(wide(x), wide(weight), wide_bias(bias)));
   } else {
-    y.copy_(bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t()));
+    y.copy_(library_product(x, weight.t(), bias));
   }
 }
 
@@ -141,6 +180,8 @@ void group_backward_input(const at::Tensor& dy, const at::Tensor& weight, at::Te
     multiply(dy, weight, std::nullopt, dx, accumulation, VaryingSize::m);
   } else if (is_widened(dy)) {
     store(dx, linear_backward_input(wide(dy), wide(weight)), accumulation);
+  } else if (runs_in_cublas(dy, dx)) {
+    multiply_in_place(dy, weight, dx, accumulation);
   } else {
     store(dx, at::mm(dy, weight), accumulation);
   }

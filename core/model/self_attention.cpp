@@ -125,11 +125,15 @@ kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Forwar
   return {method_, probability_dropout(micro, pass), micro.part};
 }
 
+kernels::DocumentSetting SelfAttention::document_setting(const MicroBatch& micro) const {
+  return {method_, micro.documents, micro.part, micro.document_starts};
+}
+
 kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAndValues& all, const MicroBatch& micro,
                                                ForwardMode pass) const {
   if (micro.cache != nullptr) return {micro.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
   if (!micro.documents.empty())
-    return kernels::document_attention_forward(views.query, all.key, all.value, {method_, micro.documents, micro.part});
+    return kernels::document_attention_forward(views.query, all.key, all.value, document_setting(micro));
   return kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
 }
 
@@ -174,7 +178,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const MicroBatch& micro
   auto gradients = micro.documents.empty()
                        ? kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given)
                        : kernels::document_attention_backward(dout, views.query, all.key, all.value, saved.attention,
-                                                              {method_, micro.documents, micro.part});
+                                                              document_setting(micro));
   all = {};
   saved.attention = {};
 

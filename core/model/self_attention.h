@@ -10,6 +10,7 @@
 #include "core/model/layers/other_ranks.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/document_attention.h"
 #include "kernels/rope.h"
 
 namespace llmtrain {
@@ -58,6 +59,7 @@ class SelfAttention {
   KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;
   kernels::Dropout probability_dropout(const MicroBatch& micro, ForwardMode pass) const;
   kernels::AttentionSetting setting(const MicroBatch& micro, ForwardMode pass) const;
+  kernels::DocumentSetting document_setting(const MicroBatch& micro) const;
 
   std::int64_t layer_;
   std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank

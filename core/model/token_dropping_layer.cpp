@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/hash.h"
+#include "kernels/attention/document_attention.h"
 #include "kernels/random/dropout.h"
 #include "kernels/random/philox.h"
 
@@ -39,6 +40,7 @@ MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& rows, const at::
   MicroBatch kept = micro;
   kept.sequence = micro.kept_tokens;
   kept.documents = kept_documents(micro.documents, rows);
+  kept.document_starts = kernels::document_starts(kept.documents, device);
   // Rotary positions are those in the whole sequence, or document.
   kept.positions = micro.positions.defined() ? micro.positions.index_select(0, rows.to(device))
                                              : rows.remainder(micro.sequence).to(device);

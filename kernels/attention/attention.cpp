@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/attention/flash_attention.h"
+#include "kernels/attention/flash_attention_cuda.h"
 #include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
@@ -95,10 +96,11 @@ AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query
   return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2))};
 }
 
-// LibTorch's kernels do not support grouped queries, so each key and value head is repeated for its query heads.
+// LibTorch's kernels for the CPU do not support grouped queries, so each key and value head is repeated for its query heads.
 AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const SequencePart& queries) {
   if (has_cpu_flash_attention(query)) return cpu_flash_attention_forward(query, key, value, queries);
+  if (has_cuda_flash_attention(query)) return cuda_flash_attention_forward(query, key, value, queries);
   const auto heads = query.size(2);
   const AttentionOutput output =
       library_flash_attention_forward(by_head(query), share_heads(key, heads), share_heads(value, heads), queries);
@@ -108,6 +110,7 @@ AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, co
 AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                   const at::Tensor& value, const AttentionOutput& saved, const SequencePart& queries) {
   if (has_cpu_flash_attention(query)) return cpu_flash_attention_backward(dout, query, key, value, saved, queries);
+  if (has_cuda_flash_attention(query)) return cuda_flash_attention_backward(dout, query, key, value, saved, queries);
   const auto heads = query.size(2);
   const AttentionOutput by_heads{by_head(saved.out), saved.statistics};
   const AttentionGradients d = library_flash_attention_backward(by_head(dout), by_head(query), share_heads(key, heads),

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention/flash_attention_cuda.h"
+
 namespace llmtrain::kernels {
 namespace {
 
@@ -63,13 +65,36 @@ at::Tensor shaped_statistics(const at::Tensor& of_document, const Part& part, st
   return of_document.view({1, heads, part.queries.length, part.keys.length});
 }
 
+// One call takes all documents where each query's document is here as a whole.
+bool is_one_call(const at::Tensor& query, const DocumentSetting& setting) {
+  return setting.method == AttentionMethod::flash && setting.queries.is_whole() && has_cuda_flash_attention(query);
+}
+
+DocumentStarts starts_of(const DocumentSetting& setting, const at::Device& device) {
+  DocumentStarts result{setting.starts.defined() ? setting.starts : document_starts(setting.documents, device), 0};
+  for (const PositionRun& document : setting.documents) result.longest = std::max(result.longest, document.length);
+  return result;
+}
+
 // Contiguous: at::empty_like() would keep the strides of a transposed x.
 at::Tensor empty_like_heads(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
 
 }  // namespace
 
+at::Tensor document_starts(std::span<const PositionRun> documents, const at::Device& device) {
+  if (device.is_cpu() || documents.empty()) return {};
+  const auto count = static_cast<std::int64_t>(documents.size());
+  const at::Tensor starts = at::empty({count + 1}, at::TensorOptions(at::kInt).pinned_memory(true));
+  auto* const begin = starts.mutable_data_ptr<int>();
+  for (std::size_t i = 0; i < documents.size(); ++i) begin[i] = static_cast<int>(documents[i].begin);
+  begin[count] = static_cast<int>(documents.back().begin + documents.back().length);
+  return starts.to(device, /*non_blocking=*/true);
+}
+
 AttentionOutput document_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                            const DocumentSetting& setting) {
+  if (is_one_call(query, setting))
+    return cuda_document_attention_forward(query, key, value, starts_of(setting, query.device()));
   AttentionOutput all{empty_like_heads(query), {}};
   std::vector<at::Tensor> statistics;
   for (const Part& part : parts_at_hand(setting, query.size(1), key.size(1))) {
@@ -86,6 +111,8 @@ AttentionOutput document_attention_forward(const at::Tensor& query, const at::Te
 AttentionGradients document_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                                const at::Tensor& value, const AttentionOutput& saved,
                                                const DocumentSetting& setting) {
+  if (is_one_call(query, setting))
+    return cuda_document_attention_backward(dout, query, key, value, saved, starts_of(setting, query.device()));
   AttentionGradients all{empty_like_heads(query), empty_like_heads(key), empty_like_heads(value)};
   std::int64_t first = 0;
   for (const Part& part : parts_at_hand(setting, query.size(1), key.size(1))) {

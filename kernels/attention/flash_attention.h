@@ -21,7 +21,7 @@ AttentionGradients cpu_flash_attention_backward(const at::Tensor& dout, const at
                                                 const at::Tensor& value, const AttentionOutput& saved,
                                                 const SequencePart& queries);
 
-// Flash attention through LibTorch's kernels, for every device and dtype that they support. They have two masks: none,
+// Flash attention through LibTorch's kernels for the CPU, in every type that they support. They have two masks: none,
 // and a causal one whose first query sees the first key only. Queries that start at a later position are therefore
 // computed as unmasked attention over the keys before them and causal attention over their own keys, combined through
 // their log-sum-exps in fp32 or wider (Dao et al., arXiv 2205.14135, section 3.1). Keys and values have as many heads

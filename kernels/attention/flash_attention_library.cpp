@@ -3,17 +3,12 @@
 #include "kernels/wide_type.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
-#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
 
-#include <limits>
 #include <tuple>
 
 namespace llmtrain::kernels {
@@ -27,40 +22,16 @@ struct Operands {
 };
 
 AttentionOutput attend(const Operands& x, Mask mask) {
-  const bool causal = mask == Mask::causal;
-  if (x.query.is_cpu()) {
-    const auto [out, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
-        x.query, x.key, x.value, 0.0, causal, std::nullopt, attention_scale(x.query.size(3)));
-    return {out, log_sum_exp};
-  }
-  // Not LibTorch's flash kernel, which takes 16-bit types alone: this one takes fp32 as well.
-  const auto [out, log_sum_exp, seed, offset] = at::_scaled_dot_product_efficient_attention(
-      x.query, x.key, x.value, std::nullopt, true, 0.0, causal, attention_scale(x.query.size(3)));
-  // The kernel pads the log-sum-exps; only those of real queries are kept.
-  return {out, log_sum_exp.narrow(2, 0, x.query.size(2))};
-}
-
-// The CUDA kernel reads log-sum-exps in blocks of 32. Padding with +∞ makes exp(score − log-sum-exp) zero.
-at::Tensor padded(const at::Tensor& log_sum_exp) {
-  constexpr std::int64_t block = 32;
-  const std::int64_t missing = (block - log_sum_exp.size(2) % block) % block;
-  return at::constant_pad_nd(log_sum_exp, {0, missing}, std::numeric_limits<double>::infinity()).contiguous();
+  const auto [out, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      x.query, x.key, x.value, 0.0, mask == Mask::causal, std::nullopt, attention_scale(x.query.size(3)));
+  return {out, log_sum_exp};
 }
 
 AttentionGradients attend_backward(const at::Tensor& dout, const Operands& x, const AttentionOutput& saved, Mask mask) {
-  const bool causal = mask == Mask::causal;
   AttentionGradients d;
-  if (x.query.is_cpu()) {
-    std::tie(d.query, d.key, d.value) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, causal, std::nullopt,
-        attention_scale(x.query.size(3)));
-    return d;
-  }
-  const at::Tensor unused = at::empty({}, x.query.options().dtype(at::kLong));  // random state: there is no dropout
-  at::Tensor dbias;
-  std::tie(d.query, d.key, d.value, dbias) = at::_scaled_dot_product_efficient_attention_backward(
-      dout, x.query, x.key, x.value, at::Tensor(), saved.out, padded(saved.statistics), unused, unused, 0.0,
-      {true, true, true, false}, causal, attention_scale(x.query.size(3)));
+  std::tie(d.query, d.key, d.value) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, mask == Mask::causal, std::nullopt,
+      attention_scale(x.query.size(3)));
   return d;
 }
 

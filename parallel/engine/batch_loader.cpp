@@ -10,6 +10,8 @@
 #include <span>
 #include <utility>
 
+#include "kernels/attention/document_attention.h"
+
 namespace llmtrain {
 namespace {
 
@@ -150,6 +152,7 @@ std::vector<MicroBatch> PackedBatch::send(const at::Device& device) {
   const std::vector<at::Tensor> sent = tensors_.send(device);
   std::size_t next = 0;
   for_tensors(micros_, [&](at::Tensor& tensor) { tensor = sent[next++]; });
+  for (MicroBatch& micro : micros_) micro.document_starts = kernels::document_starts(micro.documents, device);
   return std::move(micros_);
 }
 

@@ -29,6 +29,7 @@ struct MicroBatch {
   // sequence is one document.
   std::vector<kernels::PositionRun> documents;
   at::Tensor positions;
+  at::Tensor document_starts;  // kernels::document_starts() of them
   std::int64_t batch = 0;
   std::int64_t sequence = 0;     // tokens of each sequence on this rank
   std::int64_t kept_tokens = 0;  // of each sequence, in layers that drop tokens; 0: all

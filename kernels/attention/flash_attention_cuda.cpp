@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention/flash_attention_cuda.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/zeros.h>
+
+#include <vector>
+
+#include "kernels/attention/cuda_attention_calls.h"
+#include "kernels/wide_type.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+// Both kernels read whole words of 16 bytes.
+std::int64_t missing_elements(const at::Tensor& x) {
+  const std::int64_t word = 16 / x.element_size();
+  return (word - x.size(3) % word) % word;
+}
+
+// Zeros change neither products of queries and keys nor the elements of the output before them.
+at::Tensor padded_heads(const at::Tensor& x) {
+  const std::int64_t missing = missing_elements(x);
+  return missing == 0 ? x : at::constant_pad_nd(x, {0, missing});
+}
+
+at::Tensor without_padding(const at::Tensor& x, std::int64_t head_dim) {
+  return x.size(3) == head_dim ? x : x.narrow(3, 0, head_dim).contiguous();
+}
+
+CudaAttentionCall make_call(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            const DocumentStarts* documents) {
+  return {padded_heads(query), padded_heads(key), padded_heads(value), query.size(3), documents};
+}
+
+AttentionOutput attend(const CudaAttentionCall& call) {
+  AttentionOutput output = call.is_flash() ? call_flash(call) : call_efficient(call);
+  output.out = without_padding(output.out, call.head_dim);
+  return output;
+}
+
+AttentionGradients attend_backward(const at::Tensor& dout, const CudaAttentionCall& call,
+                                   const AttentionOutput& saved) {
+  const AttentionOutput padded{padded_heads(saved.out), saved.statistics};
+  const at::Tensor gradient = padded_heads(dout);
+  AttentionGradients d =
+      call.is_flash() ? call_flash_backward(gradient, call, padded) : call_efficient_backward(gradient, call, padded);
+  return {without_padding(d.query, call.head_dim), without_padding(d.key, call.head_dim),
+          without_padding(d.value, call.head_dim)};
+}
+
+// The keys that the queries of a run see: those up to its end. The causal mask of both kernels ends at the last query
+// and the last key, so that one call is enough.
+at::Tensor keys_until(const at::Tensor& x, const PositionRun& run) { return x.narrow(1, 0, run.begin + run.length); }
+
+}  // namespace
+
+bool has_cuda_flash_attention(const at::Tensor& query) { return query.is_cuda() && query.scalar_type() != at::kDouble; }
+
+AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                             const SequencePart& queries) {
+  if (queries.is_whole()) return attend(make_call(query, key, value, nullptr));
+  std::vector<at::Tensor> outs, statistics;
+  std::int64_t row = 0;
+  for (const PositionRun& run : queries.runs_of(query.size(1))) {
+    const AttentionOutput part = attend(
+        make_call(query.narrow(1, row, run.length), keys_until(key, run), keys_until(value, run), nullptr));
+    outs.push_back(part.out);
+    statistics.push_back(part.statistics);
+    row += run.length;
+  }
+  if (outs.size() == 1) return {outs.front(), statistics.front()};
+  return {at::cat(outs, 1), at::cat(statistics, 2)};
+}
+
+AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
+                                                 const at::Tensor& value, const AttentionOutput& saved,
+                                                 const SequencePart& queries) {
+  if (queries.is_whole()) return attend_backward(dout, make_call(query, key, value, nullptr), saved);
+  // Keys and values collect contributions from every run, in fp32, so that the sums are rounded once.
+  const auto sum_of = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(wide_type(x))); };
+  const at::Tensor dkey = sum_of(key), dvalue = sum_of(value);
+  std::vector<at::Tensor> dqueries;
+  std::int64_t row = 0;
+  for (const PositionRun& run : queries.runs_of(query.size(1))) {
+    const auto rows = [&](const at::Tensor& x) { return x.narrow(1, row, run.length); };
+    const AttentionGradients part = attend_backward(
+        rows(dout), make_call(rows(query), keys_until(key, run), keys_until(value, run), nullptr),
+        {rows(saved.out).contiguous(), saved.statistics.narrow(2, row, run.length)});
+    dqueries.push_back(part.query);
+    keys_until(dkey, run).add_(part.key);
+    keys_until(dvalue, run).add_(part.value);
+    row += run.length;
+  }
+  return {at::cat(dqueries, 1), dkey.to(key.scalar_type()), dvalue.to(value.scalar_type())};
+}
+
+AttentionOutput cuda_document_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                                const DocumentStarts& documents) {
+  return attend(make_call(query, key, value, &documents));
+}
+
+AttentionGradients cuda_document_attention_backward(const at::Tensor& dout, const at::Tensor& query,
+                                                    const at::Tensor& key, const at::Tensor& value,
+                                                    const AttentionOutput& saved, const DocumentStarts& documents) {
+  return attend_backward(dout, make_call(query, key, value, &documents), saved);
+}
+
+}  // namespace llmtrain::kernels

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/attention.h"
+
+namespace llmtrain::kernels {
+
+// Flash attention on a GPU, through LibTorch's kernels, in the variants of them that repeat bitwise: FlashAttention-2
+// (Dao, arXiv 2307.08691) for 16-bit heads of at most 256 elements, which reads grouped keys and values where they are,
+// and CUTLASS's "memory-efficient" kernel for fp32 and for longer heads, which gets a copy of them per query head.
+// Ordered on the current stream; nothing waits for it. Heads that are no multiple of the kernels' alignment are padded
+// with zeros, which is a copy.
+bool has_cuda_flash_attention(const at::Tensor& query);  // float64 has none
+
+// kernels/attention/attention.h. Queries that are a part of their sequences take one call per run of positions.
+AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                             const SequencePart& queries);
+AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
+                                                 const at::Tensor& value, const AttentionOutput& saved,
+                                                 const SequencePart& queries);
+
+// Where the rows of all sequences, [B·S, …], are those of documents, one after another: int32 [documents + 1], on the
+// device.
+struct DocumentStarts {
+  at::Tensor starts;
+  std::int64_t longest;
+};
+
+// All documents in one call. Statistics are in the kernel's layout: FlashAttention's [heads, B·S], CUTLASS's
+// [documents, heads, longest rounded up to 32].
+AttentionOutput cuda_document_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                                const DocumentStarts& documents);
+AttentionGradients cuda_document_attention_backward(const at::Tensor& dout, const at::Tensor& query,
+                                                    const at::Tensor& key, const at::Tensor& value,
+                                                    const AttentionOutput& saved, const DocumentStarts& documents);
+
+}  // namespace llmtrain::kernels
