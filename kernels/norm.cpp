@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include "kernels/norm_cuda.h"
 #include "kernels/reference/operators.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/norm.h"
@@ -63,6 +64,7 @@ void with_forward_arrays(const at::Tensor& x, const at::Tensor& residual, const 
 }  // namespace
 
 NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters) {
+  if (has_cuda_norm(x, parameters)) return cuda_norm_forward(x, parameters);
   if (!has_vector_type(x)) return reference::norm_forward(x, parameters);
   const at::Tensor rows = x.contiguous();
   NormOutput output = empty_output(rows, parameters.mode);
@@ -87,6 +89,7 @@ NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const Nor
 
 at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                           const NormParameters& parameters) {
+  if (has_cuda_norm(x, parameters)) return cuda_norm_recompute(x, parameters);
   if (!has_vector_type(x)) return reference::norm_recompute(x, mean, rstd, parameters);
   const at::Tensor rows = x.contiguous();
   // The forward's statistics go in, and the loop that normalises is the forward's: the bits are the same.
@@ -101,6 +104,10 @@ void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
                    const NormParameters& parameters, at::Tensor& dx, at::Tensor& dweight,
                    std::optional<at::Tensor> dbias) {
   const bool same_type = dy.scalar_type() == x.scalar_type() && dx.scalar_type() == x.scalar_type();
+  if (same_type && has_cuda_norm(x, parameters)) {
+    cuda_norm_backward(dy, x, mean, rstd, parameters, dx, dweight, dbias);
+    return;
+  }
   if (!is_vector_array(dx) || !same_type) {
     reference::norm_backward(dy, x, mean, rstd, parameters, dx, dweight, dbias);
     return;

@@ -30,7 +30,7 @@ NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters);
 // residual += x in place, then the norm of the sum: the residual connection and the next norm in one pass.
 NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters);
 
-// y again from x and the saved statistics, without another reduction: for recompute. Bitwise the forward's y.
+// y again from x and the saved statistics, on a CPU without another reduction: for recompute. Bitwise the forward's y.
 at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                           const NormParameters& parameters);
 

@@ -14,8 +14,7 @@ namespace emulated {
 namespace {
 
 const std::set<std::string>& whole_operators() {
-  static const std::set<std::string> names{"aten::native_layer_norm", "aten::native_layer_norm_backward",
-                                           "aten::silu_backward"};
+  static const std::set<std::string> names{"aten::silu_backward"};
   return names;
 }
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms, activation functions and rotations on a GPU, emulated here with the contracts of CUDA's operators, against
+// float64.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+
+#include "kernels/activation.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "tests/emulator/torch/backend.h"
+#include "tests/kernels/norm_case.h"
+#include "tests/kernels/tensor_error.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+const at::Device gpu{at::kCUDA, 0};
+
+NormCase on_device(const NormCase& c) {
+  NormCase moved = c;
+  moved.x = moved.x.to(gpu);
+  moved.dy = moved.dy.to(gpu);
+  moved.parameters.weight = moved.parameters.weight.to(gpu);
+  if (moved.parameters.bias) moved.parameters.bias = moved.parameters.bias->to(gpu);
+  return moved;
+}
+
+NormGradients moved(const NormGradients& d, const at::Device& device) {
+  return {d.dx.to(device), d.dweight.to(device), d.dbias.to(device)};
+}
+
+double rounding_of(at::ScalarType type) {
+  if (type == at::kFloat) return fp32_rounding;
+  return type == at::kHalf ? fp16_rounding : bf16_rounding;
+}
+
+std::int64_t launches() { return emulated::counters(0).launches; }
+
+}  // namespace
+
+TEST_CASE("norms on a GPU are one kernel, which recompute repeats bitwise") {
+  const auto mode = GENERATE(NormMode::layer, NormMode::root_mean_square);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const NormCase host = make_norm_case(33, 48, mode, type), device = on_device(host);
+  const std::int64_t before = launches();
+  const NormOutput output = norm_forward(device.x, device.parameters);
+  CHECK(launches() - before == 1);
+  CHECK(output.rstd.sizes() == at::IntArrayRef{33});
+  CHECK(output.rstd.scalar_type() == at::kFloat);
+  CHECK(output.mean.defined() == (mode == NormMode::layer));
+  CHECK(largest_error(output.y.to(at::kCPU), exact_norm(host)) < std::max(fp32_tolerance, 2 * rounding_of(type)));
+  const at::Tensor again = norm_recompute(device.x, output.mean, output.rstd, device.parameters);
+  CHECK(at::equal(again.to(at::kCPU), output.y.to(at::kCPU)));
+}
+
+TEST_CASE("gradients of norms on a GPU are added, and those of parameters in fp32") {
+  const auto mode = GENERATE(NormMode::layer, NormMode::root_mean_square);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const NormCase host = make_norm_case(33, 48, mode, type);
+  const NormGradients before = random_gradients(host, at::kFloat);
+  const NormGradients got = moved(accumulated(on_device(host), moved(before, gpu)), at::kCPU);
+  const NormGradients want = accumulated(in_float64(host), in_float64(before));
+  // dx is rounded as a gradient and again as a sum.
+  CHECK(largest_error(got.dx, want.dx) < std::max(fp32_tolerance, 4 * rounding_of(type)));
+  CHECK(largest_error(got.dweight, want.dweight) < fp32_tolerance);
+  if (mode == NormMode::layer) CHECK(largest_error(got.dbias, want.dbias) < fp32_tolerance);
+}
+
+TEST_CASE("activation functions on a GPU equal the CPU's up to rounding, and swiglu's backward takes no memory beside") {
+  const auto kind = GENERATE(ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::swiglu);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const std::int64_t width = 24, columns = kind == ActivationKind::swiglu ? 2 * width : width;
+  const at::Tensor x = random_tensor({9, columns}, type), dy = random_tensor({9, width}, type);
+  const at::Tensor x64 = x.to(at::kDouble), dy64 = dy.to(at::kDouble);
+  // Products of values that were rounded themselves.
+  const double tolerance = 8 * rounding_of(type);
+  const at::Tensor device_x = x.to(gpu), device_dy = dy.to(gpu);
+  CHECK(largest_error(activation_forward(device_x, kind).to(at::kCPU), activation_forward(x64, kind)) < tolerance);
+  const std::int64_t allocations = emulated::counters(0).allocations;
+  const at::Tensor dx = activation_backward(device_dy, device_x, kind);
+  CHECK(emulated::counters(0).allocations - allocations == 1);
+  CHECK(largest_error(dx.to(at::kCPU), activation_backward(dy64, x64, kind)) < tolerance);
+}
+
+TEST_CASE("rotations on a GPU equal float64's up to one rounding, also of slices and with a row of angles per token") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto direction = GENERATE(RopeDirection::forward, RopeDirection::backward);
+  // Positions of whole sequences, of one that ends earlier, and one row per token.
+  const auto sequence = GENERATE(std::int64_t{6}, std::int64_t{5}, std::int64_t{12});
+  const at::Tensor wide_matrix = random_tensor({12, 4, 8}, type);
+  const RopeTable table = make_rope_table(12, 8, 10000, at::kCPU);
+  at::Tensor want = wide_matrix.narrow(1, 1, 2).to(at::kDouble);
+  rope_(want, table, sequence, direction);
+  const at::Tensor device = wide_matrix.to(gpu);
+  at::Tensor slice = device.narrow(1, 1, 2);
+  rope_(slice, {table.cosine.to(gpu), table.sine.to(gpu)}, sequence, direction);
+  CHECK(largest_error(slice.to(at::kCPU), want) < 2 * rounding_of(type));
+  CHECK(at::equal(device.to(at::kCPU).narrow(1, 3, 1), wide_matrix.narrow(1, 3, 1)));
+}
+
+}  // namespace llmtrain::kernels
