@@ -96,7 +96,8 @@ AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query
   return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2))};
 }
 
-// LibTorch's kernels for the CPU do not support grouped queries, so each key and value head is repeated for its query heads.
+// LibTorch's kernels for the CPU do not support grouped queries, so each key and value head is repeated for its query
+// heads.
 AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const SequencePart& queries) {
   if (has_cpu_flash_attention(query)) return cpu_flash_attention_forward(query, key, value, queries);

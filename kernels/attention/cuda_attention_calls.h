@@ -18,7 +18,8 @@ struct CudaAttentionCall {
 };
 
 AttentionOutput call_flash(const CudaAttentionCall& x);
-AttentionGradients call_flash_backward(const at::Tensor& dout, const CudaAttentionCall& x, const AttentionOutput& saved);
+AttentionGradients call_flash_backward(const at::Tensor& dout, const CudaAttentionCall& x,
+                                       const AttentionOutput& saved);
 
 AttentionOutput call_efficient(const CudaAttentionCall& x);
 AttentionGradients call_efficient_backward(const at::Tensor& dout, const CudaAttentionCall& x,

@@ -18,9 +18,9 @@ struct DocumentSetting {
   at::Tensor starts{};                     // document_starts(); undefined: made here
 };
 
-// Where the documents begin, and the end of the last: int32 [documents + 1], on the device, whose kernels read it there.
-// Once per micro-batch is enough. Undefined on a CPU, which has no use for it. The device's stream takes it from pinned
-// memory: the host does not wait.
+// Where the documents begin, and the end of the last: int32 [documents + 1], on the device, whose kernels read it
+// there. Once per micro-batch is enough. Undefined on a CPU, which has no use for it. The device's stream takes it from
+// pinned memory: the host does not wait.
 at::Tensor document_starts(std::span<const PositionRun> documents, const at::Device& device);
 
 // Shapes and errors are attention.h's, but for the saved statistics, which hold those of each document's queries one

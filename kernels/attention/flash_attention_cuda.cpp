@@ -64,8 +64,8 @@ AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::
   std::vector<at::Tensor> outs, statistics;
   std::int64_t row = 0;
   for (const PositionRun& run : queries.runs_of(query.size(1))) {
-    const AttentionOutput part = attend(
-        make_call(query.narrow(1, row, run.length), keys_until(key, run), keys_until(value, run), nullptr));
+    const AttentionOutput part =
+        attend(make_call(query.narrow(1, row, run.length), keys_until(key, run), keys_until(value, run), nullptr));
     outs.push_back(part.out);
     statistics.push_back(part.statistics);
     row += run.length;
@@ -85,9 +85,9 @@ AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const a
   std::int64_t row = 0;
   for (const PositionRun& run : queries.runs_of(query.size(1))) {
     const auto rows = [&](const at::Tensor& x) { return x.narrow(1, row, run.length); };
-    const AttentionGradients part = attend_backward(
-        rows(dout), make_call(rows(query), keys_until(key, run), keys_until(value, run), nullptr),
-        {rows(saved.out).contiguous(), saved.statistics.narrow(2, row, run.length)});
+    const AttentionGradients part =
+        attend_backward(rows(dout), make_call(rows(query), keys_until(key, run), keys_until(value, run), nullptr),
+                        {rows(saved.out).contiguous(), saved.statistics.narrow(2, row, run.length)});
     dqueries.push_back(part.query);
     keys_until(dkey, run).add_(part.key);
     keys_until(dvalue, run).add_(part.value);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's attention operators, with what their kernels demand and return (pytorch 2.11, aten/src/ATen/native/transformers
-// /cuda: attention.cu, attention_backward.cu, flash_attn/flash_api.cpp). What a kernel would read without a check, such
-// as unaligned rows or a number of queries below the longest sequence, is an error here. Their working memory is
-// allocated as there, for the multiprocessors of an H100. Backwards that sum in the order of the device's schedule
-// unless they are asked not to differ in the last bits from call to call.
+// CUDA's attention operators, with what their kernels demand and return (pytorch 2.11,
+// aten/src/ATen/native/transformers /cuda: attention.cu, attention_backward.cu, flash_attn/flash_api.cpp). What a
+// kernel would read without a check, such as unaligned rows or a number of queries below the longest sequence, is an
+// error here. Their working memory is allocated as there, for the multiprocessors of an H100. Backwards that sum in the
+// order of the device's schedule unless they are asked not to differ in the last bits from call to call.
 #include "tests/emulator/torch/attention_reference.h"
 
 #include <ATen/Context.h>
@@ -25,7 +25,9 @@ namespace {
 using Optional = std::optional<at::Tensor>;
 constexpr std::int64_t multiprocessors = 132;
 
-std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) { return (count + multiple - 1) / multiple * multiple; }
+std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 bool is_given(const Optional& x) { return x && x->defined(); }
 
 // Kernels read `bytes` at once.
@@ -90,7 +92,8 @@ void check_flash(const FlashArguments& x) {
   TORCH_CHECK(x.key.sizes() == x.value.sizes(), "keys and values must have one shape");
   TORCH_CHECK(head % 8 == 0, "head_size must be a multiple of 8, this is ensured by padding!");
   TORCH_CHECK(head <= 256, "FlashAttention forward only supports head dimension at most 256");
-  TORCH_CHECK(x.query.size(-2) % x.key.size(-2) == 0, "Number of heads in key/value must divide number of heads in query");
+  TORCH_CHECK(x.query.size(-2) % x.key.size(-2) == 0,
+              "Number of heads in key/value must divide number of heads in query");
   check_aligned(x.query, 16, "query");
   check_aligned(x.key, 16, "key");
   check_aligned(x.value, 16, "value");
@@ -139,8 +142,8 @@ void allocate_flash_workspace(const FlashArguments& x, bool deterministic) {
   const std::int64_t heads = x.query.size(-2), head = x.query.size(-1);
   const std::int64_t wide_head = rounded_up(head, head <= 128 ? 32 : 64);
   const std::int64_t splits = deterministic ? rounded_up(multiprocessors, x.batch() * heads) / (x.batch() * heads) : 1;
-  const std::int64_t rows = x.is_varying() ? x.query.size(0) + 128 * x.batch()
-                                           : x.batch() * rounded_up(x.query.size(1), 128);
+  const std::int64_t rows =
+      x.is_varying() ? x.query.size(0) + 128 * x.batch() : x.batch() * rounded_up(x.query.size(1), 128);
   const at::Tensor delta = at::empty({heads, rows}, fp32), sum = at::empty({splits, rows, heads, wide_head}, fp32);
   if (x.key.size(-2) == heads) return;
   const std::vector<std::int64_t> expanded{x.key.numel() / x.key.size(-2) * heads};
@@ -157,7 +160,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
   TORCH_CHECK(dout.sizes() == query.sizes() && out.sizes() == query.sizes(), "dout and out must be shaped as query");
   TORCH_CHECK(dout.scalar_type() == query.scalar_type() && out.scalar_type() == query.scalar_type(),
               "dout and out must have query's dtype");
-  TORCH_CHECK(sums.is_contiguous() && sums.numel() == query.numel() / query.size(-1), "log-sum-exps must be contiguous");
+  TORCH_CHECK(sums.is_contiguous() && sums.numel() == query.numel() / query.size(-1),
+              "log-sum-exps must be contiguous");
   const at::Tensor dense_dout = dout.contiguous(), dense_out = out.contiguous();
   at::Tensor dq = at::empty(query.sizes(), query.options()), dk = at::empty(key.sizes(), key.options()),
              dv = at::empty(value.sizes(), value.options());
@@ -171,8 +175,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
               const bool varying = in.size() > 6;
               const Sequences all = sequences_of(in[0], in[1], varying ? in[6] : at::Tensor(),
                                                  varying ? in[7] : at::Tensor(), longest_q, longest_k);
-              attend_backward({in[0], in[1], in[2]}, {in[3], in[4], varying ? Sums::by_row(in[5]) : Sums::by_sequence(in[5])},
-                              all, {flash_mask(is_causal), factor, Rounding::probabilities}, {to[0], to[1], to[2]});
+              attend_backward({in[0], in[1], in[2]},
+                              {in[3], in[4], varying ? Sums::by_row(in[5]) : Sums::by_sequence(in[5])}, all,
+                              {flash_mask(is_causal), factor, Rounding::probabilities}, {to[0], to[1], to[2]});
               if (!deterministic) disturb(to[0]);
             });
   return {dq, dk, dv};
@@ -201,7 +206,8 @@ void check_efficient(const EfficientArguments& x) {
                 "efficient attention takes 4 dimensions of one dtype and batch size, got ", t->sizes());
     TORCH_CHECK(t->size(2) == x.query.size(2), "efficient attention: as many heads of keys and values as of queries");
   }
-  TORCH_CHECK(x.key.size(1) == x.value.size(1) && x.key.size(3) == x.query.size(3), "efficient attention: shapes differ");
+  TORCH_CHECK(x.key.size(1) == x.value.size(1) && x.key.size(3) == x.query.size(3),
+              "efficient attention: shapes differ");
   const at::ScalarType type = x.query.scalar_type();
   TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "efficient attention has no ", type);
   // Below four elements cutlassF finds no kernel.
@@ -232,25 +238,28 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::Sym
   const bool varying = x.is_varying();
   const std::int64_t longest_q = varying ? x.longest_q : query.size(1), longest_k = varying ? x.longest_k : key.size(1);
   at::Tensor out = at::empty(query.sizes(), query.options());
-  at::Tensor sums = at::empty({varying ? starts_q->size(0) - 1 : query.size(0), query.size(2), rounded_up(longest_q, 32)},
-                              query.options().dtype(at::kFloat));
+  at::Tensor sums =
+      at::empty({varying ? starts_q->size(0) - 1 : query.size(0), query.size(2), rounded_up(longest_q, 32)},
+                query.options().dtype(at::kFloat));
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
   std::vector<at::Tensor> inputs{query, key, value};
   if (varying) inputs.insert(inputs.end(), {*starts_q, *starts_k});
-  on_stream("efficient attention", inputs, {out, sums}, [=, kind = efficient_mask(mask)](const auto& in, const auto& to) {
-    const Sequences all = sequences_of(in[0], in[1], varying ? in[3] : at::Tensor(), varying ? in[4] : at::Tensor(),
-                                       longest_q, longest_k);
-    attend({in[0], in[1], in[2]}, all, {kind, factor, Rounding::none}, to[0], Sums::by_sequence(to[1]));
-  });
+  on_stream("efficient attention", inputs, {out, sums},
+            [=, kind = efficient_mask(mask)](const auto& in, const auto& to) {
+              const Sequences all = sequences_of(in[0], in[1], varying ? in[3] : at::Tensor(),
+                                                 varying ? in[4] : at::Tensor(), longest_q, longest_k);
+              attend({in[0], in[1], in[2]}, all, {kind, factor, Rounding::none}, to[0], Sums::by_sequence(to[1]));
+            });
   const auto word = query.options().dtype(at::kLong);
   return {out, sums, at::empty({}, word), at::empty({}, word), longest_q, longest_k};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_backward(
-    const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const Optional& bias,
-    const at::Tensor& out, const Optional& starts_q, const Optional& starts_k, c10::SymInt max_q, c10::SymInt max_k,
-    const at::Tensor& sums, double dropout, const at::Tensor&, const at::Tensor&, std::int64_t mask, bool,
-    std::optional<double> scale, std::optional<std::int64_t> splits, std::optional<std::int64_t> window, bool shared) {
+    const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const Optional& bias, const at::Tensor& out, const Optional& starts_q, const Optional& starts_k, c10::SymInt max_q,
+    c10::SymInt max_k, const at::Tensor& sums, double dropout, const at::Tensor&, const at::Tensor&, std::int64_t mask,
+    bool, std::optional<double> scale, std::optional<std::int64_t> splits, std::optional<std::int64_t> window,
+    bool shared) {
   const EfficientArguments x{query, key, value, starts_q, starts_k, max_q.expect_int(), max_k.expect_int(), dropout};
   check_efficient(x);
   TORCH_CHECK(!is_given(bias) && !window && !shared, "not emulated");

@@ -74,8 +74,7 @@ void attend(const AttentionInputs& x, const Sequences& all, const AttentionKind&
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [queries, keys] = all[i];
     if (queries.length == 0) continue;
-    const at::Tensor scores =
-        scores_of(wide_rows(x.query, queries, heads), wide_rows(x.key, keys, heads), kind);
+    const at::Tensor scores = scores_of(wide_rows(x.query, queries, heads), wide_rows(x.key, keys, heads), kind);
     at::Tensor sum = at::logsumexp(scores, {2});
     sum.masked_fill_(sum == -infinity, infinity);
     const at::Tensor probabilities = rounded(probabilities_of(scores, sum), x.query.scalar_type(), kind);

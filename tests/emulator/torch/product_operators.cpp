@@ -15,8 +15,8 @@ namespace {
 bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
 void check_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type, const at::Tensor& out) {
-  TORCH_CHECK(a.dim() == 2 && b.dim() == 2, "a product with out_dtype needs matrices, got ", a.dim(), "-D and ", b.dim(),
-              "-D");
+  TORCH_CHECK(a.dim() == 2 && b.dim() == 2, "a product with out_dtype needs matrices, got ", a.dim(), "-D and ",
+              b.dim(), "-D");
   TORCH_CHECK(a.size(1) == b.size(0), "shapes ", a.sizes(), " and ", b.sizes(), " cannot be multiplied");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "both matrices must have one dtype, got ", a.scalar_type(), " and ",
               b.scalar_type());
@@ -28,14 +28,11 @@ void check_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type
 }
 
 // Products in fp32, rounded once.
-at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b) {
-  return at::mm(a.to(at::kFloat), b.to(at::kFloat));
-}
+at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b) { return at::mm(a.to(at::kFloat), b.to(at::kFloat)); }
 
 at::Tensor& mm_dtype_out(const at::Tensor& a, const at::Tensor& b, at::ScalarType type, at::Tensor& out) {
   check_product(a, b, type, out);
-  on_stream("mm.dtype", {a, b}, {out},
-            [](const auto& in, const auto& to) { to[0].copy_(wide_product(in[0], in[1])); });
+  on_stream("mm.dtype", {a, b}, {out}, [](const auto& in, const auto& to) { to[0].copy_(wide_product(in[0], in[1])); });
   return out;
 }
 

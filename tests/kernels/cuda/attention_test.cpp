@@ -124,8 +124,10 @@ TEST_CASE("a part of the queries on a GPU has the rows and gradients of the whol
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   constexpr std::int64_t sequence = 70;
   const Case x = random_case({2, sequence, 4, 2, 8}, type);
-  const std::vector<SequencePart> parts{{sequence, {{0, 70}}},          {sequence, {{40, 30}}},
-                                        {sequence, {{69, 1}}},          {sequence, {{0, 17}, {53, 17}}},
+  const std::vector<SequencePart> parts{{sequence, {{0, 70}}},
+                                        {sequence, {{40, 30}}},
+                                        {sequence, {{69, 1}}},
+                                        {sequence, {{0, 17}, {53, 17}}},
                                         {sequence, {{17, 18}, {35, 18}}}};
   for (const SequencePart& part : parts) {
     INFO(part.runs.size() << " runs, the first from " << part.runs.front().begin);
@@ -167,9 +169,8 @@ TEST_CASE("documents of which a rank has a part of the queries have the rows of 
   const SequencePart part{48, {{0, 12}, {36, 12}}};
   const Result whole = run(x.as(at::kDouble), DocumentSetting{AttentionMethod::math, documents, {}});
   const Case device = on_device(x);
-  const AttentionOutput output =
-      document_attention_forward(rows_of(device.query, part), device.key, device.value,
-                                 {AttentionMethod::flash, documents, part});
+  const AttentionOutput output = document_attention_forward(rows_of(device.query, part), device.key, device.value,
+                                                            {AttentionMethod::flash, documents, part});
   CHECK(largest_error(output.out.to(at::kCPU), rows_of(whole.out, part)) < tolerance_of(type));
 }
 

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dense models on one emulated GPU: losses and weights are the CPU's, up to the rounding of other orders of summing."""
+import json
+import unittest
+
+from emulated_gpu import emulated_run
+
+FP32 = {"tolerance": 1e-6, "of_change": 2e-4}
+HALF = {"tolerance": 1e-3, "of_change": 0.15}
+
+
+def recipe(architecture, compute="fp32", **sections):
+    """Two layers with grouped heads; `sections` are merged into the recipe's."""
+    base = {
+        "name": "dense",
+        "model": {"architecture": architecture, "layers": 2, "hidden_size": 32, "heads": 4, "kv_heads": 2,
+                  "vocab_size": 256, "max_sequence_length": 32},
+        "batch": {"global": 4, "micro": 2},
+        "training": {"steps": 3, "learning_rate": {"peak": 0.003}},
+        "data": {"train": [{"path": "text.txt"}]},
+        "precision": {"compute": compute},
+    }
+    for name, section in sections.items():
+        base[name] = {**base.get(name, {}), **section}
+    return base
+
+
+def with_model(architecture, compute="fp32", **keys):
+    return recipe(architecture, compute, model={**recipe(architecture)["model"], **keys})
+
+
+def conversations():
+    lines = [{"messages": [{"role": "user", "content": f"How much is {n} and {n}?"},
+                           {"role": "assistant", "content": f"It is {2 * n}."}]} for n in range(40)]
+    return "\n".join(json.dumps(line) for line in lines)
+
+
+class Dense(emulated_run.EmulatedTest):
+    def test_types(self):
+        self.compare(recipe("llama"), **FP32)
+        self.compare(recipe("llama", "bf16"), **HALF)
+
+    def test_fp16(self):
+        self.compare(recipe("gpt2", "fp16"), **HALF)
+
+    def test_dropout_has_the_same_masks(self):
+        self.compare(with_model("gpt2", dropout=0.2), **FP32)
+        self.compare({**with_model("gpt2", "bf16", dropout=0.2), "memory": {"recompute": "selective"}}, **HALF)
+
+    def test_documents(self):
+        documents = {**recipe("llama")["data"], "document_mask": {"end_of_text": 10}}
+        self.compare(recipe("llama", data=documents), **FP32)
+        self.compare(recipe("llama", "bf16", data=documents, memory={"recompute": "full"}), **HALF)
+
+    def test_recompute(self):
+        self.compare(recipe("llama", memory={"recompute": "full"}), **FP32)
+        self.compare(recipe("gpt2", "bf16", memory={"recompute": "selective"}, kernels={"attention": "math"}), **HALF)
+
+    def test_adapters(self):
+        self.compare(with_model("llama", "bf16", lora={"rank": 4}), **HALF)
+
+    def test_muon(self):
+        training = {"steps": 3, "optimizer": {"name": "muon"}, "learning_rate": {"peak": 0.003}}
+        # GPUs orthogonalise in bf16.
+        self.compare(recipe("llama", training=training), **HALF)
+
+    def test_curricula(self):
+        data = {**recipe("llama")["data"], "document_mask": {"end_of_text": 10},
+                "curriculum": {"sequence_length": {"start": 8, "steps": 3}}}
+        self.compare(recipe("llama", data=data), **FP32)
+
+    def test_query_key_norms_and_odd_heads(self):
+        self.compare(with_model("llama", "bf16", qk_norm=True, head_dim=12), **HALF)
+
+    def test_fine_tuning(self):
+        self.write("chat.jsonl", conversations())
+        data = {"train": [{"path": "chat.jsonl"}], "fine_tuning": {}}
+        model = {**recipe("llama")["model"], "max_sequence_length": 128}
+        self.compare(recipe("llama", data=data, model=model), **FP32)
+
+    def test_evaluation_and_sampling(self):
+        trained = recipe("llama", data={**recipe("llama")["data"], "validation": [{"path": "text.txt"}]},
+                         training={"steps": 2, "learning_rate": {"peak": 0.01}})
+        self.run_on("cuda", trained)
+        said, losses = [], []
+        for device in ("cpu", "cuda"):
+            on = ("--set", f"cluster.device={device}")
+            text = self.start(device, "sample", "cuda", "--prompt", "The ", "--tokens", "12", "--temperature", "0", *on).stdout
+            said.append(text.split("device 0:")[0])
+            losses.append(json.loads(self.start(device, "eval", "cuda", "--batches", "2", "--json", *on).stdout)["loss"])
+        self.assertEqual(said[0], said[1])
+        self.assertAlmostEqual(losses[0], losses[1], delta=1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()
