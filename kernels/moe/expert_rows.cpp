@@ -4,9 +4,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/tensor.h>
 
 #include <limits>
 #include <numeric>
+#include <utility>
+
+#include "kernels/host_copy.h"
+#include "kernels/reference/operators.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -48,22 +54,23 @@ void choose_all(const at::Tensor& scores, std::int64_t k, const TopExperts& top)
 }  // namespace
 
 TopExperts top_experts(const at::Tensor& scores, std::int64_t k) {
-  const at::Tensor host = scores.cpu();
-  TopExperts top{at::empty({host.size(0), k}, at::kLong), at::empty({host.size(0), k}, host.options())};
-  if (host.scalar_type() == at::kDouble) {
-    choose_all<double>(host, k, top);
+  if (!scores.is_cpu()) return reference::top_experts(scores, k);
+  TopExperts top{at::empty({scores.size(0), k}, at::kLong), at::empty({scores.size(0), k}, scores.options())};
+  if (scores.scalar_type() == at::kDouble) {
+    choose_all<double>(scores, k, top);
   } else {
-    choose_all<float>(host, k, top);
+    choose_all<float>(scores, k, top);
   }
-  return {top.experts.to(scores.device()), top.scores.to(scores.device())};
+  return top;
 }
 
 ExpertRows assign_rows(const at::Tensor& experts, std::int64_t count, std::optional<std::int64_t> capacity,
                        const std::optional<at::Tensor>& scores) {
-  const at::Tensor host = experts.cpu();
-  const std::int64_t tokens = host.size(0), k = host.size(1);
-  const at::Tensor order = scores ? at::argsort(scores->cpu(), true, 0, true) : at::arange(tokens, at::kLong);
-  const auto* expert_of = host.const_data_ptr<std::int64_t>();
+  if (!experts.is_cpu()) return reference::assign_rows(experts, count, capacity, scores);
+  const std::int64_t tokens = experts.size(0), k = experts.size(1);
+  const at::Tensor order = scores ? at::argsort(*scores, true, 0, true) : at::arange(tokens, at::kLong);
+  const at::Tensor in_rows = experts.contiguous();
+  const auto* expert_of = in_rows.const_data_ptr<std::int64_t>();
   const auto* token_at = order.const_data_ptr<std::int64_t>();
   const std::int64_t most = capacity.value_or(std::numeric_limits<std::int64_t>::max());
 
@@ -85,16 +92,36 @@ ExpertRows assign_rows(const at::Tensor& experts, std::int64_t count, std::optio
     }
   }
   std::partial_sum(result.offsets.begin(), result.offsets.end(), result.offsets.begin());
-  const at::Tensor choice_of = at::empty({result.rows()}, at::kLong);
-  auto* choices = choice_of.mutable_data_ptr<std::int64_t>();
+  result.choice_of = at::empty({result.offsets.back()}, at::kLong);
+  auto* choices = result.choice_of.mutable_data_ptr<std::int64_t>();
   for (std::int64_t choice = 0; choice < tokens * k; ++choice) {
     if (rows[choice] < 0) continue;
     rows[choice] += result.offsets[static_cast<std::size_t>(expert_of[choice])];
     choices[rows[choice]] = choice;
   }
-  result.row_of = row_of.to(experts.device());
-  result.choice_of = choice_of.to(experts.device());
+  result.row_of = row_of;
   return result;
+}
+
+ExpertRows with_offsets(ExpertRows map) {
+  if (map.has_offsets()) return map;
+  const at::Tensor ends = to_host(map.ends);
+  const auto* first = ends.const_data_ptr<std::int32_t>();
+  std::vector<std::int64_t> offsets{0};
+  offsets.insert(offsets.end(), first, first + ends.numel());
+  return with_offsets(std::move(map), std::move(offsets));
+}
+
+ExpertRows with_offsets(ExpertRows map, std::vector<std::int64_t> offsets) {
+  map.offsets = std::move(offsets);
+  map.choice_of = map.choice_of.narrow(0, 0, map.offsets.back());
+  return map;
+}
+
+at::Tensor experts_of_rows(const ExpertRows& map) {
+  const at::Tensor ends =
+      map.ends.defined() ? map.ends : at::tensor(at::ArrayRef(map.offsets).slice(1), at::kLong).to(at::kInt);
+  return at::searchsorted(ends, at::arange(map.rows(), ends.options()), false, true).clamp_max_(map.experts() - 1);
 }
 
 }  // namespace llmtrain::kernels

@@ -2,6 +2,7 @@
 #include "kernels/moe/jitter.h"
 
 #include "kernels/random/philox.h"
+#include "kernels/random/philox_words.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -27,17 +28,26 @@ void jitter_elements(Value* x, std::int64_t count, const Jitter& jitter) {
   }
 }
 
+// The same in tensor operators, with the same bits.
+void jitter_tensor(at::Tensor& x, const Jitter& jitter) {
+  const std::int64_t skipped = jitter.first_element % 4, counters = (skipped + x.numel() + 3) / 4;
+  const at::Tensor words = philox_words(jitter.key, jitter.first_element / 4, counters, x.device());
+  at::Tensor factors = words.narrow(0, skipped, x.numel()).to(at::kDouble);
+  factors.mul_(2).add_(1).div_(4294967296.0).sub_(1).mul_(jitter.amplitude).add_(1);
+  x.copy_(factors.view_as(x).mul_(x));
+}
+
 }  // namespace
 
 void jitter_(at::Tensor& x, const Jitter& jitter) {
-  if (!jitter.active()) return;
-  at::Tensor host = x.cpu();  // x itself where it is there
-  if (host.scalar_type() == at::kDouble) {
-    jitter_elements(host.mutable_data_ptr<double>(), host.numel(), jitter);
+  if (!jitter.active() || x.numel() == 0) return;
+  if (!x.is_cpu()) {
+    jitter_tensor(x, jitter);
+  } else if (x.scalar_type() == at::kDouble) {
+    jitter_elements(x.mutable_data_ptr<double>(), x.numel(), jitter);
   } else {
-    jitter_elements(host.mutable_data_ptr<float>(), host.numel(), jitter);
+    jitter_elements(x.mutable_data_ptr<float>(), x.numel(), jitter);
   }
-  if (!x.is_cpu()) x.copy_(host);
 }
 
 void jitter_rows_(at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows) {

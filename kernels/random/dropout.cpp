@@ -2,17 +2,14 @@
 #include "kernels/random/dropout.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/full_like.h>
-#include <ATen/ops/stack.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 
 #include "core/base/error.h"
 #include "kernels/random/philox.h"
+#include "kernels/random/philox_words.h"
 #include "kernels/vector/dropout.h"
 #include "kernels/vector/level.h"
 
@@ -21,7 +18,6 @@ namespace {
 
 // Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t mask_elements_per_thread = 8192;
-constexpr std::int64_t low_word = 0xFFFFFFFF;
 
 // Words are integers, so comparing them with the ceiling of probability·2³² is exact. For a probability within 2⁻³² of
 // 1 that ceiling is 2³², which 32 bits cannot hold: the largest word is then kept.
@@ -41,40 +37,11 @@ void fused_dropout(Kernel kernel, at::Tensor& x, const Dropout& dropout) {
   });
 }
 
-struct WidePair {
-  at::Tensor high, low;
-};
-
-WidePair multiply_words(const at::Tensor& word, std::int64_t factor) {
-  const at::Tensor product = word.mul(factor);  // wraps modulo 2⁶⁴, as an unsigned product would
-  // The shift copies the sign bit; the mask removes the copies.
-  return {(product.bitwise_right_shift(32)).bitwise_and(low_word), product.bitwise_and(low_word)};
-}
-
-// Philox (kernels/random/philox.h) in tensor operators: the words of counters [first, first + count), one after
-// another. As int64, since LibTorch lacks arithmetic on unsigned 32-bit words.
-at::Tensor reference_words(std::uint64_t key, std::int64_t first, std::int64_t count, const at::Device& device) {
-  const at::Tensor counter = at::arange(first, first + count, at::TensorOptions(at::kLong).device(device));
-  const at::Tensor zero = at::full_like(counter, 0);
-  std::array<at::Tensor, 4> c{counter.bitwise_and(low_word), counter.bitwise_right_shift(32), zero, zero};
-  auto k0 = static_cast<std::uint32_t>(key);
-  auto k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const WidePair p0 = multiply_words(c[0], 0xD2511F53);
-    const WidePair p1 = multiply_words(c[2], 0xCD9E8D57);
-    c = {p1.high.bitwise_xor(c[1]).bitwise_xor(static_cast<std::int64_t>(k0)), p1.low,
-         p0.high.bitwise_xor(c[3]).bitwise_xor(static_cast<std::int64_t>(k1)), p0.low};
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
-  }
-  return at::stack(c, 1).reshape(-1);
-}
-
 void reference_dropout(at::Tensor& x, const Dropout& dropout) {
   // A counter gives four words: begin with the one of x's first element and skip the words before it.
   const std::int64_t first = dropout.first_element / 4;
   const std::int64_t skipped = dropout.first_element % 4;
-  const at::Tensor words = reference_words(dropout.key, first, (skipped + x.numel() + 3) / 4, x.device());
+  const at::Tensor words = philox_words(dropout.key, first, (skipped + x.numel() + 3) / 4, x.device());
   const at::Tensor dropped = words.narrow(0, skipped, x.numel()).lt(threshold_of(dropout.probability));
   // Scaled, so that the expected value stays the same, and filled rather than multiplied by 0: dropped infinities and
   // NaN become 0 as well.

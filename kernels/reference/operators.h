@@ -18,6 +18,11 @@ at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,
 void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tensor& dtable,
                         std::optional<at::Tensor> dpositions, std::int64_t sequence_length);
 
+// Maps as of a GPU, wherever the tensors are: with `ends` and without offsets.
+TopExperts top_experts(const at::Tensor& scores, std::int64_t k);
+ExpertRows assign_rows(const at::Tensor& experts, std::int64_t count, std::optional<std::int64_t> capacity,
+                       const std::optional<at::Tensor>& scores = std::nullopt);
+
 at::Tensor dispatch_forward(const at::Tensor& x, const ExpertRows& map);
 at::Tensor dispatch_backward(const at::Tensor& drows, const ExpertRows& map);
 at::Tensor combine_forward(const at::Tensor& rows, const at::Tensor& gates, const ExpertRows& map);

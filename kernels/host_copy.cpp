@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host_copy.h"
+
+#include <ATen/ops/empty.h>
+
+namespace llmtrain::kernels {
+namespace {
+
+at::Tensor pinned_like(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).pinned_memory(true));
+}
+
+}  // namespace
+
+at::Tensor to_device(const at::Tensor& tensor, const at::Device& device) {
+  if (tensor.device() == device) return tensor;
+  if (tensor.numel() == 0) return at::empty(tensor.sizes(), tensor.options().device(device));
+  const at::Tensor pinned = pinned_like(tensor).copy_(tensor);
+  return at::empty(tensor.sizes(), tensor.options().device(device)).copy_(pinned, true);
+}
+
+at::Tensor to_host(const at::Tensor& tensor) { return tensor.is_cpu() ? tensor : pinned_like(tensor).copy_(tensor); }
+
+}  // namespace llmtrain::kernels

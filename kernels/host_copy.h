@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace llmtrain::kernels {
+
+// Small tensors on their way between the host and a GPU, through pinned memory, which LibTorch keeps until a copy is
+// done with it. Without a GPU a tensor is returned as it is.
+
+// A tensor of the host on the device. Nobody waits: the copy is ordered on the current stream.
+at::Tensor to_device(const at::Tensor& tensor, const at::Device& device);
+
+// A tensor of the device on the host. Waits once, for what the current stream holds.
+at::Tensor to_host(const at::Tensor& tensor);
+
+}  // namespace llmtrain::kernels
