@@ -32,12 +32,6 @@ constexpr RoutingSums& operator+=(RoutingSums& sums, const RoutingSums& more) {
   return sums = sums_of(values);
 }
 
-// What a training pass of a layer with experts finds.
-struct LayerRouting {
-  RoutingSums sums;
-  std::vector<double> chosen{};  // for each expert the tokens of the micro-batch that choose it
-};
-
 // How many tokens chose each expert of each layer in a step, by layer; a dense layer has no counts.
 using RoutingCounts = std::vector<std::vector<double>>;
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "core/graph/routing_sums.h"
 #include "core/model/layers/micro_batch.h"
+#include "core/model/moe/layer_routing.h"
 
 namespace llmtrain {
 

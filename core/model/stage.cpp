@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/stage.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "core/model/layers/block_parameters.h"
 #include "core/model/token_dropping_layer.h"
 #include "core/model/transformer_layer.h"
+#include "kernels/host_copy.h"
 
 namespace llmtrain {
 namespace {
@@ -48,7 +50,7 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
   const TensorSplit split(options.tensor, options.rows);
   std::optional<Fp8Scaling> scaling;
   if (options.fp8) scaling.emplace(options.tensor, options.context, options.fp8_history);
-  counts_.resize(static_cast<std::size_t>(graph.model.layers));
+  chosen_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
     layers_.push_back(graph.blocks[block].layer);
     blocks_.push_back(make_block(BlockParameters(graph, block, stores, split, scaling), options, kept_.get()));
@@ -56,11 +58,29 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
 }
 
 void StageModule::count(std::size_t block, const LayerRouting& routing) {
-  if (routing.chosen.empty()) return;
-  routing_ += routing.sums;
-  std::vector<double>& counts = counts_[static_cast<std::size_t>(layers_[block])];
-  counts.resize(routing.chosen.size());
-  for (std::size_t expert = 0; expert < counts.size(); ++expert) counts[expert] += routing.chosen[expert];
+  if (!routing.sums.defined()) return;
+  const auto add = [](at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum.add_(more) : more.clone(); };
+  add(routing_, routing.sums);
+  add(chosen_[static_cast<std::size_t>(layers_[block])], routing.chosen);
+}
+
+RoutingSums StageModule::take_routing() {
+  if (!routing_.defined()) return {};
+  const at::Tensor sums = kernels::to_host(std::exchange(routing_, {}));
+  RoutingValues values;
+  std::copy_n(sums.const_data_ptr<double>(), values.size(), values.begin());
+  return sums_of(values);
+}
+
+RoutingCounts StageModule::take_routing_counts() {
+  RoutingCounts counts;
+  for (at::Tensor& chosen : chosen_) {
+    std::vector<double>& numbers = counts.emplace_back();
+    if (!chosen.defined()) continue;
+    const at::Tensor host = kernels::to_host(std::exchange(chosen, {}));
+    numbers.assign(host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel());
+  }
+  return counts;
 }
 
 at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) {

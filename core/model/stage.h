@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/routing_sums.h"
 #include "core/model/block_module.h"
 #include "core/model/kept_exchanges.h"
 #include "core/model/layers/fp8_history.h"
@@ -50,7 +51,7 @@ class StagePasses {
   // The head's logits [rows, V] of micro.logit_rows, on every tensor rank; x is the stage's input. The stage must hold
   // the head.
   virtual at::Tensor logits(at::Tensor x, const MicroBatch& micro) = 0;
-  // What training forwards found since the last call.
+  // What training forwards found since the last call. Wait for a GPU.
   virtual RoutingSums take_routing() = 0;
   virtual RoutingCounts take_routing_counts() = 0;
 };
@@ -65,8 +66,8 @@ class StageModule final : public StagePasses {
   at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override;
   at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override;
   at::Tensor logits(at::Tensor x, const MicroBatch& micro) override;
-  RoutingSums take_routing() override { return std::exchange(routing_, {}); }
-  RoutingCounts take_routing_counts() override { return std::exchange(counts_, RoutingCounts(counts_.size())); }
+  RoutingSums take_routing() override;
+  RoutingCounts take_routing_counts() override;
 
  private:
   using SavedBlocks = std::vector<std::unique_ptr<SavedActivations>>;
@@ -77,8 +78,9 @@ class StageModule final : public StagePasses {
   std::vector<std::unique_ptr<BlockModule>> blocks_;
   std::vector<std::int64_t> layers_;  // of the blocks; −1 of the ends
   std::map<std::int64_t, SavedBlocks> saved_;
-  RoutingSums routing_;
-  RoutingCounts counts_;  // of the model's layers
+  // On the device, as LayerRouting has them; undefined where nothing was found.
+  at::Tensor routing_;
+  std::vector<at::Tensor> chosen_;  // of the model's layers
 };
 
 }  // namespace llmtrain

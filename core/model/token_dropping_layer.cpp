@@ -11,6 +11,7 @@
 
 #include "core/base/hash.h"
 #include "kernels/attention/document_attention.h"
+#include "kernels/host_copy.h"
 #include "kernels/random/dropout.h"
 #include "kernels/random/philox.h"
 
@@ -35,15 +36,14 @@ std::vector<kernels::PositionRun> kept_documents(const std::vector<kernels::Posi
   return kept;
 }
 
-// The micro-batch as the layer sees it, on `device`; `rows` are on the host.
-MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& rows, const at::Device& device) {
+// The micro-batch as the layer sees it; `rows` are `host_rows` where the activation is.
+MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& host_rows, const at::Tensor& rows) {
   MicroBatch kept = micro;
   kept.sequence = micro.kept_tokens;
-  kept.documents = kept_documents(micro.documents, rows);
-  kept.document_starts = kernels::document_starts(kept.documents, device);
+  kept.documents = kept_documents(micro.documents, host_rows);
+  kept.document_starts = kernels::document_starts(kept.documents, rows.device());
   // Rotary positions are those in the whole sequence, or document.
-  kept.positions = micro.positions.defined() ? micro.positions.index_select(0, rows.to(device))
-                                             : rows.remainder(micro.sequence).to(device);
+  kept.positions = micro.positions.defined() ? micro.positions.index_select(0, rows) : rows.remainder(micro.sequence);
   // The index of a row says nothing of its token's.
   kept.token_choices = nullptr;
   // Losses within the layer are means over the tokens that it sees.
@@ -93,9 +93,10 @@ TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::
 BlockModule::Output TokenDroppingLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   if (!drops(micro, pass)) return inner_->forward(x, micro, pass);
   auto saved = std::make_unique<Saved>();
+  // Drawn on the host, which knows seed, step and sequence as well; no GPU is waited for.
   const at::Tensor rows = kept_rows(micro, site_);
-  saved->kept = kept_part(micro, rows, x.device());
-  saved->rows = rows.to(x.device());
+  saved->rows = kernels::to_device(rows, x.device());
+  saved->kept = kept_part(micro, rows, saved->rows);
   Output output = inner_->forward(x.index_select(0, saved->rows), saved->kept, pass);
   saved->inner = std::move(output.saved);
   // A copy: the block before, or a message to it, may still read x.

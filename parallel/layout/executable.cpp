@@ -51,8 +51,6 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   // With current scales it concerns gradients alone, whatever multiplies them.
   kept.fallback_steps = 0;
   std::vector<Unsupported> keys = {
-      {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
-       "set cluster.device to \"cpu\""},
       // The experts' products of a layer take their scales by rows, in every layer alike.
       {has_fp8 && kept != HighPrecisionRecipe{}, "/precision/high_precision",
        "layers in high precision beside experts in FP8", "leave it out, or set precision.fp8_level to \"off\""},

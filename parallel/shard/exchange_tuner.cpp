@@ -18,10 +18,17 @@ ExchangeMethod ExchangeTuner::choose(std::int64_t fullest) const {
   return current_[methods_.bucket_of(fullest)].method;
 }
 
-void ExchangeTuner::took(std::int64_t fullest, double seconds) {
-  const std::size_t bucket = methods_.bucket_of(fullest);
-  measured_[2 * bucket] += 1;
-  measured_[2 * bucket + 1] += seconds;
+void ExchangeTuner::took(std::int64_t fullest, std::function<double()> seconds) {
+  passes_.push_back({methods_.bucket_of(fullest), std::move(seconds)});
+}
+
+const std::vector<double>& ExchangeTuner::measured() {
+  for (const auto& [bucket, seconds] : passes_) {
+    measured_[2 * bucket] += 1;
+    measured_[2 * bucket + 1] += seconds();
+  }
+  passes_.clear();
+  return measured_;
 }
 
 const ExchangeTrial* ExchangeTuner::trial_of(std::size_t bucket) const {
@@ -68,6 +75,7 @@ void ExchangeTuner::start_step(std::int64_t step) {
     current_[bucket] = current_of(bucket);
   }
   measured_.assign(2 * methods_.of_buckets.size(), 0);
+  passes_.clear();
 }
 
 void ExchangeTuner::end_step(std::span<const double> sums) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -23,12 +25,13 @@ class ExchangeTuner final : public ExchangeChooser {
 
   bool may_relay() const override;
   ExchangeMethod choose(std::int64_t fullest) const override;
-  void took(std::int64_t fullest, double seconds) override;
+  void took(std::int64_t fullest, std::function<double()> seconds) override;
 
   // Decides how the step's rows go; forgets what has been measured since the last one.
   void start_step(std::int64_t step);
-  // What this rank has measured in the step: for each bucket the number of passes and their seconds.
-  const std::vector<double>& measured() const { return measured_; }
+  // What this rank has measured in the step: for each bucket the number of passes and their seconds. Waits for a GPU
+  // that has not ended them.
+  const std::vector<double>& measured();
   // Ends the step, with the sums of what all ranks have measured.
   void end_step(std::span<const double> sums);
 
@@ -55,6 +58,11 @@ class ExchangeTuner final : public ExchangeChooser {
   std::int64_t step_ = 0;
   std::vector<Current> current_;
   std::vector<double> measured_;
+  struct Pass {
+    std::size_t bucket = 0;
+    std::function<double()> seconds;
+  };
+  std::vector<Pass> passes_;  // that measured_ does not have yet
 };
 
 }  // namespace llmtrain

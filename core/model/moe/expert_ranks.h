@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -68,8 +69,9 @@ class ExchangeChooser {
   virtual bool may_relay() const = 0;
   // Of a micro-batch of which none of these ranks sends more than `fullest` rows to one expert.
   virtual ExchangeMethod choose(std::int64_t fullest) const = 0;
-  // So long rows of such a micro-batch were on their way to the experts, at the experts and on their way back.
-  virtual void took(std::int64_t fullest, double seconds) = 0;
+  // So long rows of such a micro-batch were on their way to the experts, at the experts and on their way back. The
+  // seconds are asked for at the step's end, since a GPU may not know them yet.
+  virtual void took(std::int64_t fullest, std::function<double()> seconds) = 0;
 };
 
 // Ranks that have equally many rows each, as seen from one of them. All ranks make the same calls in the same order,

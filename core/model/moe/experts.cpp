@@ -2,10 +2,9 @@
 #include "core/model/moe/experts.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+
 namespace llmtrain {
 
-using kernels::Accumulation;
 using kernels::Fp8Format;
 
 Experts::Experts(std::optional<GroupedLinear> gate, GroupedLinear up, GroupedLinear down,
@@ -16,6 +15,10 @@ Experts::Experts(std::optional<GroupedLinear> gate, GroupedLinear up, GroupedLin
       up_(up),
       down_(down),
       scaling_(scaling) {}
+
+bool Experts::needs_offsets(const at::Device& device) const {
+  return up_.needs_offsets(device) || down_.needs_offsets(device);
+}
 
 ScaledRows Experts::keep(const at::Tensor& rows) const {
   if (!scaling_) return {rows, {}};
@@ -39,16 +42,13 @@ at::Tensor Experts::forward(const ScaledRows& rows, const kernels::ExpertRows& m
   {
     const at::Tensor x = rows.widened(compute);
     saved.hidden = at::empty({x.size(0), gate_ ? 2 * width() : width()}, x.options());
-    if (gate_) gate_->forward(x, map, gate_columns(saved.hidden), saved.scales.gate);
-    up_.forward(x, map, up_columns(saved.hidden), saved.scales.up);
+    if (gate_) gate_->forward_into(x, map, gate_columns(saved.hidden), saved.scales.gate);
+    up_.forward_into(x, map, up_columns(saved.hidden), saved.scales.up);
   }
   const ScaledRows activated = activate(saved.hidden, {});
   saved.activated.scales = activated.scales;
   if (keeps_activated_) saved.activated.values = activated.values;
-  const at::Tensor x = activated.widened(compute);
-  at::Tensor y = at::empty({x.size(0), down_.outputs()}, x.options());
-  down_.forward(x, map, y, saved.scales.down);
-  return y;
+  return down_.forward(activated.widened(compute), map, saved.scales.down);
 }
 
 // The gradient of the activation's output; releases what it was made of.
@@ -56,11 +56,8 @@ at::Tensor Experts::backward_activated(const at::Tensor& dy, const kernels::Expe
   down_.backward_bias(dy, map);
   if (!saved.activated.values.defined()) saved.activated = activate(saved.hidden, saved.activated.scales);
   round_gradient(dy, Columns::whole);
-  at::Tensor activated = saved.activated.widened(down_.compute_type());
-  down_.backward_weight(dy, activated, map);
-  at::Tensor dactivated = at::empty_like(activated);
-  activated.reset();
-  down_.backward_input(dy, map, dactivated, Accumulation::overwrite, saved.scales.down);
+  down_.backward_weight(dy, saved.activated.widened(down_.compute_type()), map);
+  at::Tensor dactivated = down_.backward_input(dy, map, saved.scales.down);
   // Tensors are released as soon as they are used up, which lowers the peak of the backward.
   saved.activated = {};
   return dactivated;
@@ -82,9 +79,8 @@ at::Tensor Experts::backward(const at::Tensor& dy, const ScaledRows& rows, const
     if (gate_) gate_->backward_weight(gate_columns(dhidden), x, map);
     up_.backward_weight(up_columns(dhidden), x, map);
   }
-  at::Tensor drows = at::empty(rows.values.sizes(), dhidden.options());
-  up_.backward_input(up_columns(dhidden), map, drows, Accumulation::overwrite, scales.up);
-  if (gate_) gate_->backward_input(gate_columns(dhidden), map, drows, Accumulation::add, scales.gate);
+  at::Tensor drows = up_.backward_input(up_columns(dhidden), map, scales.up);
+  if (gate_) gate_->add_backward_input(gate_columns(dhidden), map, drows, scales.gate);
   return drows;
 }
 

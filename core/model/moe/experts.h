@@ -31,6 +31,9 @@ class Experts {
   Experts(std::optional<GroupedLinear> gate, GroupedLinear up, GroupedLinear down, kernels::ActivationKind activation,
           Recompute recompute, const std::optional<RowScaling>& scaling);
 
+  // Whether forward and backward on this device need maps with offsets.
+  bool needs_offsets(const at::Device& device) const;
+
   // rows [R, H] as the products take them.
   ScaledRows keep(const at::Tensor& rows) const;
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/moe/grouped_linear.h"
 
-#include "kernels/gemm.h"
+#include "kernels/moe/grouped_products.h"
 
 namespace llmtrain {
-namespace {
-
-at::Tensor rows_of(const at::Tensor& x, const kernels::ExpertRows& map, std::int64_t expert) {
-  return x.narrow(0, map.offsets[static_cast<std::size_t>(expert)], map.rows_of(expert));
-}
-
-}  // namespace
 
 // As the products take them, [E, out, in]; makes their scales where these are undefined.
 at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
@@ -24,40 +17,47 @@ at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
   return weights;
 }
 
-void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
-                            at::Tensor& weight_scales) const {
-  const at::Tensor weights = this->weights(weight_scales);
-  const at::Tensor biases = adds_bias() ? bias_->weight() : at::Tensor();
-  for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
-    std::optional<at::Tensor> bias;
-    if (biases.defined()) bias = biases[expert];
-    kernels::group_linear(rows_of(x, map, expert), weights[expert], bias, rows_of(y, map, expert));
-  }
+std::optional<at::Tensor> GroupedLinear::biases() const {
+  const bool adds = bias_ && (summed_ == nullptr || summed_->position() == 0);
+  return adds ? std::optional(bias_->weight()) : std::nullopt;
+}
+
+bool GroupedLinear::needs_offsets(const at::Device& device) const {
+  const auto& shape = weight_.part().shape;
+  return !device.is_cpu() && !kernels::run_together(compute_type(), device, shape[2], shape[1]);
+}
+
+at::Tensor GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map,
+                                  at::Tensor& weight_scales) const {
+  return kernels::grouped_linear(x, weights(weight_scales), biases(), map);
+}
+
+void GroupedLinear::forward_into(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
+                                 at::Tensor& weight_scales) const {
+  kernels::grouped_linear_into(x, weights(weight_scales), biases(), map, y);
 }
 
 void GroupedLinear::backward_weight(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const {
   if (weight_.is_frozen()) return;
   // All experts are written, also those without rows: what the memory held before is no gradient.
   const auto dweights = weight_.gradient();
-  for (std::int64_t expert = 0; expert < map.experts(); ++expert)
-    kernels::group_backward_weight(rows_of(dy, map, expert), rows_of(x, map, expert), dweights.tensor[expert],
-                                   dweights.accumulation);
+  kernels::grouped_backward_weight(dy, x, map, dweights.tensor, dweights.accumulation);
 }
 
 void GroupedLinear::backward_bias(const at::Tensor& dy, const kernels::ExpertRows& map) const {
   if (!bias_ || bias_->is_frozen()) return;
   const auto dbiases = bias_->gradient();
-  for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
-    at::Tensor dbias = dbiases.tensor[expert];
-    kernels::linear_backward_bias(rows_of(dy, map, expert), dbias, dbiases.accumulation);
-  }
+  kernels::grouped_backward_bias(dy, map, dbiases.tensor, dbiases.accumulation);
 }
 
-void GroupedLinear::backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, const at::Tensor& dx,
-                                   kernels::Accumulation accumulation, at::Tensor weight_scales) const {
-  const at::Tensor weights = this->weights(weight_scales);
-  for (std::int64_t expert = 0; expert < map.experts(); ++expert)
-    kernels::group_backward_input(rows_of(dy, map, expert), weights[expert], rows_of(dx, map, expert), accumulation);
+at::Tensor GroupedLinear::backward_input(const at::Tensor& dy, const kernels::ExpertRows& map,
+                                         at::Tensor weight_scales) const {
+  return kernels::grouped_backward_input(dy, weights(weight_scales), map);
+}
+
+void GroupedLinear::add_backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, const at::Tensor& dx,
+                                       at::Tensor weight_scales) const {
+  kernels::grouped_add_backward_input(dy, weights(weight_scales), map, dx);
 }
 
 }  // namespace llmtrain

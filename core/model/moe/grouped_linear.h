@@ -12,10 +12,10 @@
 
 namespace llmtrain {
 
-// A linear layer of each expert, over the rows of that expert: weights [E, out, in], biases [E, out]. Operands and
-// results may be columns of wider matrices. Experts run one after another, each on all threads. With scaling the
-// weights are rounded to E4M3, each expert's with a scale of its own, unless they are stored so; the operands are what
-// the caller has rounded.
+// A linear layer of each expert, over the rows of that expert: weights [E, out, in], biases [E, out], multiplied as
+// kernels/moe/grouped_products.h says. Operands may be columns of wider matrices. With scaling the weights are rounded
+// to E4M3, each expert's with a scale of its own, unless they are stored so; the operands are what the caller has
+// rounded.
 class GroupedLinear {
  public:
   // `summed`: the ranks that make parts of a sum with this one, of which the first adds the bias, and all have its
@@ -27,20 +27,26 @@ class GroupedLinear {
   std::int64_t outputs() const { return weight_.part().shape[1]; }
   at::ScalarType compute_type() const { return weight_.weight_type(); }
 
+  // Whether the products on this device need maps with offsets.
+  bool needs_offsets(const at::Device& device) const;
+
   // y[rows, out] = x[rows, in] · weightᵀ + bias, where this rank adds it. Makes the scales of the weights, fp32 [E, 1],
   // where they are undefined.
-  void forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
-               at::Tensor& weight_scales) const;
+  at::Tensor forward(const at::Tensor& x, const kernels::ExpertRows& map, at::Tensor& weight_scales) const;
+  // The same into y, which may be columns of a wider matrix.
+  void forward_into(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
+                    at::Tensor& weight_scales) const;
   // Add to the gradients of weight and bias.
   void backward_weight(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const;
   void backward_bias(const at::Tensor& dy, const kernels::ExpertRows& map) const;
-  // dx = or += the gradient of x.
-  void backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, const at::Tensor& dx,
-                      kernels::Accumulation accumulation, at::Tensor weight_scales) const;
+  // The gradient of x; or dx += it.
+  at::Tensor backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, at::Tensor weight_scales) const;
+  void add_backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, const at::Tensor& dx,
+                          at::Tensor weight_scales) const;
 
  private:
   at::Tensor weights(at::Tensor& scales) const;
-  bool adds_bias() const { return bias_ && (summed_ == nullptr || summed_->position() == 0); }
+  std::optional<at::Tensor> biases() const;  // those that this rank adds
 
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;

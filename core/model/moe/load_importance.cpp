@@ -38,8 +38,8 @@ at::Tensor LoadImportance::sums() const {
   return at::cat({importance, load});
 }
 
-double LoadImportance::loss(const at::Tensor& sums) {
-  return (squared_variation(half(sums, 0)) + squared_variation(half(sums, 1))).item<double>() / 2;
+at::Tensor LoadImportance::loss(const at::Tensor& sums) {
+  return (squared_variation(half(sums, 0)) + squared_variation(half(sums, 1))) / 2;
 }
 
 at::Tensor LoadImportance::gradient(const at::Tensor& sums, const at::Tensor& last) const {

@@ -17,8 +17,8 @@ struct LoadImportance {
 
   // Importance and load of the experts: float64 [2·E], sums over these tokens.
   at::Tensor sums() const;
-  // The loss of the sums over all tokens of the micro-batch.
-  static double loss(const at::Tensor& sums);
+  // The loss of the sums over all tokens of the micro-batch, float64 without axes.
+  static at::Tensor loss(const at::Tensor& sums);
   // Its gradient for the logits here, with and without noise alike; `last`, int64 [T, 1]: the experts of the
   // thresholds.
   at::Tensor gradient(const at::Tensor& sums, const at::Tensor& last) const;

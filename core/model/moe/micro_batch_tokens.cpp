@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/moe/micro_batch_tokens.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
+#include <numeric>
 #include <vector>
+
+#include "kernels/host_copy.h"
 
 namespace llmtrain {
 namespace {
 
 // The indices of this rank's tokens in the micro-batch, int64 [tokens].
-at::Tensor indices_of(const kernels::RowsAtHand& rows, std::int64_t tokens) {
-  at::Tensor indices = at::empty({tokens}, at::kLong);
+at::Tensor indices_of(const kernels::RowsAtHand& rows, std::int64_t tokens, const at::Device& device) {
+  const at::Tensor indices = at::empty({tokens}, at::kLong);
+  auto* const first = indices.mutable_data_ptr<std::int64_t>();
   for (const kernels::RowRun& run : rows.runs(tokens))
-    indices.narrow(0, run.row, run.length).copy_(at::arange(run.whole_row, run.whole_row + run.length, at::kLong));
-  return indices;
+    std::iota(first + run.row, first + run.row + run.length, run.whole_row);
+  return kernels::to_device(indices, device);
 }
 
 // `values` [T, …], whose row i belongs to the token indices[i], in the order of the tokens.
@@ -49,10 +52,10 @@ at::Tensor MicroBatchTokens::without_dropped(const kernels::TopExperts& own, std
                                              std::int64_t capacity, bool by_score,
                                              const kernels::RowsAtHand& rows) const {
   const std::int64_t k = own.experts.size(1);
-  const at::Tensor indices = indices_of(rows, own.experts.size(0));
+  const at::Tensor indices = indices_of(rows, own.experts.size(0), own.experts.device());
   // One message: choices, index, and the bits of the score.
-  std::vector<at::Tensor> columns{own.experts.to(at::kCPU, at::kInt), indices.to(at::kInt).unsqueeze(1)};
-  if (by_score) columns.push_back(own.scores.narrow(1, 0, 1).to(at::kCPU, at::kFloat).contiguous().view(at::kInt));
+  std::vector<at::Tensor> columns{own.experts.to(at::kInt), indices.to(at::kInt).unsqueeze(1)};
+  if (by_score) columns.push_back(own.scores.narrow(1, 0, 1).to(at::kFloat).contiguous().view(at::kInt));
   const at::Tensor all = ranks_->gather_rows(at::cat(columns, 1));
   const at::Tensor places = all.select(1, k).to(at::kLong);
   std::optional<at::Tensor> scores;
@@ -60,7 +63,7 @@ at::Tensor MicroBatchTokens::without_dropped(const kernels::TopExperts& own, std
   const kernels::ExpertRows map =
       kernels::assign_rows(in_order(all.narrow(1, 0, k).to(at::kLong), places), experts, capacity, scores);
   const at::Tensor dropped = map.row_of.index_select(0, indices).lt(0);
-  return own.experts.masked_fill(dropped.to(own.experts.device()), -1);
+  return own.experts.masked_fill(dropped, -1);
 }
 
 }  // namespace llmtrain

@@ -22,12 +22,12 @@ class MicroBatchTokens {
   // Of all ranks, where each has `own`.
   std::int64_t count(std::int64_t own) const { return ranks_ != nullptr ? own * ranks_->ranks() : own; }
 
-  // The sum over the ranks of float64 values; the same bits on each of them. Blocks.
+  // The sum over the ranks of float64 values; the same bits on each of them. Blocks for the others.
   at::Tensor sum(const at::Tensor& values) const;
 
   // Rows for those choices of this rank's tokens that are within the capacity of `experts` experts: what
   // kernels::assign_rows() gives all tokens, with scores if `by_score`. `rows` says which tokens these are. Blocks
-  // where there is a capacity.
+  // for the other ranks where there is a capacity.
   kernels::ExpertRows assign(const kernels::TopExperts& own, std::int64_t experts, std::optional<std::int64_t> capacity,
                              bool by_score, const kernels::RowsAtHand& rows) const;
 

@@ -26,7 +26,10 @@ at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pa
                                      LayerRouting& routing) const {
   saved.map = router_.forward(x, pass, saved.router, routing);
   const bool splits_experts = ranks_.features != nullptr && ranks_.features->ranks() > 1;
-  if (ranks_.experts != nullptr || splits_experts) saved.exchange.emplace(ranks_, saved.map);
+  const bool exchanges = ranks_.experts != nullptr || splits_experts;
+  // The one place where the host waits for a GPU, which then knows how many rows go where.
+  if (exchanges || experts_.needs_offsets(x.device())) saved.map = kernels::with_offsets(std::move(saved.map));
+  if (exchanges) saved.exchange.emplace(ranks_, saved.map);
   const std::int64_t parts = saved.exchange ? saved.exchange->parts() : 1;
   saved.map = in_parts(saved.map, parts);
   saved.parts = std::vector<SavedPart>(static_cast<std::size_t>(parts));

@@ -35,7 +35,8 @@ class MixtureOfExperts {
   MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const MixtureRanks& ranks)
       : router_(router), experts_(experts), ranks_(ranks) {}
 
-  // [T, H] → [T, H]
+  // [T, H] → [T, H]. On a GPU the host waits once where other ranks have experts or parts of them, or where the
+  // products need to know the numbers of rows (kernels/moe/grouped_products.h), and else not.
   at::Tensor forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved, LayerRouting& routing) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved) const;

@@ -3,13 +3,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/special_entr.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "core/graph/pass_setting.h"
+#include "kernels/host_copy.h"
 #include "kernels/random/random.h"
 #include "kernels/wide_type.h"
 
@@ -31,9 +33,17 @@ at::Tensor jittered(const at::Tensor& x, const ExpertRouter::Pass& pass) {
   return result;
 }
 
-// How many of the choices are each of `count` experts.
+// How many of the choices are each of `count` experts, float64: whole numbers, whose sums have no rounding and no
+// order.
 at::Tensor chosen_by(const at::Tensor& choices, std::int64_t count) {
-  return at::bincount(choices.flatten(), {}, count);
+  const at::Tensor flat = choices.flatten(), ones = at::ones(flat.sizes(), flat.options().dtype(at::kDouble));
+  return at::zeros({count}, ones.options()).scatter_add_(0, flat, ones);
+}
+
+// How many choices have a row, float64 [1].
+at::Tensor kept_choices(const kernels::ExpertRows& map) {
+  if (map.ends.defined()) return map.ends.narrow(0, map.experts() - 1, 1).to(at::kDouble);
+  return at::full({1}, static_cast<double>(map.rows()), at::kDouble);
 }
 
 }  // namespace
@@ -44,18 +54,20 @@ at::Tensor ExpertRouter::gates_of(const at::Tensor& scores) const {
 
 at::Tensor ExpertRouter::with_noise(const at::Tensor& logits, const Pass& pass) const {
   if (pass.noise.deviation == 0) return logits;
-  at::Tensor noisy = at::empty_like(logits);
+  // Made on the host, whose numbers are those of every device, and copied.
+  at::Tensor noisy = at::empty(logits.sizes(), logits.options().device(at::kCPU));
   for (const kernels::RowRun& run : pass.rows.runs(logits.size(0))) {
     at::Tensor piece = noisy.narrow(0, run.row, run.length);
     kernels::fill_normal_(piece, pass.noise.key, pass.noise.deviation,
                           (pass.noise.first_token + run.whole_row) * recipe_.experts);
   }
-  return noisy.add_(logits);
+  return kernels::to_device(noisy, logits.device()).add_(logits);
 }
 
 kernels::TopExperts ExpertRouter::choose(const at::Tensor& probabilities, const Pass& pass) const {
   if (!pass.replayed.defined()) return kernels::top_experts(probabilities, recipe_.top_k);
-  return {pass.replayed, probabilities.gather(1, pass.replayed)};
+  const at::Tensor experts = kernels::to_device(pass.replayed, probabilities.device());
+  return {experts, probabilities.gather(1, experts)};
 }
 
 kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass, Saved& saved,
@@ -73,48 +85,51 @@ kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass,
   const auto capacity = pass.keeps_all ? std::nullopt : expert_limit(recipe_, tokens_.count(x.size(0)));
   kernels::ExpertRows map =
       tokens_.assign(top, recipe_.experts, capacity, recipe_.priority == RouterPriority::score, pass.rows);
-  add_sums(map, saved, routing);
+  describe(map, saved, routing);
   return map;
 }
 
 // routing_totals() numbers, summed over the tokens of the micro-batch.
 at::Tensor ExpertRouter::totals_of(const kernels::ExpertRows& map, const Saved& saved) const {
   const std::int64_t experts = recipe_.experts;
-  const at::Tensor z = saved.log_sums.defined() ? saved.log_sums.square().sum(at::kDouble) : at::zeros({}, at::kDouble);
-  std::vector<at::Tensor> numbers{chosen_by(saved.experts.select(1, 0), experts).to(at::kDouble),
-                                  chosen_by(saved.experts, experts).to(at::kDouble),
+  const auto options = saved.probabilities.options().dtype(at::kDouble);
+  const at::Tensor z = saved.log_sums.defined() ? saved.log_sums.square().sum(at::kDouble) : at::zeros({}, options);
+  std::vector<at::Tensor> numbers{chosen_by(saved.experts.select(1, 0), experts),
+                                  chosen_by(saved.experts, experts),
                                   saved.probabilities.sum(0, false, at::kDouble),
                                   z.view(1),
-                                  at::full({1}, static_cast<double>(map.rows()), at::kDouble),
+                                  kept_choices(map),
                                   at::special_entr(saved.probabilities).sum(at::kDouble).view(1)};
   if (saved.variation) numbers.push_back(saved.variation->sums());
   return tokens_.sum(at::cat(numbers));
 }
 
-void ExpertRouter::add_sums(const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const {
-  const std::int64_t experts = recipe_.experts;
-  const at::Tensor totals = totals_of(map, saved);
-  const at::Tensor first = totals.narrow(0, 0, experts), chosen = totals.narrow(0, experts, experts);
-  const double* others = totals.const_data_ptr<double>() + 3 * experts;
-  const std::int64_t tokens = tokens_.count(saved.experts.size(0));
-  const auto choices = static_cast<double>(tokens * recipe_.top_k);
-  RoutingSums& sums = routing.sums;
-  sums.passes += 1;
-  sums.load += chosen.max().item<double>() / (choices / static_cast<double>(experts));
-  sums.z_loss += others[0] / static_cast<double>(tokens);
-  sums.dropped_share += 1 - others[1] / choices;
-  // One expert leaves nothing to decide.
-  if (experts > 1) sums.entropy += others[2] / (static_cast<double>(tokens) * std::log(static_cast<double>(experts)));
-  routing.chosen.assign(chosen.const_data_ptr<double>(), chosen.const_data_ptr<double>() + experts);
+// The balance loss, float64 without axes; keeps what its gradient needs.
+at::Tensor ExpertRouter::balance_loss(const at::Tensor& totals, Saved& saved) const {
+  const std::int64_t experts = recipe_.experts, tokens = tokens_.count(saved.experts.size(0));
   if (saved.variation) {
     saved.variation_sums = totals.narrow(0, 3 * experts + 3, 2 * experts);
-    sums.balance_loss += LoadImportance::loss(saved.variation_sums);
-    return;
+    return LoadImportance::loss(saved.variation_sums);
   }
   // Also without a coefficient: it says how even the routing is.
-  const double scale = static_cast<double>(experts) / static_cast<double>(tokens * tokens);
-  sums.balance_loss += scale * (first * totals.narrow(0, 2 * experts, experts)).sum().item<double>();
+  const at::Tensor first = totals.narrow(0, 0, experts);
   if (recipe_.balances()) saved.first = first.to(saved.probabilities.scalar_type());
+  const double scale = static_cast<double>(experts) / static_cast<double>(tokens * tokens);
+  return (first * totals.narrow(0, 2 * experts, experts)).sum().mul_(scale);
+}
+
+void ExpertRouter::describe(const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const {
+  const std::int64_t experts = recipe_.experts, tokens = tokens_.count(saved.experts.size(0));
+  const at::Tensor totals = totals_of(map, saved);
+  const auto choices = static_cast<double>(tokens * recipe_.top_k);
+  const at::Tensor kept = totals[3 * experts + 1], entropies = totals[3 * experts + 2];
+  routing.chosen = totals.narrow(0, experts, experts);
+  // In the order of RoutingSums. One expert leaves nothing to decide.
+  routing.sums = at::stack(
+      {at::ones({}, totals.options()), balance_loss(totals, saved), totals[3 * experts] / static_cast<double>(tokens),
+       1 - kept / choices, routing.chosen.max() / (choices / static_cast<double>(experts)),
+       experts > 1 ? entropies / (static_cast<double>(tokens) * std::log(static_cast<double>(experts)))
+                   : at::zeros({}, totals.options())});
 }
 
 // The gradient of the chosen experts' probabilities.

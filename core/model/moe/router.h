@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/graph/routing_sums.h"
+#include "core/model/moe/layer_routing.h"
 #include "core/model/moe/load_importance.h"
 #include "core/model/moe/micro_batch_tokens.h"
 #include "core/model/moe/router_logits.h"
@@ -59,12 +59,14 @@ class ExpertRouter {
     // Of the micro-batch in the global batch, times fp16's loss scale: scales the losses in the backward.
     double share = 0;
     Noise noise{};
-    at::Tensor replayed{};   // int64 [T, k]: the experts of the tokens, whatever the router says; undefined: it decides
+    // int64 [T, k], on the host: the experts of the tokens, whatever the router says; undefined: it decides.
+    at::Tensor replayed{};
     bool keeps_all = false;  // whether no token is dropped, whatever capacity the recipe gives
   };
 
-  // The rows of x [T, H] by expert, within the capacity that the recipe gives for the micro-batch's tokens. Adds what
-  // the routing of the micro-batch was like to `routing`: the same on all ranks that hold its tokens.
+  // The rows of x [T, H] by expert, within the capacity that the recipe gives for the micro-batch's tokens. `routing`
+  // becomes what the routing of the micro-batch was like: the same on all ranks that hold its tokens. On a GPU nobody
+  // waits.
   kernels::ExpertRows forward(const at::Tensor& x, const Pass& pass, Saved& saved, LayerRouting& routing) const;
   // Adds the gradients of the router's parameters; returns that of x in the router's type. `dgates` [T, k].
   at::Tensor backward(const at::Tensor& dgates, const at::Tensor& x, const Pass& pass, const Saved& saved) const;
@@ -74,7 +76,8 @@ class ExpertRouter {
   at::Tensor with_noise(const at::Tensor& logits, const Pass& pass) const;
   kernels::TopExperts choose(const at::Tensor& probabilities, const Pass& pass) const;
   at::Tensor totals_of(const kernels::ExpertRows& map, const Saved& saved) const;
-  void add_sums(const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const;
+  at::Tensor balance_loss(const at::Tensor& totals, Saved& saved) const;
+  void describe(const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const;
   at::Tensor score_gradient(const at::Tensor& dgates, const Saved& saved) const;
 
   RouterLogits logits_;

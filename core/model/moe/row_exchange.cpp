@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/moe/row_exchange.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 
-#include "core/base/elapsed_time.h"
+#include "core/model/moe/pass_clock.h"
 #include "core/model/moe/row_parts.h"
+#include "kernels/host_copy.h"
 #include "kernels/moe/dispatch.h"
 
 namespace llmtrain {
@@ -29,17 +32,35 @@ std::vector<std::int64_t> by_position(const std::vector<std::int64_t>& counts, s
 }
 
 // The expert of every row at this rank's `experts` experts, int64 [rows, 1]: for each rank that splits them rows by
-// position and for each position by expert, then padding without an expert up to `gathered` rows.
+// position and for each position by expert, then padding without an expert up to `gathered` rows. `counts` are by rank,
+// position and expert.
 at::Tensor experts_of(std::span<const std::int64_t> counts, std::int64_t experts, std::size_t ranks,
-                      std::int64_t gathered) {
-  const at::Tensor result = at::full({static_cast<std::int64_t>(ranks) * gathered, 1}, -1, at::kLong);
+                      std::int64_t gathered, const at::Device& device) {
+  // Groups of rows with one expert: where they end, and the expert.
+  std::vector<std::int64_t> ends, expert_of;
   const std::size_t each = counts.size() / ranks;
+  std::int64_t end = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    auto* next = result.mutable_data_ptr<std::int64_t>() + static_cast<std::int64_t>(rank) * gathered;
-    for (std::size_t i = 0; i < each; ++i)
-      next = std::fill_n(next, counts[rank * each + i], static_cast<std::int64_t>(i) % experts);
+    for (std::size_t i = 0; i < each; ++i) {
+      ends.push_back(end += counts[rank * each + i]);
+      expert_of.push_back(static_cast<std::int64_t>(i) % experts);
+    }
+    ends.push_back(end = static_cast<std::int64_t>(rank + 1) * gathered);
+    expert_of.push_back(-1);
   }
-  return result;
+  const auto groups = static_cast<std::int64_t>(ends.size());
+  const at::Tensor table = kernels::to_device(at::cat({at::tensor(ends), at::tensor(expert_of)}), device);
+  const at::Tensor rows = at::arange(end, table.options());
+  const at::Tensor group = at::searchsorted(table.narrow(0, 0, groups), rows, false, true);
+  return table.narrow(0, groups, groups).index_select(0, group).unsqueeze(1);
+}
+
+// Where the rows of each of `experts` experts begin and end, of the same counts.
+std::vector<std::int64_t> offsets_of(std::span<const std::int64_t> counts, std::int64_t experts) {
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(experts) + 1, 0);
+  for (std::size_t i = 0; i < counts.size(); ++i) offsets[i % static_cast<std::size_t>(experts) + 1] += counts[i];
+  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+  return offsets;
 }
 
 // The counts of all ranks that split this rank's experts, by position.
@@ -138,8 +159,9 @@ RowExchange::Part RowExchange::part_of(const RowNumbers& numbers, const std::vec
   // Of each rank that splits the experts.
   const std::vector<std::int64_t> rows = by_position(gathered, static_cast<std::int64_t>(numbers.own.size()));
   part.gathered = *std::max_element(rows.begin(), rows.end());
-  const at::Tensor of_rows = experts_of(gathered, experts_, rows.size(), part.gathered);
-  part.local = kernels::assign_rows(of_rows.to(device), experts_, std::nullopt);
+  const at::Tensor of_rows = experts_of(gathered, experts_, rows.size(), part.gathered, device);
+  part.local =
+      kernels::with_offsets(kernels::assign_rows(of_rows, experts_, std::nullopt), offsets_of(gathered, experts_));
   return part;
 }
 
@@ -168,11 +190,10 @@ at::Tensor RowExchange::by_rank(const Part& part, at::Tensor results) const {
 }
 
 at::Tensor RowExchange::through_experts(at::Tensor rows, const Network& network) const {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  if (ranks_.chooser == nullptr) return pass(std::move(rows), network);
+  const PassClock clock(rows.device());
   at::Tensor results = pass(std::move(rows), network);
-  // Of the host, which on a CPU computes.
-  if (ranks_.chooser != nullptr) ranks_.chooser->took(fullest_, seconds_since(start));
+  ranks_.chooser->took(fullest_, clock.stop());
   return results;
 }
 

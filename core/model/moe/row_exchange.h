@@ -24,7 +24,8 @@ namespace llmtrain {
 // are on their way (section 3.3 of the former).
 class RowExchange {
  public:
-  // `map`: this rank's rows by expert, for all experts of the layer. Tells the other ranks how many there are; blocks.
+  // `map`: this rank's rows by expert, for all experts of the layer, with offsets. Tells the other ranks how many there
+  // are; blocks for them.
   RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map);
 
   // Into which rows are cut.

@@ -28,7 +28,8 @@ using Times = std::function<double(std::int64_t step, const ExchangeMethod& meth
 void train_steps(ExchangeTuner& tuner, std::int64_t first, std::int64_t end, std::int64_t rows, const Times& seconds) {
   for (std::int64_t step = first; step < end; ++step) {
     tuner.start_step(step);
-    for (int pass = 0; pass < 3; ++pass) tuner.took(rows, seconds(step, tuner.choose(rows)));
+    for (int pass = 0; pass < 3; ++pass)
+      tuner.took(rows, [taken = seconds(step, tuner.choose(rows))] { return taken; });
     std::vector<double> sums = tuner.measured();
     for (double& sum : sums) sum *= 2;
     tuner.end_step(sums);

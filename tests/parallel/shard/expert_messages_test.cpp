@@ -62,7 +62,7 @@ class LinearChooser final : public ExchangeChooser {
  public:
   bool may_relay() const override { return true; }
   ExchangeMethod choose(std::int64_t) const override { return {}; }
-  void took(std::int64_t, double) override {}
+  void took(std::int64_t, std::function<double()>) override {}
 };
 
 struct Exchanges {
