@@ -5,6 +5,8 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/StorageImpl.h>
 #include <torch/library.h>
@@ -81,6 +83,8 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("view.dtype", at::native::view_dtype);
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
+  m.impl("view_as_complex", at::native::view_as_complex);
+  m.impl("view_as_real", at::native::view_as_real);
   m.impl("_local_scalar_dense", local_scalar);
   m.impl("record_stream", record_stream);
 }
