@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/moe/jitter.h"
 
+#include <ATen/ops/stack.h>
+
 #include "kernels/random/philox.h"
 #include "kernels/random/philox_words.h"
 
@@ -31,8 +33,8 @@ void jitter_elements(Value* x, std::int64_t count, const Jitter& jitter) {
 // The same in tensor operators, with the same bits.
 void jitter_tensor(at::Tensor& x, const Jitter& jitter) {
   const std::int64_t skipped = jitter.first_element % 4, counters = (skipped + x.numel() + 3) / 4;
-  const at::Tensor words = philox_words(jitter.key, jitter.first_element / 4, counters, x.device());
-  at::Tensor factors = words.narrow(0, skipped, x.numel()).to(at::kDouble);
+  const auto words = philox_words(jitter.key, jitter.first_element / 4, counters, x.device());
+  at::Tensor factors = at::stack(words, 1).view({-1}).narrow(0, skipped, x.numel()).to(at::kDouble);
   factors.mul_(2).add_(1).div_(4294967296.0).sub_(1).mul_(jitter.amplitude).add_(1);
   x.copy_(factors.view_as(x).mul_(x));
 }

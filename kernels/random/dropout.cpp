@@ -2,6 +2,8 @@
 #include "kernels/random/dropout.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/lt.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +20,8 @@ namespace {
 
 // Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t mask_elements_per_thread = 8192;
+// Elements of x for which a GPU makes words at a time: enough that launching the operators takes no time beside them.
+constexpr std::int64_t dropout_piece = std::int64_t{1} << 24;
 
 // Words are integers, so comparing them with the ceiling of probability·2³² is exact. For a probability within 2⁻³² of
 // 1 that ceiling is 2³², which 32 bits cannot hold: the largest word is then kept.
@@ -40,12 +44,29 @@ void fused_dropout(Kernel kernel, at::Tensor& x, const Dropout& dropout) {
 void reference_dropout(at::Tensor& x, const Dropout& dropout) {
   // A counter gives four words: begin with the one of x's first element and skip the words before it.
   const std::int64_t first = dropout.first_element / 4;
-  const std::int64_t skipped = dropout.first_element % 4;
-  const at::Tensor words = philox_words(dropout.key, first, (skipped + x.numel() + 3) / 4, x.device());
-  const at::Tensor dropped = words.narrow(0, skipped, x.numel()).lt(threshold_of(dropout.probability));
+  const std::int64_t skipped = dropout.first_element % 4, count = (skipped + x.numel() + 3) / 4;
+  at::Tensor dropped = at::empty({count, 4}, x.options().dtype(at::kBool));
+  {
+    const auto words = philox_words(dropout.key, first, count, x.device());
+    const std::int64_t threshold = threshold_of(dropout.probability);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      at::Tensor of_word = dropped.select(1, static_cast<std::int64_t>(i));
+      at::lt_out(of_word, words.at(i), threshold);
+    }
+  }
   // Scaled, so that the expected value stays the same, and filled rather than multiplied by 0: dropped infinities and
   // NaN become 0 as well.
-  x.mul_(1 / (1 - dropout.probability)).masked_fill_(dropped.view_as(x), 0);
+  x.mul_(1 / (1 - dropout.probability))
+      .masked_fill_(dropped.view({-1}).narrow(0, skipped, x.numel()).view_as(x), 0);
+}
+
+// In pieces, whose words take a bounded amount of memory (core/graph/operators counts it).
+void reference_dropout_in_pieces(at::Tensor& x, const Dropout& dropout) {
+  const at::Tensor flat = x.view({-1});
+  for (std::int64_t begin = 0; begin < flat.size(0); begin += dropout_piece) {
+    at::Tensor piece = flat.narrow(0, begin, std::min(dropout_piece, flat.size(0) - begin));
+    reference_dropout(piece, {dropout.probability, dropout.key, dropout.first_element + begin});
+  }
 }
 
 // Checked on every path, so that an invalid mask fails the same way on every device.
@@ -72,7 +93,7 @@ void drop_run(at::Tensor& x, const Dropout& dropout) {
   } else if (x.device().is_cpu() && x.scalar_type() == at::kBFloat16) {
     fused_dropout<std::uint16_t>(kernels.bf16, x, dropout);
   } else {
-    reference_dropout(x, dropout);
+    reference_dropout_in_pieces(x, dropout);
   }
 }
 
