@@ -7,9 +7,9 @@
 namespace llmtrain {
 namespace {
 
-// Orders in which an FP8 input is kept. On CUDA that of the forward's product and that of the weight gradient's: FP8
-// tensor cores need the summed axis to be contiguous.
-double fp8_orders(KernelSet kernels) { return kernels == KernelSet::cuda ? 2 : 1; }
+// Orders in which an FP8 input is kept. In other programs that of the forward's product and that of the weight
+// gradient's: FP8 tensor cores need the summed axis to be contiguous.
+double fp8_orders(KernelSet kernels) { return is_own(kernels) ? 1 : 2; }
 
 double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);

@@ -9,9 +9,12 @@
 
 namespace llmtrain {
 
-// Which implementations run; they differ in what their forward keeps for the backward. `cuda` keeps what Korthikanti et
-// al. list (arXiv 2205.05198, section 4), `cpu` what core/model keeps.
-enum class KernelSet { cpu, cuda };
+// Which implementations run; they differ in what their forward keeps for the backward. `cpu` and `cuda` are this
+// program's on the two kinds of devices: both keep what core/model keeps, beside the working memory of other kernels.
+// `megatron` is other programs on GPUs, and keeps what Korthikanti et al. list (arXiv 2205.05198, section 4).
+enum class KernelSet { cpu, cuda, megatron };
+
+inline bool is_own(KernelSet kernels) { return kernels != KernelSet::megatron; }
 
 enum class AttentionMethod { flash, math };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 
 #include "core/graph/operators/operator_writer.h"
 
@@ -11,8 +12,8 @@ using Role = ParameterRole;
 // Query, key and value as the attention core reads them.
 void save_inputs(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
-  // The CPU keeps the projection's output and reads query, key and value as views of it.
-  if (writer.is_cpu()) {
+  // core/model keeps the projection's output and reads query, key and value as views of it.
+  if (writer.is_own()) {
     writer.save(core, "attention.query_key_value", shape.element * shape.tokens * (shape.query + 2 * shape.key));
     return;
   }
@@ -26,15 +27,16 @@ void save_core(const OperatorWriter& writer, Operator& core) {
   if (core.kind == OperatorKind::fused_attention) {
     // One number per row replaces the S scores of it: the backward recomputes the probabilities from it.
     writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
-    // Otherwise the output projection's kept input is the same tensor; at FP8 levels CUDA keeps that as FP8 only.
-    if (writer.takes_fp8({Role::attention_output_weight}) && !writer.is_cpu())
+    // Otherwise the output projection's kept input is the same tensor; at FP8 levels other programs keep that as FP8
+    // only.
+    if (writer.takes_fp8({Role::attention_output_weight}) && !writer.is_own())
       writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
     return;
   }
   // s² per head: what selective recompute exists to drop (arXiv 2205.05198, section 5).
   writer.save(core, "attention.probabilities", shape.element * shape.scores, Recompute::none);
-  // The CPU generates masks again from their key, so it keeps neither mask nor dropped copy.
-  if (!writer.drops() || writer.is_cpu()) return;
+  // core/model generates masks again from their key, so it keeps neither mask nor dropped copy.
+  if (!writer.drops() || writer.is_own()) return;
   writer.save(core, "attention.mask", dropout_mask_bytes * shape.scores, Recompute::none);
   writer.save(core, "attention.dropped", shape.element * shape.scores, Recompute::none);
 }
@@ -51,13 +53,13 @@ void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
   add(Collective::reduce_scatter, Direction::backward, "gradients of keys and values");
 }
 
-// Scores of the math path while they are computed, and the gradients of probabilities and scores. The CPU's softmax
-// works in fp32 and rounds its result.
+// Scores of the math path while they are computed, and the gradients of probabilities and scores. core/model's
+// softmax works in fp32 and rounds its result.
 void add_scores_work(const OperatorWriter& writer, double key_gradients, Operator& core) {
   const LocalShape& shape = writer.shape();
   const bool is_stored = core.kind == OperatorKind::stored_attention;
   const double in_fp32 = fp32_bytes * shape.scores * (shape.element < fp32_bytes ? 2 : 1);
-  if (is_stored) core.forward_working += writer.is_cpu() ? in_fp32 : shape.element * shape.scores;
+  if (is_stored) core.forward_working += writer.is_own() ? in_fp32 : shape.element * shape.scores;
   core.backward_working += std::max(key_gradients, is_stored ? 2 * shape.element * shape.scores : 0);
 }
 
@@ -69,6 +71,25 @@ void hold_fp32_copies(const OperatorWriter& writer, double keys_and_values, Oper
   core.forward_working += fp32_bytes * (2 * shape.tokens * shape.query + keys_and_values);
   core.backward_working += fp32_bytes * (4 * shape.tokens * shape.query + 2 * keys_and_values);
   if (is_stored) core.backward_working += (3 * fp32_bytes - 2 * shape.element) * shape.scores;
+}
+
+// What LibTorch's kernels take beside results on a GPU (kernels/attention/cuda_attention_calls.cpp). FlashAttention sums
+// the gradients of queries in fp32, in as many parts as there are multiprocessors for each head, so that the order of
+// the sums is fixed, and makes the gradients of keys and values per query head. CUTLASS's kernel reads keys and values
+// per query head, too.
+void hold_kernel_memory(const OperatorWriter& writer, Operator& core) {
+  constexpr double multiprocessors = 132, row_block = 128;  // an H100's; other GPUs have fewer
+  const LocalShape& shape = writer.shape();
+  const double per_head = shape.element * shape.tokens * shape.query, copies = shape.kv_heads < shape.heads ? 2 : 0;
+  if (shape.element == fp32_bytes) {
+    core.forward_scratch = copies * per_head;
+    core.backward_scratch = 2 * copies * per_head + fp32_bytes * shape.tokens * shape.heads;
+    return;
+  }
+  const double head = std::ceil(shape.head_dim / 32) * 32, heads = shape.sequences * shape.heads;
+  const double rows = shape.sequences * std::ceil(shape.tokens / shape.sequences / row_block) * row_block;
+  const double sums = std::ceil(multiprocessors / heads) * rows * shape.heads * head;
+  core.backward_scratch = fp32_bytes * (sums + rows * shape.heads) + copies * per_head;
 }
 
 // The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
@@ -99,6 +120,8 @@ void write_core(OperatorWriter& writer) {
     core.backward_working += 2 * context * keys;
   }
   add_scores_work(writer, context > 1 ? 0 : keys, core);
+  if (is_fused && writer.is_cuda()) hold_kernel_memory(writer, core);
+  if (!is_fused && writer.drops()) writer.hold_masks(core, shape.scores);
   if (writer.widens_fp16()) hold_fp32_copies(writer, context * 2 * shape.tokens * shape.key, core);
 }
 
@@ -106,8 +129,10 @@ void write_core(OperatorWriter& writer) {
 void write_query_key_norm(OperatorWriter& writer, double elements) {
   const LocalShape& shape = writer.shape();
   Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
-  // The core keeps one side of the norms, on the CPU their input and on CUDA their output; this is the other side.
-  const char* kept = writer.is_cpu() ? "attention.normed_query_key" : "attention.unnormed_query_key";
+  if (writer.is_cuda()) norm.backward_scratch = fp32_bytes * shape.tokens * shape.query;
+  // The core keeps one side of the norms, core/model their input and other programs their output; this is the other
+  // side.
+  const char* kept = writer.is_own() ? "attention.normed_query_key" : "attention.unnormed_query_key";
   writer.save(norm, kept, shape.element * elements);
   writer.save(norm, "attention.norm_statistics", fp32_bytes * shape.tokens * (shape.heads + shape.kv_heads));
 }
@@ -119,30 +144,35 @@ void write_attention(OperatorWriter& writer) {
   Operator& norm = writer.norm("attention.norm");
   // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
   writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
-  if (writer.is_cpu()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+  if (writer.is_own()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
   // One product for query, key and value: their weights are adjacent in memory.
   const auto weights = {Role::query_weight, Role::key_weight, Role::value_weight};
   Operator& inputs =
       writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden}, weights);
-  writer.save(inputs, "attention.input", writer.input_bytes(weights) * shape.residual(), writer.kept_on_cuda());
+  writer.save(inputs, "attention.input", writer.input_bytes(weights) * shape.residual(), writer.kept_elsewhere());
   writer.enter_features(inputs);
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
   if (writer.model().qk_norm) write_query_key_norm(writer, rotated);
-  if (writer.model().position == Position::rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+  if (writer.model().position == Position::rope) {
+    Operator& rotation = writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+    // A GPU's operators have both halves of the rotated queries beside them in fp32.
+    if (writer.is_cuda())
+      rotation.forward_scratch = rotation.backward_scratch = fp32_bytes * shape.tokens * shape.query;
+  }
   write_core(writer);
 
   Operator& output =
       writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
-  // The weight's gradient of the output projection needs its input. The CPU casts it to FP8 again.
-  const double kept = writer.is_cpu() ? shape.element : writer.input_bytes({Role::attention_output_weight});
+  // The weight's gradient of the output projection needs its input. core/model casts it to FP8 again.
+  const double kept = writer.is_own() ? shape.element : writer.input_bytes({Role::attention_output_weight});
   writer.save(output, "attention.output", kept * shape.tokens * shape.query);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual");
   // The gradient of the next half is alive together with that of the output.
   residual.backward_working += shape.element * shape.residual();
-  if (writer.drops() && !writer.is_cpu())
+  if (writer.drops() && !writer.is_own())
     writer.save(residual, "attention.residual_mask", dropout_mask_bytes * shape.residual());
 }
 

@@ -8,11 +8,15 @@ namespace {
 
 constexpr const char* ends = "embedding and head";
 
-// CPU: one chunk of logits with the gradient of its input, the normed input, and every row's loss.
-double cpu_head_working(const LocalShape& shape) {
-  const auto rows = static_cast<double>(logits_chunk_rows(static_cast<std::int64_t>(shape.tokens),
-                                                          static_cast<std::int64_t>(shape.vocabulary),
-                                                          static_cast<std::int64_t>(shape.element)));
+double chunk_rows(const LocalShape& shape) {
+  return static_cast<double>(logits_chunk_rows(static_cast<std::int64_t>(shape.tokens),
+                                               static_cast<std::int64_t>(shape.vocabulary),
+                                               static_cast<std::int64_t>(shape.element)));
+}
+
+// core/model: one chunk of logits with the gradient of its input, the normed input, and every row's loss.
+double chunk_working(const LocalShape& shape) {
+  const double rows = chunk_rows(shape);
   return shape.element * shape.residual() + fp32_bytes * shape.tokens +
          shape.element * rows * (shape.vocabulary + shape.hidden);
 }
@@ -21,9 +25,9 @@ void save_for_head(const OperatorWriter& writer, Operator& norm) {
   const LocalShape& shape = writer.shape();
   const double residual = shape.element * shape.residual();
   writer.save(norm, "input", residual, Recompute::full);
-  if (writer.is_cpu()) writer.save(norm, "statistics", writer.statistics_bytes(shape.split_tokens), Recompute::full);
-  // The CPU computes the loss and its gradient in the forward, so the normed input's place is taken by its gradient.
-  writer.save(norm, writer.is_cpu() ? "normed_gradient" : "normed", residual, Recompute::full);
+  if (writer.is_own()) writer.save(norm, "statistics", writer.statistics_bytes(shape.split_tokens), Recompute::full);
+  // core/model computes the loss and its gradient in the forward, so the normed input's place is taken by its gradient.
+  writer.save(norm, writer.is_own() ? "normed_gradient" : "normed", residual, Recompute::full);
 }
 
 }  // namespace
@@ -43,13 +47,16 @@ void write_embedding(OperatorWriter& writer) {
     std::erase_if(lookup.exchanges, [](const Exchange& each) { return each.direction == Direction::backward; });
     lookup.backward.elements = has_positions && !writer.is_frozen({ParameterRole::position_embedding}) ? elements : 0;
   }
+  // A GPU's operators widen the gradient to the type of the table's.
+  if (writer.is_cuda() && shape.element < fp32_bytes) lookup.backward_scratch = fp32_bytes * elements;
   if (!writer.drops()) return;
   Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
-  if (!writer.is_cpu()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
+  writer.hold_masks(dropout, shape.residual());
+  if (!writer.is_own()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
 }
 
-// The loss ends the model, so the CPU computes its gradient chunk by chunk in the forward. CUDA keeps the logits in
-// fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is taken are
+// The loss ends the model, so core/model computes its gradient chunk by chunk in the forward. Other programs keep the
+// logits in fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is taken are
 // alive.
 void write_head(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
@@ -59,7 +66,7 @@ void write_head(OperatorWriter& writer) {
   Operator& logits = writer.logits_product("logits", {shape.tokens, shape.vocabulary, shape.hidden});
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.
   writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
-  if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
+  if (!writer.is_own()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
 
   Operator& loss = writer.add("loss", OperatorKind::cross_entropy);
   loss.forward.elements = loss.backward.elements = logits_elements;
@@ -68,8 +75,10 @@ void write_head(OperatorWriter& writer) {
   const double statistics = 3 * fp32_bytes * shape.tokens * static_cast<double>(writer.setting().shards.tensor);
   writer.exchange(loss, RankAxis::tensor, Collective::all_gather, Direction::forward, "cross-entropy", statistics);
   loss.backward_working = shape.element * shape.residual();
-  if (writer.is_cpu()) {
-    loss.forward_working = cpu_head_working(shape);
+  if (writer.is_own()) {
+    loss.forward_working = chunk_working(shape);
+    // A GPU's operators have the logarithms of probabilities and then these beside the logits, in fp32.
+    if (writer.is_cuda()) loss.forward_scratch = 2 * fp32_bytes * chunk_rows(shape) * shape.vocabulary;
     return;
   }
   const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;

@@ -90,7 +90,7 @@ RoutedRows routed_rows(const OperatorWriter& writer, const MixtureOfExpertsRecip
   RoutedLoad load = writer.routed_load();
   const auto ranks = static_cast<double>(setting.shards.expert);
   const auto copies = static_cast<double>(setting.shards.expert_tensor);
-  if (writer.is_cpu()) {
+  if (writer.is_own()) {
     const double own = routed_tokens(writer) * load.kept, arriving = own * ranks * load.busiest;
     return {own, arriving, arriving * copies, std::move(load)};
   }

@@ -13,8 +13,8 @@ constexpr double index_bytes = 8;  // of a row's number
 double routed_tokens(const OperatorWriter& writer);
 
 // What this rank's tokens choose, in rows: those that it sends to the experts (`own`), those that arrive at its
-// experts, and those that its experts compute (`places`), with the tokens of all ranks that split them. The CPU's
-// kernels compute rows of tokens alone, CUDA's also the empty places of an expert's capacity, of which each rank has a
+// experts, and those that its experts compute (`places`), with the tokens of all ranks that split them. core/model's
+// kernels compute rows of tokens alone, other programs' also the empty places of an expert's capacity, of which each rank has a
 // part. Of the ranks that share the experts, all wait for the busiest, which this is.
 struct RoutedRows {
   double own = 0, arriving = 0, places = 0;

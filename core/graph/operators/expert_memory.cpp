@@ -28,7 +28,7 @@ double entering_bytes(const RowBytes& rows, double parts) {
 WorkingBytes hold_rows(const OperatorWriter& writer, const RowBytes& rows) {
   const auto& [own, arriving, places, relayed, networks] = rows;
   const double hidden = networks.hidden;
-  if (!writer.is_cpu()) return {2 * places, 2 * places};
+  if (!writer.is_own()) return {2 * places, 2 * places};
   // Results in the order of the experts and in that of the ranks, when there is no kept copy of the latter yet; the
   // layer's output is made after that.
   const double output = writer.shape().element * writer.shape().residual();
@@ -64,7 +64,7 @@ WorkingBytes hold_parts(const OperatorWriter& writer, const RowBytes& rows, doub
 }
 
 WorkingBytes hold(const OperatorWriter& writer, const RowBytes& rows, std::int64_t parts) {
-  if (!writer.is_cpu() || parts == 1) return hold_rows(writer, rows);
+  if (!writer.is_own() || parts == 1) return hold_rows(writer, rows);
   return hold_parts(writer, rows, static_cast<double>(parts));
 }
 

@@ -33,7 +33,7 @@ Operator& write_up(OperatorWriter& writer, const Network& network, std::initiali
                                     : writer.linear(network.path + ".up", product, weights);
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
   // The gate's columns and up's are halves of the same rows, which are not rounded in place.
-  if (network.is_grouped && up.uses_fp8 && writer.is_cpu() && columns > network.width) writer.hold_cast_gradient(up);
+  if (network.is_grouped && up.uses_fp8 && writer.is_own() && columns > network.width) writer.hold_cast_gradient(up);
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
   up.parts = network.parts;
   return up;
@@ -48,6 +48,8 @@ void write_activation(OperatorWriter& writer, const Network& network) {
   Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
   writer.save(activation, network.saved + ".hidden", shape.element * read);
   activation.backward_working = shape.element * read;
+  // A GPU's operators have the gate's values beside the result.
+  if (writer.is_cuda() && read > written) activation.forward_scratch = shape.element * written;
   activation.parts = network.parts;
 }
 
@@ -58,7 +60,7 @@ Operator& write_down(OperatorWriter& writer, const Network& network, std::initia
                                       : writer.linear(network.path + ".down", product, weights);
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
   down.parts = network.parts;
-  // Kept for the weight's gradient of the down projection; selective recompute on the CPU makes it again from the
+  // Kept for the weight's gradient of the down projection; selective recompute of core/model makes it again from the
   // hidden tensor, which costs only a pass over memory.
   writer.save(down, network.saved + ".activated",
               writer.input_bytes(weights) * network.networks * network.rows * network.width, network.keeps_activated);
@@ -74,7 +76,7 @@ void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t 
                         .rows = shape.tokens,
                         .width = local_width,
                         .useful_rows = shape.tokens,
-                        .keeps_activated = writer.kept_on_cuda()};
+                        .keeps_activated = writer.kept_elsewhere()};
   Operator& up = write_up(writer, network, {Role::ffn_gate_weight, Role::ffn_up_weight});
   writer.enter_features(up);
   write_activation(writer, network);
@@ -114,13 +116,13 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts, 6 * tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
-  // Index and weight of each of a token's experts. On the CPU also its row at that expert, and the way back; likewise
+  // Index and weight of each of a token's experts. In core/model also its row at that expert, and the way back; likewise
   // of the rows that are exchanged.
   const double own = tokens * top_k;
   const double exchanged = exchanges_rows(writer) ? routed_rows(writer, moe).places : 0;
-  const double indices = !writer.is_cpu() ? own : 3 * own + 2 * exchanged;
+  const double indices = !writer.is_own() ? own : 3 * own + 2 * exchanged;
   writer.save(softmax, "experts.choices", index_bytes * indices + fp32_bytes * own);
-  if (writer.is_cpu() && moe.z_coefficient > 0) writer.save(softmax, "experts.log_sums", fp32_bytes * tokens);
+  if (writer.is_own() && moe.z_coefficient > 0) writer.save(softmax, "experts.log_sums", fp32_bytes * tokens);
   // Logits without noise, and the one with noise that a choice must reach.
   if (uses_load_importance(moe)) writer.save(softmax, "experts.logits", fp32_bytes * tokens * (experts + 1));
   exchange_routing(writer, moe, softmax);
@@ -164,7 +166,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
   const double activated = shape.element * places * width;
-  const bool keeps_activated = writer.setting().recompute <= writer.kept_on_cuda();
+  const bool keeps_activated = writer.setting().recompute <= writer.kept_elsewhere();
   const NetworkBytes networks{.hidden = activated * activation_inputs(writer.model()),
                               .kept_activated = keeps_activated ? activated : 0};
   const WorkingBytes working = working_bytes(writer, rows, networks);
@@ -181,15 +183,15 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .useful_rows = routed_tokens(writer) * expert_tensor * rows.load.kept,
                         .parts = static_cast<double>(writer.setting().expert_overlap),
                         .is_grouped = true,
-                        .keeps_activated = writer.kept_on_cuda()};
+                        .keeps_activated = writer.kept_elsewhere()};
   const auto weights = {Role::expert_gate_weight, Role::expert_up_weight};
   Operator& up = write_up(writer, network, weights);
   agree_on_row_scales(
       writer, up,
       {.weights = activation_inputs(writer.model()), .gradient_rows = activation_inputs(writer.model()) * places});
-  // The CPU's kernels copy it again, but for rows that came from other ranks.
+  // core/model's kernels copy it again, but for rows that came from other ranks.
   const double input_bytes = writer.input_bytes(weights);
-  if (!writer.is_cpu() || exchanges_rows(writer))
+  if (!writer.is_own() || exchanges_rows(writer))
     writer.save(up, "experts.input", (input_bytes * shape.hidden + (input_bytes == 1 ? fp32_bytes : 0)) * places);
   write_activation(writer, network);
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
@@ -220,8 +222,8 @@ void write_feed_forward(OperatorWriter& writer) {
   Operator& norm = writer.norm("feed_forward.norm");
   writer.save(norm, "middle", shape.element * shape.residual());
   const double kept = writer.input_bytes({Role::ffn_up_weight, Role::expert_up_weight});
-  writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_on_cuda());
-  if (writer.is_cpu()) writer.save(norm, "ffn_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+  writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());
+  if (writer.is_own()) writer.save(norm, "ffn_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
   if (!has_experts(model, writer.layer())) {
     write_dense_network(writer, "feed_forward.network", model.ffn_hidden_size);
@@ -236,7 +238,7 @@ void write_feed_forward(OperatorWriter& writer) {
   Operator& residual = writer.residual("feed_forward.residual");
   // The layer's output, beside the branch that is added to it.
   residual.forward_working = shape.element * shape.residual();
-  if (writer.drops() && !writer.is_cpu())
+  if (writer.drops() && !writer.is_own())
     writer.save(residual, "ffn.residual_mask", dropout_mask_bytes * shape.residual());
 }
 

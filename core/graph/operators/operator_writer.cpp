@@ -58,7 +58,7 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
   for (const ParameterRole weight : weights) add_adapter(name, product, weight);
   Operator& item = grouped_linear(std::move(name), product, weights);
   if (item.uses_fp8 && setting_.agrees_on_scales) agree_on_scales(item);
-  if (item.uses_fp8 && is_cpu()) hold_cast_gradient(item);
+  if (item.uses_fp8 && is_own()) hold_cast_gradient(item);
   return item;
 }
 
@@ -83,17 +83,17 @@ Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& 
   Operator& item = this->product(std::move(name), product, weights);
   if (!takes_fp8(weights)) return item;
   item.uses_fp8 = true;
-  if (stores_fp8(setting_.fp8_level) && !is_cpu()) {
+  if (stores_fp8(setting_.fp8_level) && !is_own()) {
     for (const ParameterRole role : weights) {
       if (!graph_.has_parameter(block_, role) || !item.has_weight_gradient) continue;
       const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
       const double bytes = shape_.element * static_cast<double>(elements);
       // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
-      // counts. On the CPU it goes into a sum that becomes FP8 with the reduction.
+      // counts. In core/model it goes into a sum that becomes FP8 with the reduction.
       item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
     }
   }
-  if (is_cpu()) hold_widened_operands(item);
+  if (is_own()) hold_widened_operands(item);
   return item;
 }
 
@@ -118,7 +118,7 @@ void OperatorWriter::hold_fp32_copies(Operator& item) const {
   item.backward_working += copies;
 }
 
-// The CPU multiplies FP8 numbers in the compute type: beside each product are its widened operands.
+// core/model multiplies FP8 numbers in the compute type: beside each product are its widened operands.
 void OperatorWriter::hold_widened_operands(Operator& item) const {
   const auto& [rows, columns, inner, batch] = item.product;
   const double input = shape_.element * batch * rows * inner, weight = shape_.element * batch * inner * columns;
@@ -140,7 +140,10 @@ Operator& OperatorWriter::elementwise(std::string name, double forward_elements,
 
 // The forward reads and writes; the backward reads both operands of the forward and writes one.
 Operator& OperatorWriter::norm(std::string name) {
-  return elementwise(std::move(name), 2 * shape_.residual(), 3 * shape_.residual());
+  Operator& item = elementwise(std::move(name), 2 * shape_.residual(), 3 * shape_.residual());
+  // A GPU's operators multiply the gradient with the normed rows in fp32, for the weight's gradient.
+  if (is_cuda()) item.backward_scratch = fp32_bytes * shape_.residual();
+  return item;
 }
 
 Operator& OperatorWriter::residual(std::string name) {
@@ -152,7 +155,16 @@ Operator& OperatorWriter::residual(std::string name) {
   item.backward_working = shape_.element * elements * (drops() ? 2 : 1);
   if (!drops()) return item;
   item.forward.mask_bytes = item.backward.mask_bytes = dropout_mask_bytes * elements;
+  hold_masks(item, elements);
   return item;
+}
+
+void OperatorWriter::hold_masks(Operator& item, double elements) const {
+  constexpr double piece = 1 << 24, bytes_per_element = 5 * 8.0 / 4 + 1;
+  if (!is_cuda()) return;
+  const double bytes = bytes_per_element * std::min(elements, piece);
+  item.forward_scratch = std::max(item.forward_scratch, bytes);
+  item.backward_scratch = std::max(item.backward_scratch, bytes);
 }
 
 void OperatorWriter::save(Operator& item, std::string name, double bytes, Recompute kept_through) {
@@ -204,8 +216,8 @@ void OperatorWriter::enter_features(Operator& item) const {
 
 void OperatorWriter::hold_gathered_rows(Operator& item) const {
   if (!setting_.splits_sequence) return;
-  // FP8 is gathered as FP8; what the CPU widens is counted with the product.
-  const double rows = is_cpu() && item.uses_fp8 ? shape_.tokens * shape_.hidden : shape_.whole_rows();
+  // FP8 is gathered as FP8; what core/model widens is counted with the product.
+  const double rows = is_own() && item.uses_fp8 ? shape_.tokens * shape_.hidden : shape_.whole_rows();
   item.forward_working += rows;
   item.backward_working += 2 * rows;
 }

@@ -11,7 +11,7 @@
 namespace llmtrain {
 
 constexpr double fp32_bytes = 4;
-constexpr double dropout_mask_bytes = 1;  // per element, as CUDA's kernels keep it
+constexpr double dropout_mask_bytes = 1;  // per element, as other programs keep it
 
 // Writes the operators of one block: the context that its parts need, and the operators common to all kinds of blocks.
 // Functions that append an operator return it for further settings; the reference is valid until the next append.
@@ -23,6 +23,9 @@ class OperatorWriter {
   const PassSetting& setting() const { return setting_; }
   const LocalShape& shape() const { return shape_; }
   bool is_cpu() const { return setting_.kernels == KernelSet::cpu; }
+  bool is_cuda() const { return setting_.kernels == KernelSet::cuda; }
+  // Whether core/model's modules run, rather than those of other programs.
+  bool is_own() const { return llmtrain::is_own(setting_.kernels); }
   // Whether products of the compute type are made in fp32, beside copies.
   bool widens_fp16() const { return is_cpu() && setting_.compute == DataType::fp16; }
   bool drops() const { return model().dropout > 0; }
@@ -45,8 +48,8 @@ class OperatorWriter {
   // A linear layer's product, in FP8 where it takes FP8, with those parameters of these roles that the block has, as
   // one matrix.
   Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
-  // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says. On
-  // the CPU their outputs' gradients are rounded in place; where they cannot be, the caller adds what
+  // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says. In
+  // core/model their outputs' gradients are rounded in place; where they cannot be, the caller adds what
   // hold_cast_gradient() counts: a gradient in FP8, and widened again.
   Operator& grouped_linear(std::string name, const MatrixProduct& product,
                            std::initializer_list<ParameterRole> weights);
@@ -58,8 +61,11 @@ class OperatorWriter {
 
   // Keeps a tensor of `bytes` for the backward; nothing when `bytes` is 0.
   static void save(Operator& item, std::string name, double bytes, Recompute kept_through = Recompute::selective);
-  // Under selective recompute the CPU's modules recompute some tensors that CUDA's keep.
-  Recompute kept_on_cuda() const { return is_cpu() ? Recompute::none : Recompute::selective; }
+  // Under selective recompute core/model recomputes some tensors that other programs keep.
+  Recompute kept_elsewhere() const { return is_own() ? Recompute::none : Recompute::selective; }
+  // What a GPU's operators take to make the masks of so many elements (kernels/random/dropout.cpp): numbers of five
+  // times eight bytes for each four of them, and the mask. Nothing on a CPU.
+  void hold_masks(Operator& item, double elements) const;
   // Bytes of a norm's statistics for `rows` rows.
   double statistics_bytes(double rows) const;
 

@@ -18,6 +18,7 @@ struct Half {
   double received = 0;  // and kept
   double forward_working = 0;
   double backward_working = 0;
+  double forward_scratch = 0, backward_scratch = 0;
 };
 
 std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) {
@@ -35,6 +36,8 @@ std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) 
     // Summed, as if all working tensors of a half were alive at once: an upper bound.
     half.forward_working += item.forward_working;
     half.backward_working += item.backward_working;
+    half.forward_scratch = std::max(half.forward_scratch, item.forward_scratch);
+    half.backward_scratch = std::max(half.backward_scratch, item.backward_scratch);
   }
   return halves;
 }
@@ -130,8 +133,9 @@ PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double bo
   for (const Half& half : halves_of(operators, recompute)) {
     // Halves run one after another, so each adds to what the earlier ones keep.
     received += half.received;
-    peak.forward = std::max(peak.forward, before + half.saved + received + half.forward_working);
-    peak.backward = std::max(peak.backward, before + half.saved + half.backward_working + weight_gradient);
+    peak.forward = std::max(peak.forward, before + half.saved + received + half.forward_working + half.forward_scratch);
+    peak.backward = std::max(peak.backward, before + half.saved + half.backward_working + half.backward_scratch +
+                                                weight_gradient);
     before += repeats_all ? half.saved : half.kept;
     saved += half.saved;
   }

@@ -94,6 +94,9 @@ struct Operator {
   // Bytes alive while it runs, in addition to saved tensors: operands in transit and gradients within its module.
   double forward_working = 0;
   double backward_working = 0;
+  // Bytes that its kernels take beside these, and give back before the next operator runs: of a half the most count.
+  double forward_scratch = 0;
+  double backward_scratch = 0;
   // Of what other ranks sent in the forward, kept with Recompute::computation.
   double received = 0;
   std::vector<Exchange> exchanges{};
@@ -117,13 +120,13 @@ double repeated_flops(const OperatorList& operators, Recompute recompute);
 
 // Bytes of the tensors that are kept between the passes.
 //
-// cuda: of a layer with 16-bit activations, one-byte dropout masks and GPT-2's shapes sbh(34 + 5as/h) bytes, split over
+// megatron: of a layer with 16-bit activations, one-byte dropout masks and GPT-2's shapes sbh(34 + 5as/h) bytes, split over
 // tensor ranks as sbh(10 + 24/t + 5as/ht), with sequence parallelism sbh/t(34 + 5as/h). Selective recompute computes
 // the attention scores again and keeps 34sbh, full recompute keeps 2sbh. The head keeps its two inputs and fp32 logits.
 // Masks exist only with dropout; flash attention keeps one log-sum-exp per row in place of the scores. At FP8 levels
 // the inputs of the layers' matrix products are kept as FP8 in both orders, and flash attention also keeps its 16-bit
 // output.
-// cpu: masks are generated again, statistics of norms are kept, the head keeps the gradient of its input in place of
+// cpu and cuda: masks are generated again, statistics of norms are kept, the head keeps the gradient of its input in place of
 // logits; selective recompute computes norms, activations and scores again.
 double saved_bytes(const OperatorList& operators, Recompute recompute);
 

@@ -73,7 +73,7 @@ double pass_bytes(const StateTypes& types) {
 
 // Orthogonalising runs in bf16 on GPUs.
 Roofline product_roofline(const CostContext& context) {
-  const bool is_gpu = kernel_set(context.recipe(), context.profile) == KernelSet::cuda;
+  const bool is_gpu = kernel_set(context.recipe(), context.profile) != KernelSet::cpu;
   return {context.profile, is_gpu ? DataType::bf16 : DataType::fp32};
 }
 
@@ -110,7 +110,7 @@ double all_to_all_bytes(double sent, const RankGroup& ranks) {
 }
 
 double muon_workspace(const Partition& partition, KernelSet kernels) {
-  const double product = kernels == KernelSet::cuda ? element_bytes(ElementType::bfloat16) : exact_bytes;
+  const double product = kernels != KernelSet::cpu ? element_bytes(ElementType::bfloat16) : exact_bytes;
   double most = 0;
   const MuonGroups groups(partition);
   for (const auto& [group, matrices] : groups.distinct()) {

@@ -209,7 +209,8 @@ WireSeconds wires_of(const CostContext& context, Range block, Direction directio
 KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile) {
   const DeviceKind asked = recipe.cluster.device;
   const DeviceKind kind = asked == DeviceKind::automatic ? profile.device.kind : asked;
-  return kind == DeviceKind::cuda ? KernelSet::cuda : KernelSet::cpu;
+  if (kind != DeviceKind::cuda) return KernelSet::cpu;
+  return profile.program.name == Program{}.name ? KernelSet::cuda : KernelSet::megatron;
 }
 
 PassSetting pass_setting(const Partition& partition, KernelSet kernels, const Program& program) {

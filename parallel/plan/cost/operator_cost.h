@@ -30,7 +30,8 @@ struct CostContext {
   PrecisionRecipe state_precision() const;
 };
 
-// The operators of the device that the recipe requests, else of the profile's device.
+// The operators of the device that the recipe requests, else of the profile's device, and of the program that the
+// profile is of: llmtrain, or others, whose kernels count as Megatron's.
 KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
 
 // How a rank of the program runs a block: as llmtrain does, but for how the program scales FP8.

@@ -84,7 +84,7 @@ class Blocks {
   const BlockMemory& of(std::size_t block) {
     return cache_.of(block, [&] {
       OperatorList operators = block_operators(*partition_.graph, block, setting_);
-      if (setting_.kernels == KernelSet::cuda) add_loss_copies(operators);
+      if (!is_own(setting_.kernels)) add_loss_copies(operators);
       return BlockMemory{saved_bytes(operators, setting_.recompute),
                          pass_peak(operators, setting_.recompute, boundary_), weight_bytes(block)};
     });
@@ -205,14 +205,14 @@ void accumulate_before_cast(const Partition& partition, std::size_t index, Stage
   stage.unreduced_gradients -= stage.cast_gradients;
 }
 
-// On a GPU the gradients of layers that have left FP8 are beside the FP8 ones throughout the step.
+// In other programs the gradients of layers that have left FP8 are beside the FP8 ones throughout the step.
 void add_wide_gradients(const Partition& partition, std::size_t index, KernelSet kernels, StageMemory& stage) {
   if (!partition.recipe.precision.gradients_may_fall_back()) return;
   double bytes = 0;
   for (const StateGroup& group : partition.groups[index])
     if (group.types.accumulator)
       bytes += element_bytes(*group.types.accumulator) * static_cast<double>(group.elements());
-  (kernels == KernelSet::cpu ? stage.wide_gradients : stage.resident[Category::gradients]) += bytes;
+  (is_own(kernels) ? stage.wide_gradients : stage.resident[Category::gradients]) += bytes;
 }
 
 // What the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
@@ -243,18 +243,16 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   stage.partial_gradients = states.partial_gradients;
   if (program.memory.reduces_by_block && partition.zero_stage() == 2)
     stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
-  if (kernels == KernelSet::cpu) {
-    accumulate_before_cast(partition, index, stage);
-    stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
-  }
-  // On GPUs FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
+  if (is_own(kernels)) accumulate_before_cast(partition, index, stage);
+  if (kernels == KernelSet::cpu) stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
+  // Other programs reduce FP8 gradients out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
   // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
-  const bool reduces_flat = kernels == KernelSet::cuda && partition.mesh.data > 1 && states.unreduced_gradients == 0;
+  const bool reduces_flat = !is_own(kernels) && partition.mesh.data > 1 && states.unreduced_gradients == 0;
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
   add_activations(partition, index, blocks, stage);
   hold_slices_twice(partition, index, stage);
   offload(partition, index, blocks, stage);
-  if (kernels == KernelSet::cuda) add_reserve(program.memory.allocator_reserve, stage);
+  if (kernels != KernelSet::cpu) add_reserve(program.memory.allocator_reserve, stage);
   return stage;
 }
 
@@ -272,7 +270,7 @@ double input_bytes(const Partition& partition) {
 // CUDA: context, modules and library workspaces of a process on one device. CPU: the program with LibTorch loaded, and
 // with MPI if there is more than one rank.
 double framework_bytes(KernelSet kernels, const Mesh& mesh) {
-  if (kernels == KernelSet::cuda) return cuda_context_bytes;
+  if (kernels != KernelSet::cpu) return cuda_context_bytes;
   return cpu_program_bytes + (mesh.world() > 1 ? mpi_bytes : 0);
 }
 

@@ -96,7 +96,7 @@ TEST_CASE("a layer in high precision costs and keeps what it does without FP8") 
   CHECK(graph.blocks[2].alike == 2);
   CHECK(graph.blocks[3].alike == 3);
   CHECK(graph.blocks[4].alike == 2);
-  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::cuda}) {
+  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::megatron}) {
     const PassSetting setting = fp8_pass(kernels);
     PassSetting off = setting;
     off.fp8_level = Fp8Level::off;

@@ -34,16 +34,42 @@ std::string to_text(const Traffic& traffic) {
   return text;
 }
 
+// Of tensors on the device: a GPU's tensors are copied through others on the host, which threads of streams free.
+class DeviceMemory final : public ThreadMemory {
+ public:
+  explicit DeviceMemory(bool is_gpu) : is_gpu_(is_gpu) {}
+  void reportMemoryUsage(void* memory, std::int64_t size, std::size_t all, std::size_t reserved,
+                         c10::Device device) override {
+    if (device.is_cuda() == is_gpu_) ThreadMemory::reportMemoryUsage(memory, size, all, reserved, device);
+  }
+
+ private:
+  bool is_gpu_;
+};
+
+class DeviceWatch {
+ public:
+  explicit DeviceWatch(bool is_gpu) : memory_(std::make_shared<DeviceMemory>(is_gpu)) {}
+  const ThreadMemory& memory() const { return *memory_; }
+
+ private:
+  std::shared_ptr<DeviceMemory> memory_;
+  c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, memory_};
+};
+
+bool is_of_gpus(const Recipe& recipe) { return recipe.cluster.device == DeviceKind::cuda; }
+
 RankRun run_rank(const Plan& plan, Communicator& communicator, const std::function<void(Trainer&)>& prepare) {
-  const MemoryWatch watch;
-  Trainer trainer(plan.layout, communicator, at::kCPU);
+  const DeviceWatch watch(is_of_gpus(plan.layout->recipe()));
+  Trainer trainer(plan.layout, communicator,
+                  is_of_gpus(plan.layout->recipe()) ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
   prepare(trainer);
   RankRun run;
   std::string executed;
   trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
   const std::int64_t held = watch.memory().now();
   // From here on it counts in place of the other.
-  const MemoryWatch steps;
+  const DeviceWatch steps(is_of_gpus(plan.layout->recipe()));
   for (int step = 0; step < 2; ++step) {
     communicator.log().reset_counts();
     trainer.step();
@@ -98,7 +124,7 @@ Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout) {
 }
 
 Plan plan_of(const Recipe& recipe) {
-  const auto profile = load_profile("cpu", source_folder() / "recipes/clusters");
+  const auto profile = load_profile(is_of_gpus(recipe) ? "h100-sxm-80gb" : "cpu", source_folder() / "recipes/clusters");
   return make_plan(recipe, profile, Timeline::leave_out);
 }
 

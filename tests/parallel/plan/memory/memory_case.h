@@ -15,7 +15,7 @@ namespace llmtrain::test {
 struct MemoryCase {
   Recipe recipe;
   Mesh mesh;
-  KernelSet kernels = KernelSet::cuda;
+  KernelSet kernels = KernelSet::megatron;
 
   Graph graph() const { return Graph::build(recipe.model); }
   Partition partition() const { return Partition::on_mesh(recipe, mesh); }

@@ -17,7 +17,7 @@ double saved_of_all(const StepMemory& memory) {
 }
 
 TEST_CASE("splitting one rank's model into stages moves activations between them and loses none") {
-  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::cuda}) {
+  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::megatron}) {
     MemoryCase value = gpt_case(4, 64, 4, 96, 32);
     value.kernels = kernels;
     const double whole = saved_of_all(value.memory());
@@ -66,7 +66,7 @@ TEST_CASE("regular checkpoints that training does not wait for are copied on a C
   value.recipe.checkpoint.async = false;
   CHECK(copy() == 0);
   value.recipe.checkpoint.async = true;
-  value.kernels = KernelSet::cuda;
+  value.kernels = KernelSet::megatron;
   CHECK(copy() == 0);
 }
 

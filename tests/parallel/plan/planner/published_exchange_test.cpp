@@ -62,7 +62,7 @@ double layer_bytes(std::int64_t tokens) {
   recipe.model.hidden_size = recipe.model.moe->ffn_hidden_size = 4096;
   recipe.model.max_sequence_length = recipe.batch.sequence_length = tokens / recipe.batch.micro;
   const Partition partition = Partition::make(recipe, 8);
-  const PassSetting setting = pass_setting(partition, KernelSet::cuda);
+  const PassSetting setting = pass_setting(partition, KernelSet::megatron);
   const OperatorList experts = experts_of(partition, setting);
   const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model, setting));
   StageMemory stage;
@@ -78,7 +78,7 @@ double layer_bytes(std::int64_t tokens) {
   stage.backward_workspace = peak.backward - stage.saved_activations;
   StepMemory memory;
   memory.stages = {stage};
-  memory.rank[MemoryCategory::framework] = make_step_memory(partition, KernelSet::cuda).rank[MemoryCategory::framework];
+  memory.rank[MemoryCategory::framework] = make_step_memory(partition, KernelSet::megatron).rank[MemoryCategory::framework];
   StepCosts costs;
   costs.stages = {{.forward = {.seconds = 1}, .backward = {.seconds = 1}}};
   costs.transfer_seconds = costs.optimizer_seconds = {0};

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step on a GPU, emulated here, needs the memory that its plan predicts.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/engine/planned/planned_run.h"
+
+namespace llmtrain::test {
+namespace {
+
+const Overrides gpu{"cluster.device=\"cuda\""};
+
+const std::vector<Overrides> recipes{
+    {},
+    {"precision.compute=\"bf16\""},
+    {"precision.compute=\"bf16\"", "memory.recompute=\"full\""},
+    {"precision.compute=\"bf16\"", "memory.recompute=\"selective\"", "batch.micro=4"},
+    {"precision.compute=\"fp16\"", "model.architecture=\"gpt2\"", "batch.micro=8"},
+    {"model.architecture=\"gpt2\"", "model.dropout=0.1", "batch.micro=4"},
+    {"precision.compute=\"bf16\"", "model.vocab_size=8192", "model.tie_embeddings=true", "batch.micro=8"},
+    {"batch.global=64", "batch.micro=64"},
+    {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "model.kv_heads=4"},
+    {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "memory.recompute=\"selective\""},
+    {"model.architecture=\"gpt2\"", "model.dropout=0.1", "batch.global=32", "batch.micro=32", "precision.compute=\"bf16\""},
+    {"precision.compute=\"bf16\"", "model.qk_norm=true", "batch.global=32", "batch.micro=32", "memory.recompute=\"full\""},
+    {R"(data.document_mask={"end_of_text": 10})", "batch.micro=8"},
+    {"precision.compute=\"bf16\"", "pipeline.loops=4", "kernels.attention=\"math\"", "batch.micro=4"},
+};
+
+}  // namespace
+
+TEST_CASE("a step on a GPU needs the planned memory") {
+  const TrainingSetting setting;
+  for (const Overrides& recipe : recipes) check_layout(setting, {1, gpu + recipe});
+}
+
+}  // namespace llmtrain::test
