@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -15,6 +16,7 @@
 #include "core/optim/spike_detector.h"
 #include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
+#include "parallel/device/state_copy.h"
 #include "parallel/layout/layout.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/states/gradient_fallback.h"
@@ -92,6 +94,12 @@ class LocalModel {
   // Updated by the runner, too.
   SpikeDetector& spikes() { return spikes_; }
   const SpikeDetector& spikes() const { return spikes_; }
+  // Lets a copy of a GPU's states go on while the model is used. What changes them calls reclaim_states() first: it
+  // blocks as StateCopy::release() does.
+  void lend_states(std::shared_ptr<StateCopy> copy) { lent_to_ = std::move(copy); }
+  void reclaim_states() {
+    if (lent_to_) std::exchange(lent_to_, nullptr)->release();
+  }
   // Whether this rank can run the model on its own.
   bool holds_all_weights() const;
 
@@ -111,6 +119,7 @@ class LocalModel {
   std::optional<kernels::RopeTable> rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units
+  std::shared_ptr<StateCopy> lent_to_;
 };
 
 }  // namespace llmtrain

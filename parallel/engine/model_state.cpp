@@ -21,7 +21,8 @@
 #include "core/graph/sharding.h"
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/tensor_dtype.h"
-#include "parallel/comm/agreement.h"
+#include "core/parameters/flat_memory.h"
+#include "parallel/device/transfers.h"
 #include "parallel/engine/fp8_history_state.h"
 #include "parallel/layout/flat_shards.h"
 
@@ -83,14 +84,18 @@ std::vector<OwnedElements> saved_elements(const LocalModel& model, const Paramet
   return list;
 }
 
-// Reads into flat memory, directly if type and device match, else through a temporary tensor.
-void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
-              const at::Tensor& flat) {
+// Reads into flat memory, directly if type and device match, else through a temporary tensor: of a GPU's memory pinned,
+// so that the next piece is read while this one is on its way. Returns what was read, on the host.
+at::Tensor read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
+                    const at::Tensor& flat) {
   const at::ScalarType type = stored_type(tensor);
   const bool fits = flat.is_cpu() && flat.scalar_type() == type;
-  const at::Tensor read = fits ? flat : at::empty(flat.sizes(), at::dtype(type));
+  const auto options = at::TensorOptions(type).pinned_memory(!flat.is_cpu());
+  const at::Tensor read = fits ? flat : at::empty(flat.sizes(), options);
   checkpoint.read_box(tensor.name, box, std::span<std::byte>(static_cast<std::byte*>(read.data_ptr()), read.nbytes()));
-  if (!fits) flat.copy_(read);
+  // As it is stored: the host would convert into memory that is not pinned.
+  if (!fits) flat.copy_(flat.is_cpu() ? read : read.to(flat.device(), true), true);
+  return read;
 }
 
 // What the checkpoint calls the headroom of a parameter's gradients.
@@ -110,12 +115,14 @@ void visit_owned(const OwnedElements& elements, Visit visit) {
   }
 }
 
-// Copies the owned part of a logical tensor of the checkpoint, without its scale, into the owned memory.
+// Copies the owned part of a logical tensor of the checkpoint, without its scale, into the owned memory. `look` is
+// given each piece as the host has read it.
+template <class Look>
 void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
-               const at::Tensor& owned) {
+               const at::Tensor& owned, Look look) {
   const LogicalTensor& tensor = find_tensor(checkpoint, name, *elements.parameter);
   visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
-    read_box(checkpoint, tensor, box, owned.slice(0, place, place + element_count(box.shape)));
+    look(read_box(checkpoint, tensor, box, owned.slice(0, place, place + element_count(box.shape))));
   });
   if (const auto scale = read_number(checkpoint, scale_name(name))) elements.in(owned).div_(*scale);
 }
@@ -187,13 +194,24 @@ std::vector<StatePart> state_parts(const ShardedParameters& parameters) {
   return parts;
 }
 
-// Appends the elements of one state, which are at `memory`, as slices of the tensor `name`.
+// Appends the elements of one state, of a type and at `memory`, as slices of the tensor `name`.
 void add_slices(std::vector<TensorSlice>& slices, const std::string& name, const OwnedElements& elements,
-                const at::Tensor& memory) {
-  const auto* next = static_cast<const std::byte*>(memory.data_ptr());
+                at::ScalarType type, const std::byte* memory) {
   for (const SliceBox& box : elements.boxes(elements.begin, elements.end)) {
-    slices.push_back({name, dtype_name(memory.scalar_type()), elements.parameter->shape, box.offset, box.shape, next});
-    next += element_count(box.shape) * static_cast<std::int64_t>(memory.element_size());
+    slices.push_back({name, dtype_name(type), elements.parameter->shape, box.offset, box.shape, memory});
+    memory += element_count(box.shape) * static_cast<std::int64_t>(c10::elementSize(type));
+  }
+}
+
+// Calls visit(name, elements, values) for each state of each parameter, as far as this rank writes it.
+template <class Visit>
+void for_saved(const LocalModel& model, Visit visit) {
+  for (const ParameterUnit* unit : model.units()) {
+    // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
+    const auto saved = saved_elements(model, *unit);
+    for (const auto& [owned, suffix] : state_parts(*unit->parameters))
+      for (const OwnedElements& elements : saved)
+        visit(elements.parameter->name + suffix, elements, elements.in(owned));
   }
 }
 
@@ -241,11 +259,12 @@ void read_loss_scale(const CheckpointReader& checkpoint, LocalModel& model) {
   model.loss_scale().set_state(state);
 }
 
-// Throws Error(bad_data) for values that would be infinite where the model keeps them.
-void require_held(const at::Tensor& values, const ShardedParameters& memory, const std::string& what) {
+// Throws Error(bad_data) for values (elements ÷ scale) that would be infinite where the model keeps them.
+void require_held(const at::Tensor& values, const ShardedParameters& memory, const std::string& what,
+                  double scale = 1) {
   constexpr double first_infinite = 65520;  // smaller ones round to 65504
   if (!memory.holds_plain_fp16()) return;
-  if (const double largest = largest_magnitude(values); largest >= first_infinite)
+  if (const double largest = largest_magnitude(values) / scale; largest >= first_infinite)
     throw Error(ExitCode::bad_data, fmt::format("{}: has values of up to {:.6g}, and precision.compute \"fp16\" holds "
                                                 "none beyond 65504; set it to \"bf16\" or \"fp32\"",
                                                 what, largest));
@@ -253,10 +272,6 @@ void require_held(const at::Tensor& values, const ShardedParameters& memory, con
 
 void publish(LocalModel& model) {
   for (const ParameterUnit* unit : model.units()) unit->parameters->publish();
-}
-
-CheckpointReader::VerifyShare share_of(const Communicator& communicator) {
-  return {static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
 }
 
 // Lets the slices from `first` on point to copies of what they point to.
@@ -280,27 +295,48 @@ void add_numbers(std::vector<TensorSlice>& slices, const LocalModel& model, std:
 
 }  // namespace
 
+std::size_t state_bytes(const LocalModel& model) {
+  std::size_t bytes = 0;
+  for_saved(model,
+            [&](const std::string&, const OwnedElements&, const at::Tensor& values) { bytes += values.nbytes(); });
+  return bytes;
+}
+
 StateSlices state_slices(const LocalModel& model) {
+  if (!model.device().is_cpu()) {
+    // Pages that are not touched before they are written.
+    const at::Tensor host = make_flat_memory(static_cast<std::int64_t>(state_bytes(model)), at::kByte, at::kCPU);
+    StateSlices state = copied_slices(model, static_cast<std::byte*>(host.data_ptr()));
+    std::exchange(state.copy, {})->run();
+    state.memory = std::make_shared<std::pair<at::Tensor, std::shared_ptr<const void>>>(host, state.memory);
+    return state;
+  }
   StateSlices state;
   std::vector<at::Tensor> copies;
   add_numbers(state.slices, model, copies);
-  for (const ParameterUnit* unit : model.units()) {
-    // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
-    const auto saved = saved_elements(model, *unit);
-    for (const auto& [owned, suffix] : state_parts(*unit->parameters)) {
-      for (const OwnedElements& elements : saved) {
-        const at::Tensor memory = elements.in(owned).cpu();  // no copy if it is on the CPU already
-        if (!owned.is_cpu()) copies.push_back(memory);
-        add_slices(state.slices, elements.parameter->name + suffix, elements, memory);
-      }
-    }
-  }
-  // The slices point into the copies, so these must live as long as the slices.
-  if (!copies.empty()) state.memory = std::make_shared<const std::vector<at::Tensor>>(std::move(copies));
+  for_saved(model, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
+    add_slices(state.slices, name, elements, values.scalar_type(), static_cast<const std::byte*>(values.data_ptr()));
+  });
+  return state;
+}
+
+StateSlices copied_slices(const LocalModel& model, std::byte* host) {
+  StateSlices state;
+  std::vector<at::Tensor> numbers;
+  add_numbers(state.slices, model, numbers);
+  std::vector<StateCopy::Piece> pieces;
+  for_saved(model, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
+    add_slices(state.slices, name, elements, values.scalar_type(), host);
+    pieces.push_back({values, host});
+    host += values.nbytes();
+  });
+  state.memory = std::make_shared<const std::vector<at::Tensor>>(std::move(numbers));
+  state.copy = std::make_shared<StateCopy>(model.device(), std::move(pieces));
   return state;
 }
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report) {
+  model.reclaim_states();
   // All are of one size, in elements.
   std::size_t parts = 1;
   for (const ParameterUnit* unit : model.units())
@@ -319,7 +355,7 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint, const Rep
     for (std::size_t i = 0; i < states.size(); ++i)
       unit->parameters->load_state(i, [&](const at::Tensor& values) {
         for (const OwnedElements& elements : owned) {
-          read_into(checkpoint, elements.parameter->name + "." + states[i].name, elements, values);
+          read_into(checkpoint, elements.parameter->name + "." + states[i].name, elements, values, [](const auto&) {});
           done += static_cast<double>(elements.count()) / static_cast<double>(states.size());
           report(each + (1 - each) * done / count);
         }
@@ -330,14 +366,19 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint, const Rep
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report) {
   // Before the weights, which are then stored with the checkpoint's own scales: their bits are those that were saved.
   for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
+  model.reclaim_states();
   for_owned(model, report, [&](const OwnedElements& elements, ShardedParameters& memory) {
     const std::string name = weights_name(checkpoint, *elements.parameter);
     // A model without adapters gets those that were made with it.
     if (elements.parameter->adapts && checkpoint.find(name) == nullptr) return;
-    read_into(checkpoint, name, elements, memory.incoming());
     const std::string where = checkpoint.folder().string() + ": " + name;
-    require_finite(elements.in(memory.incoming()), where);
-    require_held(elements.in(memory.incoming()), memory, where);
+    const at::Tensor owned = memory.incoming();
+    const double scale = read_number(checkpoint, scale_name(name)).value_or(1);
+    // On the host: a GPU would have to be waited for once per tensor.
+    read_into(checkpoint, name, elements, owned, [&](const at::Tensor& piece) {
+      require_finite(piece, where);
+      require_held(piece, memory, where, scale);
+    });
   });
   publish(model);
 }
@@ -348,42 +389,10 @@ void load_weights(LocalModel& model, const WeightSource& source, const ReportSha
     visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
       const at::Tensor values = source.read(*elements.parameter, box).view({-1});
       require_held(values, memory, elements.parameter->name);
-      memory.incoming().slice(0, place, place + values.numel()).copy_(values);
+      memory.incoming().slice(0, place, place + values.numel()).copy_(to_device(values, model.device()));
     });
   });
   publish(model);
-}
-
-void verify_together(Communicator& communicator, const CheckpointReader& checkpoint, const WorkMonitor& monitor) {
-  run_together(communicator, [&] {
-    checkpoint.verify(share_of(communicator), monitor.begin("verifying " + checkpoint.folder().string()));
-  });
-}
-
-void SharedVerification::run(const std::function<void(const VerifyCheckpoint&)>& search) {
-  if (communicator_.rank() == 0) {
-    search([this](const CheckpointReader& checkpoint) {
-      if (whole_.count(checkpoint.folder()) > 0) return;
-      // Tells the other ranks which folder is next; an empty text ends their loop.
-      share_text(communicator_, checkpoint.folder().string());
-      verify_together(communicator_, checkpoint, monitor_);
-      whole_.insert(checkpoint.folder());
-    });
-    share_text(communicator_, "");
-    return;
-  }
-  while (true) {
-    const std::string folder = share_text(communicator_, "");
-    if (folder.empty()) return;
-    try {
-      run_together(communicator_, [&] {
-        CheckpointReader(folder).verify(share_of(communicator_), monitor_.begin("verifying " + folder));
-      });
-    } catch (const Error& error) {
-      if (error.code() == ExitCode::stopped) throw;
-      // The first rank has the same error: it reports it, and tries another checkpoint or ends the run.
-    }
-  }
 }
 
 }  // namespace llmtrain

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/weight_source.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/device/state_copy.h"
 #include "parallel/engine/local_model.h"
 
 namespace llmtrain {
@@ -31,8 +33,15 @@ namespace llmtrain {
 struct StateSlices {
   std::vector<TensorSlice> slices;
   std::shared_ptr<const void> memory;
+  std::shared_ptr<StateCopy> copy{};  // of copied_slices()
 };
 StateSlices state_slices(const LocalModel& model);
+
+// What state_slices() copies of a GPU, and the same without waiting for it: the slices point into `host`, which has so
+// many bytes, and hold the state of this moment once copy->run() has returned. The states must not change before
+// copy->release(), which LocalModel::lend_states() sees to. `memory` owns a few numbers.
+std::size_t state_bytes(const LocalModel& model);
+StateSlices copied_slices(const LocalModel& model, std::byte* host);
 
 // Loads weights and optimizer states from a checkpoint; each rank reads what it owns, in pieces of bounded size. Throws
 // Error(bad_data) if a tensor is missing or has another shape.

@@ -192,6 +192,7 @@ void Runner::optimizer_step() {
   // Numbers that are not finite say nothing of the next step's.
   if (!has_overflowed) record_overflows(largest);
   if (result_.skipped) return;
+  model_.reclaim_states();
   // Applied inside the update, which saves a pass over the gradients.
   const double coefficient =
       clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm) / result_.loss_scale;

@@ -95,11 +95,13 @@ void check_shared_folder(Communicator& communicator, const fs::path& checkpoints
 }
 
 struct CheckpointSaver::Save {
-  Save(const CheckpointState& given, Slices given_slices, std::shared_ptr<const void> given_memory, Kind given_kind)
+  Save(const CheckpointState& given, Slices given_slices, std::shared_ptr<const void> given_memory, Kind given_kind,
+       std::function<void()> given_fill)
       : kind(given_kind),
         state(given),
         slices(given_slices.begin(), given_slices.end()),
         memory(std::move(given_memory)),
+        fill(std::move(given_fill)),
         writer(slices) {}
 
   enum class Phase { writing, committing };
@@ -119,6 +121,7 @@ struct CheckpointSaver::Save {
   CheckpointState state;
   std::vector<TensorSlice> slices;
   std::shared_ptr<const void> memory;
+  std::function<void()> fill;
   PartWriter writer;
   FileNumbers numbers;
   std::int64_t bytes = 0;  // of all ranks
@@ -156,23 +159,34 @@ CheckpointSaver::~CheckpointSaver() {
 }
 
 void CheckpointSaver::prepare(Slices slices) {
-  if (!recipe_.async) return;
   const std::size_t bytes = total_bytes(slices);
+  if (!recipe_.async || bytes <= staging_bytes_) return;
+  make_staging(bytes);
+  // Because the system provides a page when it is first written.
+  std::memset(staging_.get(), 0, bytes);
+}
+
+std::byte* CheckpointSaver::room_for(std::int64_t next_step, std::size_t bytes) {
+  finish_earlier(next_step);
+  make_staging(bytes);
+  return staging_.get();
+}
+
+void CheckpointSaver::make_staging(std::size_t bytes) {
   if (bytes <= staging_bytes_) return;
   finish();  // a write in progress reads the memory
   staging_.reset();
-  // One block instead of one per slice, of which there may be thousands; cleared, because the system provides a page
-  // when it is first written.
-  staging_ = std::make_unique<std::byte[]>(bytes);
+  // One block instead of one per slice, of which there may be thousands.
+  staging_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
   staging_bytes_ = bytes;
 }
 
-void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory,
-                            Kind kind) {
+void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory, Kind kind,
+                            std::function<void()> fill) {
   finish_earlier(state.step);
   stall_.reset();
   const CallTime::Scope stall(stall_);
-  auto save = std::make_unique<Save>(state, slices, std::move(memory), kind);
+  auto save = std::make_unique<Save>(state, slices, std::move(memory), kind, std::move(fill));
   // Collectives run here, on the training thread: on the writing thread they could interleave with those of training.
   save->agree_on_files(communicator_);
   // Written under another name and renamed when complete: readers never see a partial checkpoint.
@@ -188,18 +202,27 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
   if (is_alone()) {
     save_->phase = Save::Phase::committing;
     start([this] {
+      this->fill(*save_);
       fault_point(FaultPlace::save, 0, save_->state.step);
       require_finite_weights(save_->slices);
       write_checkpoint(checkpoints_, save_->state, save_->slices, {recipe_.keep, recipe_.keep_every});
     });
   } else {
     start([this] {
+      this->fill(*save_);
       fault_point(FaultPlace::save, communicator_.rank(), save_->state.step);
       require_finite_weights(save_->slices);
       save_->part = save_->writer.write(save_->aside, save_->numbers);
     });
   }
   if (!recipe_.async) finish();
+}
+
+void CheckpointSaver::fill(const Save& save) const {
+  if (!save.fill) return;
+  save.fill();
+  if (is_first())
+    log().debug("checkpoint of step {}: copied in {}", save.state.step, format_duration(seconds_since(save.start)));
 }
 
 // One save at a time: there is one memory for copies, and saves that take longer than their interval must not pile up.

@@ -48,12 +48,16 @@ class CheckpointSaver {
   // not wait while the system provides it.
   void prepare(std::span<const TensorSlice> slices);
   enum class Kind { regular, last };
+  // The same memory, for slices that somebody else copies there: of so many bytes, for the write after step
+  // `next_step`. Waits for the write before, which reads it.
+  std::byte* room_for(std::int64_t next_step, std::size_t bytes);
   // `slices` are this rank's part. Their memory may change once this returns, unless `memory` owns it: then it is kept
   // instead of being copied. Nor is that of the last checkpoint, after which nothing trains: it may change after
-  // finish(). Throws what require_finite_weights() and write_checkpoint() throw, also for the previous write; then this
-  // one is not started.
+  // finish(). `fill` is called before the slices are read, by the thread that writes them. Throws what
+  // require_finite_weights() and write_checkpoint() throw, also for the previous write; then this one is not started.
   void write(const CheckpointState& state, std::span<const TensorSlice> slices,
-             std::shared_ptr<const void> memory = nullptr, Kind kind = Kind::regular);
+             std::shared_ptr<const void> memory = nullptr, Kind kind = Kind::regular,
+             std::function<void()> fill = nullptr);
   // Call between steps: commits a write once all ranks have written their files, without waiting for it. Throws what
   // the write threw.
   void progress();
@@ -69,6 +73,8 @@ class CheckpointSaver {
   bool is_alone() const { return communicator_.size() == 1; }
   void finish_earlier(std::int64_t next_step);
   void start(std::function<void()> work);
+  void fill(const Save& save) const;
+  void make_staging(std::size_t bytes);
   void report(const Save& save, double seconds) const;
   void go_on();
   void commit(std::unique_ptr<Save> save);

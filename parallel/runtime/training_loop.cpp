@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -181,10 +183,23 @@ void TrainingLoop::save_regularly() {
   save();
 }
 
-// A GPU's state is copied to the host by state_slices() itself.
 void TrainingLoop::prepare_to_save() {
-  if (recipe_.checkpoint.every > 0 && trainer_.model().device().is_cpu())
-    saver_.prepare(state_slices(trainer_.model()).slices);
+  if (recipe_.checkpoint.every == 0) return;
+  const LocalModel& model = trainer_.model();
+  if (model.device().is_cpu()) return saver_.prepare(state_slices(model).slices);
+  if (!recipe_.checkpoint.async) return;
+  // Written, so that the first copy does not wait for the system's pages.
+  const std::size_t bytes = state_bytes(model);
+  std::memset(saver_.room_for(trainer_.steps_done(), bytes), 0, bytes);
+}
+
+// Of a GPU a copy that is made while training goes on, by the thread that then writes it.
+StateSlices TrainingLoop::slices() {
+  LocalModel& model = trainer_.model();
+  if (model.device().is_cpu()) return state_slices(model);
+  StateSlices state = copied_slices(model, saver_.room_for(trainer_.steps_done(), state_bytes(model)));
+  if (recipe_.checkpoint.async) model.lend_states(state.copy);
+  return state;
 }
 
 void TrainingLoop::save(CheckpointSaver::Kind kind) {
@@ -193,10 +208,12 @@ void TrainingLoop::save(CheckpointSaver::Kind kind) {
   communicator().log().set_activity(trainer_.steps_done(), "saving a checkpoint");
   const ProfilerRange range("saving a checkpoint");
   if (first_ != nullptr) first_->keep_exchanges();
-  const StateSlices state = state_slices(trainer_.model());
+  const StateSlices state = slices();
   CheckpointState numbers = trainer_.state();
   numbers.began_from = began_from_;
-  saver_.write(numbers, state.slices, state.memory, kind);
+  std::function<void()> fill;
+  if (state.copy) fill = [copy = state.copy] { copy->run(); };
+  saver_.write(numbers, state.slices, state.memory, kind, std::move(fill));
 }
 
 ExitCode TrainingLoop::stop() {

@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/signals/stop_signals.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/run/checkpoint_saver.h"
 #include "parallel/run/time_limit.h"
@@ -49,6 +50,7 @@ class TrainingLoop {
   bool evaluate();
   void save_regularly();
   void prepare_to_save();
+  StateSlices slices();
   void save(CheckpointSaver::Kind kind = CheckpointSaver::Kind::regular);
   ExitCode stop();
   ExitCode say_stopped();
