@@ -197,12 +197,23 @@ FlatInterval ShardedParameters::saved() const {
 }
 
 void ShardedParameters::initialize(std::int64_t seed) {
-  // Every rank draws the whole group in fp32 and keeps its part: initial weights do not depend on the layout or type.
+  // Drawn in fp32 on the host: initial weights depend on no layout, type or device.
   const at::Tensor own = incoming();
-  const bool is_whole = zero_stage_ == 0 && own.scalar_type() == at::kFloat;
-  const at::Tensor whole = is_whole ? own : make_flat_memory(shards_.padded(), at::kFloat, own.device());
-  initialize_weights(whole, store_, graph_, seed);
-  if (!is_whole) own.copy_(owned_part(whole));
+  if (zero_stage_ == 0 && own.scalar_type() == at::kFloat && own.is_cpu()) {
+    initialize_weights(own, store_, graph_, seed);
+  } else {
+    // Of what this rank owns, and never all of it: it may fill the memory of a GPU by itself.
+    for_initial_weights(
+        store_, graph_, seed, owned().begin, owned().end, [&](std::int64_t begin, const at::Tensor& values) {
+          const at::Tensor to = piece_of(own, {begin, begin + values.numel()}, place_);
+          if (own.is_cpu()) {
+            to.copy_(values);
+            return;
+          }
+          const at::Tensor pinned = at::empty(values.sizes(), values.options().pinned_memory(true)).copy_(values);
+          to.copy_(pinned.to(own.device(), true));
+        });
+  }
   publish();
 }
 

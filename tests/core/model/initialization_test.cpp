@@ -8,12 +8,27 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {
 namespace {
+
+// The same values in pieces, from any element to any other one.
+void check_pieces(const at::Tensor& whole, const ParameterStore& store, const Graph& graph, std::int64_t seed) {
+  const std::int64_t n = store.elements();
+  for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, n}, {n / 3 + 1, n}, {7, n / 2}, {5, 6}}) {
+    std::int64_t next = begin;
+    for_initial_weights(store, graph, seed, begin, end, [&](std::int64_t from, const at::Tensor& values) {
+      CHECK(from == next);
+      next += values.numel();
+      CHECK(at::equal(values, whole.slice(0, from, next)));
+    });
+    CHECK(next == end);
+  }
+}
 
 NamedTensors initial_weights(const Graph& graph, const ShardPlace& place = {}, std::int64_t seed = 5,
                              std::vector<std::size_t> parameters = {}) {
@@ -23,6 +38,7 @@ NamedTensors initial_weights(const Graph& graph, const ShardPlace& place = {}, s
   const at::Tensor flat = at::full({store.elements() + 3}, 8.5, at::kFloat);
   initialize_weights(flat, store, graph, seed);
   CHECK(flat.slice(0, store.elements()).eq(8.5).all().item<bool>());
+  check_pieces(flat, store, graph, seed);
   store.attach_weights(flat);
   NamedTensors weights;
   for (const std::size_t i : parameters) weights[graph.parameters[i].name] = store.weight(i);
