@@ -7,12 +7,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -27,8 +27,6 @@ namespace {
 
 // Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t casts_per_thread = 16384;
-// Scales beyond 2^±100 could push the smallest or the largest payload out of fp32's range when it is widened.
-constexpr int largest_exponent = 100;
 
 // most = max(most, bits). Maxima do not depend on the order of the threads.
 void raise_to(std::atomic<std::uint32_t>& most, std::uint32_t bits) {
@@ -122,57 +120,66 @@ at::Tensor vector_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format 
   });
 }
 
-at::Tensor as_payload(const at::Tensor& scaled, Fp8Format format) {
+// On a GPU the product with a power of two stays in bf16, which has fp32's exponents: it is exact wherever FP8 has
+// anything left of it, and moves half the bytes. fp16 does not have the scales.
+at::Tensor within_range(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  const bool stays = !x.is_cpu() && x.scalar_type() == at::kBFloat16;
   // LibTorch's own cast makes NaN of what is too large for E4M3 and infinity of what is too large for E5M2.
-  return scaled.clamp(-largest_of(format), largest_of(format)).to(fp8_type(format));
+  return x.mul(stays ? scale.to(at::kBFloat16) : scale).clamp_(-largest_of(format), largest_of(format));
+}
+
+at::Tensor as_payload(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  return within_range(x, scale, format).to(fp8_type(format));
+}
+
+// The largest magnitudes over some axes in one pass, which keeps a NaN.
+at::Tensor device_largest(const at::Tensor& x, at::OptionalIntArrayRef axes, bool keeps_axes) {
+  const at::ScalarType type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return at::linalg_vector_norm(x, std::numeric_limits<double>::infinity(), axes, keeps_axes, type).to(at::kFloat);
 }
 
 }  // namespace
 
-at::ScalarType fp8_type(Fp8Format format) { return format == Fp8Format::e4m3 ? at::kFloat8_e4m3fn : at::kFloat8_e5m2; }
-
 at::Tensor largest_magnitude(const at::Tensor& x) {
   if (is_cast_array(x)) return with_cast_element_of(x, [&]<class Element> { return vector_largest<Element>(x, 1); });
   if (x.numel() == 0) return at::zeros({1}, x.options().dtype(at::kFloat));
+  if (!x.is_cpu()) return device_largest(x, std::nullopt, false).view({1});
   return at::amax(x.abs()).to(at::kFloat).view({1});
 }
 
 at::Tensor largest_row_magnitudes(const at::Tensor& x) {
   const std::int64_t rows = x.size(0);
+  if (!x.is_cpu()) return device_largest(x, 1, true);
   if (!is_cast_array(x)) return at::amax(x.abs(), 1, true).to(at::kFloat);
   return with_cast_element_of(x, [&]<class Element> { return vector_largest<Element>(x, rows); }).view({rows, 1});
 }
 
-// 448 is 1.75 · 2⁸ and 57,344 is 1.75 · 2¹⁵: with largest = m · 2ᵉ, 1 ≤ m < 2, the quotient's exponent is 8 − e, or one
-// less where m is above 1.75. Without a logarithm, which could round to the next integer.
-float fp8_scale(float largest, Fp8Format format) {
-  // The comparison is false for NaN too.
-  if (!(largest <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::quiet_NaN();
-  if (largest == 0) return 1;
-  int exponent_and_one = 0;
-  const float half_mantissa = std::frexp(largest, &exponent_and_one);
-  const int exponent = (format == Fp8Format::e4m3 ? 8 : 15) + 1 - exponent_and_one - (half_mantissa > 0.875F ? 1 : 0);
-  return std::ldexp(1.0F, std::clamp(exponent, -largest_exponent, largest_exponent));
-}
-
-at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format) {
-  // A copy in any case, since the scales overwrite it.
-  at::Tensor scales = largest.to(at::kCPU, false, true);
-  auto* values = scales.mutable_data_ptr<float>();
-  for (std::int64_t i = 0; i < scales.numel(); ++i) values[i] = fp8_scale(values[i], format);
-  return scales.to(largest.device());
-}
-
 MeasuredFp8 cast_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  if (!is_cast_array(x)) return {as_payload(x.mul(scale), format), largest_magnitude(x)};
+  if (!is_cast_array(x)) return {as_payload(x, scale, format), largest_magnitude(x)};
   at::Tensor payload = at::empty(x.sizes(), x.options().dtype(fp8_type(format)));
   at::Tensor largest = vector_cast(x, scale, format, payload);
   return {std::move(payload), std::move(largest)};
 }
 
 at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  if (!is_cast_array(x)) return as_payload(x.mul(scale), format);
+  if (!is_cast_array(x)) return as_payload(x, scale, format);
   return cast_and_measure(x, scale, format).values;
+}
+
+void cast_to_fp8_into(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& payload) {
+  const Fp8Format format = format_of(payload);
+  if (is_cast_array(x) && payload.is_contiguous()) {
+    vector_cast(x, scale, format, payload);
+  } else {
+    payload.copy_(within_range(x, scale, format));
+  }
+}
+
+at::Tensor cast_to_fp8_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  at::Tensor payload = at::empty({x.size(1), x.size(0)}, x.options().dtype(fp8_type(format)));
+  // The turn costs no pass of its own.
+  payload.copy_(within_range(x, scale, format).t());
+  return payload;
 }
 
 at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::ScalarType type) {
@@ -193,8 +200,18 @@ std::int64_t count_saturated(const at::Tensor& payload) {
   return all;
 }
 
+at::Tensor saturated_count(const at::Tensor& payload) {
+  if (payload.is_cpu()) return at::full({1}, static_cast<float>(count_saturated(payload)), at::kFloat);
+  const std::int64_t largest = format_of(payload) == Fp8Format::e4m3 ? 0x7e : 0x7b;
+  return payload.view(at::kByte).bitwise_and(0x7f).eq_(largest).sum(at::kLong).to(at::kFloat).view({1});
+}
+
 void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at::Tensor& x) {
   // The scale is a power of two: its reciprocal and the products with it are exact.
+  if (!x.is_cpu()) {
+    x.copy_(payload).div_(scale);
+    return;
+  }
   if (!is_cast_array(x) || !payload.is_contiguous()) {
     x.copy_(payload.to(at::kFloat).div(scale));
     return;

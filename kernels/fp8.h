@@ -3,8 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cmath>
 #include <cstdint>
+
+#include "kernels/fp8/scale.h"
 
 namespace llmtrain::kernels {
 
@@ -14,28 +15,19 @@ namespace llmtrain::kernels {
 //
 // x is contiguous, in fp32, bf16 or fp16 on the CPU (vectorised), in any floating type elsewhere. Scales are fp32 [1]
 // on x's device, or [rows, 1] where each row of a matrix x has one. Blocking on the CPU; ordered on the current stream
-// on a GPU.
-enum class Fp8Format { e4m3, e5m2 };
-
-at::ScalarType fp8_type(Fp8Format format);
+// on a GPU, whose results have the same bits.
 
 // The largest |x|, 0 of no elements; NaN where x has one. fp32 [1] on x's device.
 at::Tensor largest_magnitude(const at::Tensor& x);
 // The same of each row of a matrix, [rows, 1].
 at::Tensor largest_row_magnitudes(const at::Tensor& x);
 
-// The larger of two such, of which a NaN is the largest of all.
-inline double larger_magnitude(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-
-// The largest power of two that keeps `largest` within the format; 1 for 0. NaN where `largest` is not finite: the
-// product then shows that, where a saturated infinity would hide it. fp32, of any shape.
-at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format);
-float fp8_scale(float largest, Fp8Format format);
-// The largest number of the format.
-constexpr float largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448 : 57344; }
-
 // x · scale, saturated and rounded to nearest, ties to even: an FP8 tensor of x's shape. NaN stays NaN.
 at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+// The same into `payload`, contiguous and of as many elements.
+void cast_to_fp8_into(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& payload);
+// That of a matrix [rows, columns] the other way round: [columns, rows], contiguous.
+at::Tensor cast_to_fp8_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // payload / scale in `type`, which is exact in every type that training computes in.
 at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::ScalarType type);
 // The same into x, of as many elements, in its type.
@@ -45,8 +37,10 @@ at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format 
 // The same in place.
 void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 
-// How many elements are of the format's largest magnitude, to which casts saturate.
+// How many elements are of the format's largest magnitude, to which casts saturate: on the host, which waits for it,
+// and as fp32 [1] on the payload's device.
 std::int64_t count_saturated(const at::Tensor& payload);
+at::Tensor saturated_count(const at::Tensor& payload);
 
 // Where the scale does not follow from x, a cast also finds x's largest magnitude, on the CPU in the same pass.
 struct MeasuredFp8 {
