@@ -30,26 +30,25 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
             const std::optional<at::Tensor>& compute_weights);
 
 // The state of elements of one tensor in small types, value = payload / scale, as in FP8-LM (Peng et al., arXiv
-// 2310.18313, section 2.2): the weights, and both moments or neither of them. Scales are powers of two. On the CPU
-// only.
+// 2310.18313, section 2.2): the weights, and both moments or neither of them. All tensors are on one device; scales are
+// powers of two, fp32 [1].
 struct ScaledAdamwState {
   struct Array {
     at::Tensor payload;
-    float scale = 1;
+    at::Tensor scale;
   };
   Array weights;    // [n] fp16
   Array m;          // [n] E4M3, or fp32 with scale 1
   Array v;          // [n] fp16, or as m fp32
   Array gradients;  // [n] E4M3 or fp32; not changed
 };
-struct AdamwNumbers {
-  float weights = 0, m = 0, v = 0;
-};
 
-// Of the new values that the step leaves the largest magnitudes, NaN where one is: for the choice of their scales.
-AdamwNumbers scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step);
-// The same step; stores payload = value · the scale in `next`, rounded to nearest: m saturates, and v is never rounded
-// from above 0 to 0, unless they are fp32, whose scales stay 1. The caller keeps `next` as the state's scales.
-void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const AdamwNumbers& next);
+// Of the new values that the step leaves the largest magnitudes, NaN where one is, for the choice of their scales: fp32
+// [3] of weights, m and v on their device, of which the host waits for nothing.
+at::Tensor scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step);
+// The same step; stores payload = value · the scale in `next`, fp32 [3] in the same order, rounded to nearest: m
+// saturates, and v is never rounded from above 0 to 0, unless they are fp32, whose scales stay 1. The caller keeps
+// `next` as the state's scales.
+void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next);
 
 }  // namespace llmtrain::kernels

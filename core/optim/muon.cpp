@@ -54,9 +54,9 @@ void Muon::update(const OptimizerUpdate& update) {
   matrices_.for_each(read, transform, write);
 }
 
-StateNumbers Muon::largest_after(const ScaledUpdate& /*update*/) const { refuse_small_types(); }
+at::Tensor Muon::largest_after(const ScaledUpdate& /*update*/) const { refuse_small_types(); }
 
-void Muon::update(const ScaledUpdate& /*update*/, const StateNumbers& /*next*/) { refuse_small_types(); }
+void Muon::update(const ScaledUpdate& /*update*/, const at::Tensor& /*next*/) { refuse_small_types(); }
 
 double muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns) {
   const auto outputs = static_cast<double>(rows), inputs = static_cast<double>(columns);

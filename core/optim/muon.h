@@ -25,8 +25,8 @@ class Muon final : public Optimizer {
   // Of all of the flat memory. Collective as WholeMatrices::for_each(); blocks.
   void update(const OptimizerUpdate& update) override;
   // Its memory is in fp32 alone: these throw Error(internal_error).
-  StateNumbers largest_after(const ScaledUpdate& update) const override;
-  void update(const ScaledUpdate& update, const StateNumbers& next) override;
+  at::Tensor largest_after(const ScaledUpdate& update) const override;
+  void update(const ScaledUpdate& update, const at::Tensor& next) override;
   std::vector<OptimizerState> states() const override { return {{"m", momentum_}}; }
 
  private:

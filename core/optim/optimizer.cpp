@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/optimizer.h"
 
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -32,21 +35,18 @@ class Adamw final : public Optimizer {
     });
   }
 
-  StateNumbers largest_after(const ScaledUpdate& update) const override {
-    StateNumbers largest(3);
+  at::Tensor largest_after(const ScaledUpdate& update) const override {
+    at::Tensor largest = at::zeros({3}, update.scales.options());
     for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
-      const auto found = kernels::scaled_adamw_largest(scaled_state(update, begin, end), step);
-      const StateNumbers here{found.weights, found.m, found.v};
       // Keeps a NaN.
-      for (std::size_t i = 0; i < here.size(); ++i)
-        if (!(here[i] <= largest[i])) largest[i] = here[i];
+      at::maximum_out(largest, largest, kernels::scaled_adamw_largest(scaled_state(update, begin, end), step));
     });
     return largest;
   }
 
-  void update(const ScaledUpdate& update, const StateNumbers& next) override {
+  void update(const ScaledUpdate& update, const at::Tensor& next) override {
     for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
-      kernels::scaled_adamw_(scaled_state(update, begin, end), step, {next.at(0), next.at(1), next.at(2)});
+      kernels::scaled_adamw_(scaled_state(update, begin, end), step, next);
     });
   }
 
@@ -74,9 +74,10 @@ class Adamw final : public Optimizer {
 
   kernels::ScaledAdamwState scaled_state(const ScaledUpdate& update, std::int64_t begin, std::int64_t end) const {
     const std::int64_t first = begin - update.of.begin, last = end - update.of.begin;
-    return {{update.of.weights.slice(0, first, last), update.scales.at(0)},
-            {first_moment_.slice(0, begin, end), update.scales.at(1)},
-            {second_moment_.slice(0, begin, end), update.scales.at(2)},
+    const auto scale = [&](std::int64_t of) { return update.scales.narrow(0, of, 1); };
+    return {{update.of.weights.slice(0, first, last), scale(0)},
+            {first_moment_.slice(0, begin, end), scale(1)},
+            {second_moment_.slice(0, begin, end), scale(2)},
             {update.of.gradients.slice(0, first, last), update.gradient_scale}};
   }
 

@@ -39,15 +39,13 @@ struct OptimizerState {
   at::Tensor values;  // flat, as long as the weights
 };
 
-// A number of the weights, and after it one of each of the optimizer's states, in the order of states().
-using StateNumbers = std::vector<float>;
-
 // An update of elements of one tensor whose weights and gradients are in small types, and the states or not: value =
-// payload / scale, with powers of two as scales, which are 1 of states in fp32.
+// payload / scale, with powers of two as scales, which are 1 of states in fp32. Numbers below are fp32 tensors on the
+// weights' device: [1 + states], one of the weights and after it one of each state, in the order of states().
 struct ScaledUpdate {
-  OptimizerUpdate of;        // with payloads as weights (fp16) and gradients (E4M3, or fp32), and no compute weights
-  StateNumbers scales;       // in which weights and states are stored
-  float gradient_scale = 1;  // that of the payloads; the clipping coefficient is of.gradient_scale
+  OptimizerUpdate of;         // with payloads as weights (fp16) and gradients (E4M3, or fp32), and no compute weights
+  at::Tensor scales;          // in which weights and states are stored
+  at::Tensor gradient_scale;  // fp32 [1], that of the payloads; the clipping coefficient is of.gradient_scale
 };
 
 // Updates the flat memory of one group of parameters.
@@ -62,8 +60,8 @@ class Optimizer {
   // Small types take two passes: the first gives the largest magnitudes of what the update would leave, and the second
   // stores that with the scales `next`, which the caller has chosen by them and keeps. Where only the weights are
   // small, the second does if the scale has room for the step.
-  virtual StateNumbers largest_after(const ScaledUpdate& update) const = 0;
-  virtual void update(const ScaledUpdate& update, const StateNumbers& next) = 0;
+  virtual at::Tensor largest_after(const ScaledUpdate& update) const = 0;
+  virtual void update(const ScaledUpdate& update, const at::Tensor& next) = 0;
   virtual std::vector<OptimizerState> states() const = 0;
 };
 

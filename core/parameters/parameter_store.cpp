@@ -2,7 +2,6 @@
 #include "core/parameters/parameter_store.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <utility>
@@ -49,9 +48,9 @@ at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) con
   return view(weights_, first, last);
 }
 
-void ParameterStore::attach_scaled_weights(at::Tensor flat, std::span<const float> scales, at::ScalarType type) {
+void ParameterStore::attach_scaled_weights(at::Tensor flat, at::Tensor scales, at::ScalarType type) {
   weights_ = std::move(flat);
-  scales_ = scales;
+  scales_ = std::move(scales);
   widened_type_ = type;
   has_fp8_weights_ = weights_.scalar_type() == at::kFloat8_e4m3fn;
 }
@@ -64,14 +63,23 @@ at::Tensor ParameterStore::widened_weight(std::size_t first, std::size_t last) c
     const auto [parameter, begin, end] = ranges_[i];
     const at::Tensor from = weights_.slice(0, begin, end);
     const at::Tensor to = widened.view({-1}).slice(0, begin - start, end - start);
+    const at::Tensor scale = scales_.narrow(0, static_cast<std::int64_t>(i), 1);
     if (has_fp8_weights_) {
-      kernels::widen_fp8_into(from, at::full({1}, scales_[i], at::kFloat), to);
-    } else {
+      kernels::widen_fp8_into(from, scale, to);
+    } else if (to.is_cpu()) {
       // A power of two: its reciprocal and the products with it are exact.
-      to.copy_(from).mul_(1 / scales_[i]);
+      to.copy_(from).mul_(1 / *scale.const_data_ptr<float>());
+    } else {
+      to.copy_(from).div_(scale);
     }
   }
   return widened;
+}
+
+ParameterStore::StoredWeight ParameterStore::stored_weight(std::size_t first, std::size_t last) const {
+  const std::size_t begin = position(first), end = position(last) + 1;
+  return {view(weights_, first, last),
+          scales_.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end))};
 }
 
 void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(parameter).clone(); }

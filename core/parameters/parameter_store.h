@@ -55,11 +55,18 @@ class ParameterStore {
   // Lends flat weights, at least elements() of them.
   void attach_weights(at::Tensor flat) { weights_ = std::move(flat); }
   // Lends flat weights, in fp16 or E4M3, with a scale per parameter, in the order of ranges(): weight = element /
-  // scale. Modules then get copies in `type` instead of views. The scales, powers of two, outlive this and may change.
-  void attach_scaled_weights(at::Tensor flat, std::span<const float> scales, at::ScalarType type);
+  // scale. Modules then get copies in `type` instead of views. The scales, fp32 [ranges] on the same device, are powers
+  // of two, and may change in place.
+  void attach_scaled_weights(at::Tensor flat, at::Tensor scales, at::ScalarType type);
   void detach_weights() { weights_.reset(); }
-  bool has_scaled_weights() const { return !scales_.empty(); }
+  bool has_scaled_weights() const { return scales_.defined(); }
   bool has_fp8_weights() const { return has_fp8_weights_; }  // that is, scaled ones in E4M3
+  // Scaled weights as they are stored, with the scales of each, views; not of what keep() holds.
+  struct StoredWeight {
+    at::Tensor payload;  // as weight()
+    at::Tensor scales;   // fp32, of the consecutive parameters
+  };
+  StoredWeight stored_weight(std::size_t first, std::size_t last) const;
   // The type of weight().
   at::ScalarType weight_type() const { return has_scaled_weights() ? widened_type_ : weights_.scalar_type(); }
   // Keeps one parameter readable after the weights are detached, as a copy, until release_kept().
@@ -94,7 +101,7 @@ class ParameterStore {
   std::unordered_map<std::size_t, std::size_t> position_;  // parameter → index into ranges_
   std::vector<bool> written_;                              // whether the gradient of ranges_[i] holds a value
   at::Tensor weights_, gradients_;                         // undefined while not attached
-  std::span<const float> scales_;                          // empty: the weights are not scaled
+  at::Tensor scales_;                                      // undefined: the weights are not scaled
   at::ScalarType widened_type_ = at::kFloat;               // of the copies of scaled weights
   bool has_fp8_weights_ = false;
   std::unordered_map<std::size_t, at::Tensor> kept_;
@@ -124,7 +131,8 @@ class BoundParameter {
   at::ScalarType weight_type() const { return store_->weight_type(); }
   bool is_scaled() const { return store_->has_scaled_weights(); }  // weight() is then a copy
   bool is_fp8() const { return store_->has_fp8_weights(); }        // of numbers that E4M3 has
-  bool is_frozen() const { return store_->is_frozen(first_); }     // of one matrix all or none are
+  ParameterStore::StoredWeight stored() const { return store_->stored_weight(first_, last_); }
+  bool is_frozen() const { return store_->is_frozen(first_); }  // of one matrix all or none are
   ParameterStore::GradientTarget gradient() const { return store_->fused_gradient(first_, last_); }
   at::Tensor added_gradient() const { return store_->added_gradient(first_); }  // of one parameter
   // Adds the gradient of the weight of a product, dy = x · weightᵀ, or of the bias that was added to its rows; nothing

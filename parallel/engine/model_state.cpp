@@ -228,7 +228,7 @@ void add_scales(std::vector<TensorSlice>& slices, const LocalModel& model, const
     const std::string& name = model.graph().parameters[unit.store->ranges()[i].parameter].name;
     const TensorScales::State& state = scales->state(i);
     const bool has_master = unit.parameters->rounded().has_value();
-    if (has_master) add(scale_name(name), scales->weight_scales()[i]);
+    if (has_master) add(scale_name(name), state.seen);
     add(scale_name(name + (has_master ? ".master" : "")), state.scales[0]);
     for (std::size_t k = 0; k < states.size(); ++k) add(scale_name(name + "." + states[k].name), state.scales[1 + k]);
     add(name + headroom_suffix, state.headroom);

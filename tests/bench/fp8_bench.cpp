@@ -7,6 +7,7 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 
 #include <algorithm>
@@ -94,17 +95,16 @@ void show_count(const at::Tensor& x) {
 void show_update(std::int64_t elements) {
   constexpr std::int64_t piece = std::int64_t{1} << 20;
   const at::Tensor x = at::randn({elements}), scale = at::full({1}, 128, at::kFloat);
-  const kernels::ScaledAdamwState state{{x.to(at::kHalf), 1},
-                                        {x * 0.01, 1},
-                                        {x.square() * 1e-4, 1},
-                                        {kernels::cast_to_fp8(x, scale, kernels::Fp8Format::e4m3), 128}};
+  const at::Tensor one = at::ones({1}, at::kFloat), ones = at::ones({3}, at::kFloat);
+  const kernels::ScaledAdamwState state{{x.to(at::kHalf), one},
+                                        {x * 0.01, one},
+                                        {x.square() * 1e-4, one},
+                                        {kernels::cast_to_fp8(x, scale, kernels::Fp8Format::e4m3), scale}};
   const kernels::AdamwStep step{.learning_rate = 1e-6};
   const at::Tensor from = at::full({elements * 21 / 2}, 1, at::kByte), to = at::full({elements * 21 / 2}, 1, at::kByte);
   const std::vector<double> seconds = compare({
       [&] { to.copy_(from); },
-      [&] {
-        kernels::scaled_adamw_(state, step, {1, 1, 1});
-      },
+      [&] { kernels::scaled_adamw_(state, step, ones); },
       [&] {
         for (std::int64_t begin = 0; begin < elements; begin += piece) {
           const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin, begin + piece); };

@@ -101,7 +101,8 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
     wide_.emplace(graph, store, options.fp8_history, options.gradient_fallback);
-    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *wide_);
+    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *wide_,
+                    options.device);
   }
   allocate(group, options, ranks);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
@@ -276,6 +277,11 @@ void ShardedParameters::reduce() {
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
   if (wide_) wide_reduction_ = wide_->sum(ranks_);
+  if (scales_ && Fp8Sum::takes(ranks_, unreduced_)) {
+    // Once per step.
+    fp8_reduction_.emplace(ranks_, zero_stage_ == 0 ? unreduced_.slice(0, 0, shards_.elements) : unreduced_);
+    return;
+  }
   if (zero_stage_ == 0) {
     reduction_ = ranks_.sum(unreduced_.slice(0, 0, shards_.elements));
     return;
@@ -292,6 +298,12 @@ void ShardedParameters::reduce() {
 void ShardedParameters::finish_reduction() {
   if (!std::exchange(is_reducing_, false)) return;
   wide_reduction_.wait();
+  if (fp8_reduction_) {
+    finish_fp8_reduction();
+    has_reduced_ = true;
+    unreduced_.reset();
+    return;
+  }
   reduction_.wait();
   // Hierarchical reduction (HSDP): scattered within a shard group first, then only shards cross the replicas.
   if (partial_.defined()) ranks_.sum_replicas(partial_).wait();
@@ -299,6 +311,15 @@ void ShardedParameters::finish_reduction() {
   has_reduced_ = true;
   unreduced_.reset();
   partial_.reset();
+}
+
+void ShardedParameters::finish_fp8_reduction() {
+  if (zero_stage_ == 0) {
+    fp8_reduction_->finish_whole(unreduced_.slice(0, 0, shards_.elements));
+  } else {
+    fp8_reduction_->finish(owned_gradients());
+  }
+  fp8_reduction_.reset();
 }
 
 void ShardedParameters::collect() {

@@ -17,6 +17,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/states/fp8_sum.h"
 #include "parallel/shard/states/gradient_fallback.h"
 #include "parallel/shard/states/joined_experts.h"
 #include "parallel/shard/states/sharded_matrices.h"
@@ -157,6 +158,7 @@ class ShardedParameters {
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
   at::Tensor take_gradients();
+  void finish_fp8_reduction();
   void adapt_scales();
   void keep_exact_sums(const at::Tensor& gradients);
   void attach(const at::Tensor& whole);
@@ -194,6 +196,7 @@ class ShardedParameters {
   at::Tensor unreduced_, partial_;  // during a reduction
   PartnerSum partner_sum_;
   Handle gather_, reduction_, wide_reduction_;
+  std::optional<Fp8Sum> fp8_reduction_;
   bool is_reducing_ = false;
   bool has_reduced_ = false;  // in this step
 };

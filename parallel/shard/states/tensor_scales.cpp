@@ -2,10 +2,15 @@
 #include "parallel/shard/states/tensor_scales.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,8 +25,9 @@ namespace {
 
 using kernels::Fp8Format;
 
-// Bounds the fp32 copies of weights and gradients that an update works on, 4 MB each.
-constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
+// Bounds the fp32 copies of weights and gradients that an update works on: 4 MB each on a processor, and on a GPU 16,
+// which hide the launches.
+std::int64_t piece_elements(const at::Tensor& scales) { return std::int64_t{1} << (scales.is_cpu() ? 20 : 22); }
 
 // Of auto-scaling (Peng et al., arXiv 2310.18313, section 2.1).
 constexpr float doubling_steps = 1000;
@@ -44,33 +50,16 @@ float first_headroom(GradientScaling scaling, int ranks) {
   return 1;
 }
 
-// Of the least power of two that is above x, which is positive.
-int exponent_above(float x) {
-  int exponent = 0;
-  std::frexp(x, &exponent);
-  return exponent;
-}
-
-// The largest power of two that is at most x, which is positive. Products with it are exact.
-float power_below(float x) { return std::ldexp(1.0F, exponent_above(x) - 1); }
-
-// The scale that places a largest magnitude between 2^(top − 1) and 2^top, within bounds that leave the payload's
-// smallest number in fp32's range. What is not finite keeps a scale, and stays visible in the payload.
-float scale_below(int top, float largest, int most) {
-  if (!(largest > 0) || !std::isfinite(largest)) return 1;
-  return std::ldexp(1.0F, std::clamp(top - exponent_above(largest), -100, most));
-}
-
-// Places the largest weight of magnitude `largest` at 2¹¹ to 2¹²: one step may multiply it by 16 before it leaves fp16,
-// and a weight 2²⁵ times smaller is still a normal number. At most 2¹⁴, with which a step may take weights near zero to
-// 4 and those from 2⁻²⁸ on are normal.
-float weight_scale(float largest) { return scale_below(12, largest, 14); }
+// Places the largest weight at 2¹¹ to 2¹²: one step may multiply it by 16 before it leaves fp16, and a weight 2²⁵ times
+// smaller is still a normal number. At most 2¹⁴, with which a step may take weights near zero to 4 and those from 2⁻²⁸
+// on are normal.
+at::Tensor weight_scale(const at::Tensor& largest) { return kernels::scale_below(12, largest, 14); }
 
 // Of what is stored as `type`: weights in fp16 (`what` 0) or an optimizer's state, which in fp16 takes the range up to
 // 2¹⁵, because second moments span twice as many powers of two as gradients.
-float scale_for(std::size_t what, at::ScalarType type, float largest) {
-  if (type == at::kFloat8_e4m3fn) return kernels::fp8_scale(at::full({1}, largest), Fp8Format::e4m3).item<float>();
-  return what == 0 ? weight_scale(largest) : scale_below(15, largest, 100);
+at::Tensor scale_for(std::size_t what, at::ScalarType type, const at::Tensor& largest) {
+  if (type == at::kFloat8_e4m3fn) return kernels::fp8_scale(largest, Fp8Format::e4m3);
+  return what == 0 ? weight_scale(largest) : kernels::scale_below(15, largest, 100);
 }
 
 // A second moment that fp16 would round to 0 becomes its least number, as in the optimizer's step.
@@ -89,7 +78,7 @@ std::vector<at::ScalarType> types_of(const at::Tensor& weights, const Optimizer&
 
 TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy,
                            GradientScaling scaling, const DataParallel& ranks, const TensorParts& parts,
-                           const WideGradients& wide)
+                           const WideGradients& wide, const at::Device& device)
     : store_(store),
       wide_(wide),
       ranks_(ranks),
@@ -98,31 +87,56 @@ TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group,
       scaling_(scaling),
       zero_stage_(group.zero_stage),
       optimizer_states_(static_cast<std::size_t>(group.types.scaled_moments())),
-      states_(store.ranges().size(),
-              State{StateNumbers(1 + optimizer_states_, 1), first_headroom(scaling, ranks.ranks())}),
-      given_(states_.size(), StateNumbers(1 + optimizer_states_, 0)),
-      weight_scales_(states_.size(), 1),
-      saturated_shares_(states_.size(), 0) {}
+      given_(store.ranges().size(), StateNumbers(1 + optimizer_states_, 0)),
+      states_(store.ranges().size(), State{StateNumbers(1 + optimizer_states_, 1)}),
+      counted_(store.ranges().size(), false),
+      saturated_shares_(store.ranges().size(), 0) {
+  const auto ranges = static_cast<std::int64_t>(store.ranges().size());
+  const at::TensorOptions numbers = at::dtype(at::kFloat).device(device);
+  scales_ = at::ones({ranges, static_cast<std::int64_t>(1 + optimizer_states_)}, numbers);
+  headroom_ = at::full({ranges}, first_headroom(scaling, ranks.ranks()), numbers);
+  weight_scales_ = at::ones({ranges}, numbers);
+  std::vector<double> elements;
+  for (const FlatRange& range : store.ranges())
+    elements.push_back(static_cast<double>((range.end - range.begin) * parts.ranks()));
+  elements_ = at::tensor(elements, at::kDouble).to(device);
+}
+
+const TensorScales::State& TensorScales::state(std::size_t index) const {
+  if (!std::exchange(is_read_, true)) {
+    // All of them in one copy.
+    const at::Tensor all = at::cat({scales_, headroom_.unsqueeze(1), weight_scales_.unsqueeze(1)}, 1).cpu();
+    const auto* next = all.const_data_ptr<float>();
+    for (State& state : states_) {
+      for (float& scale : state.scales) scale = *next++;
+      state.headroom = *next++;
+      state.seen = *next++;
+    }
+  }
+  return states_[index];
+}
 
 void TensorScales::set_state(std::size_t index, const State& state) {
   given_[index] = state.scales;
   // The others follow from the number of ranks.
-  if (state.headroom > 0 && scaling_ == GradientScaling::automatic) states_[index].headroom = state.headroom;
+  if (state.headroom > 0 && scaling_ == GradientScaling::automatic) of_range(headroom_, index).fill_(state.headroom);
+  is_read_ = false;
 }
 
 void TensorScales::for_pieces(FlatInterval place, const std::function<void(std::size_t, FlatInterval)>& work) const {
+  const std::int64_t most = piece_elements(scales_);
   for (std::size_t i = 0; i < store_.ranges().size(); ++i) {
     const FlatRange& range = store_.ranges()[i];
     const FlatInterval here = intersection({range.begin, range.end}, place);
-    for (std::int64_t begin = here.begin; begin < here.end; begin += piece_elements)
-      work(i, {begin, std::min(begin + piece_elements, here.end)});
+    for (std::int64_t begin = here.begin; begin < here.end; begin += most)
+      work(i, {begin, std::min(begin + most, here.end)});
   }
 }
 
 at::Tensor TensorScales::largest(const at::Tensor& values, FlatInterval place) const {
-  at::Tensor maxima = at::zeros({static_cast<std::int64_t>(states_.size())}, at::kFloat);
+  at::Tensor maxima = at::zeros_like(weight_scales_);
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    at::Tensor most = maxima.narrow(0, static_cast<std::int64_t>(i), 1);
+    at::Tensor most = of_range(maxima, i);
     // Keeps a NaN.
     at::maximum_out(most, most, kernels::largest_magnitude(piece_of(values, piece, place)));
   });
@@ -134,26 +148,34 @@ void TensorScales::agree(const at::Tensor& maxima, bool are_sharded) const {
   parts_.largest(maxima);
 }
 
-void TensorScales::set_weight_scale(std::size_t i, float scale, float largest) {
-  states_[i].scales[0] = weight_scales_[i] = scale;
-  if (copy_ == WeightCopy::none) return;
+void TensorScales::set_weight_scales(const at::Tensor& scales, const at::Tensor& largest) {
+  scales_of(0).copy_(scales);
+  is_read_ = false;
+  if (copy_ == WeightCopy::none) {
+    weight_scales_.copy_(scales);
+    return;
+  }
   // The copy is one of the rounded weights, so that those of a checkpoint give the same.
-  const at::Tensor rounded = at::full({1}, largest * scale).to(at::kHalf).to(at::kFloat).div(scale);
-  weight_scales_[i] = kernels::fp8_scale(rounded, Fp8Format::e4m3).item<float>();
+  const at::Tensor rounded = largest.mul(scales).to(at::kHalf).to(at::kFloat).div_(scales);
+  weight_scales_.copy_(kernels::fp8_scale(rounded, Fp8Format::e4m3));
+}
+
+at::Tensor TensorScales::with_given(std::size_t what, const at::Tensor& scales) {
+  StateNumbers given;
+  for (StateNumbers& of : given_) given.push_back(std::exchange(of[what], 0));
+  const at::Tensor known = at::tensor(given, at::kFloat).to(scales.device());
+  return at::where(known.gt(0), known, scales);
 }
 
 void TensorScales::store(std::size_t what, const at::Tensor& values, const at::Tensor& payload, FlatInterval place) {
   const at::Tensor maxima = largest(values, place);
   agree(maxima, true);
-  const auto* most = maxima.const_data_ptr<float>();
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    const float given = std::exchange(given_[i][what], 0);
-    const float scale = given > 0 ? given : scale_for(what, payload.scalar_type(), most[i]);
-    states_[i].scales[what] = scale;
-    if (what == 0) set_weight_scale(i, scale, most[i]);
-  }
+  const at::Tensor scales = with_given(what, scale_for(what, payload.scalar_type(), maxima));
+  scales_of(what).copy_(scales);
+  if (what == 0) set_weight_scales(scales, maxima);
+  is_read_ = false;
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor scaled = piece_of(values, piece, place).mul(states_[i].scales[what]);
+    const at::Tensor scaled = piece_of(values, piece, place).mul(of_range(scales, i));
     const bool is_second_moment = what > 0 && payload.scalar_type() == at::kHalf;
     piece_of(payload, piece, place).copy_(is_second_moment ? kept_positive(scaled) : scaled);
   });
@@ -162,17 +184,17 @@ void TensorScales::store(std::size_t what, const at::Tensor& values, const at::T
 at::Tensor TensorScales::weights(const at::Tensor& payload, FlatInterval place) const {
   at::Tensor values = at::zeros({place.count()}, payload.options().dtype(at::kFloat));
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    piece_of(values, piece, place).copy_(piece_of(payload, piece, place)).div_(states_[i].scales[0]);
+    piece_of(values, piece, place).copy_(piece_of(payload, piece, place)).div_(of_range(scales_of(0), i));
   });
   return values;
 }
 
 void TensorScales::copy_weights(const at::Tensor& payload, const at::Tensor& copy, FlatInterval place) const {
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor values = piece_of(payload, piece, place).to(at::kFloat).div_(states_[i].scales[0]);
-    const at::Tensor scale = at::full({1}, weight_scales_[i]);
+    const at::Tensor values = piece_of(payload, piece, place).to(at::kFloat).div_(of_range(scales_of(0), i));
+    const at::Tensor scale = of_range(weight_scales_, i);
     if (statistics_ != nullptr) statistics_->add(Fp8Tensors::weights, values, scale, Fp8Format::e4m3);
-    piece_of(copy, piece, place).copy_(kernels::cast_to_fp8(values, scale, Fp8Format::e4m3));
+    kernels::cast_to_fp8_into(values, scale, piece_of(copy, piece, place));
   });
 }
 
@@ -182,17 +204,17 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
   // Payloads are summed as they are, so that all ranks of a tensor have to scale alike.
   agree(maxima, true);
   gradient_scales_ = kernels::fp8_scale(maxima.mul(largest_own_payload), Fp8Format::e4m3);
+  // A power of two keeps the products exact, which μ, growing by a thousandth of a doubling per step, is not.
+  gradient_scales_.mul_(kernels::power_below(headroom_));
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (wide_.have(i)) {
       payload.slice(0, ranges[i].begin, ranges[i].end).zero_();
       continue;
     }
     const at::Tensor scale = gradient_scale(i);
-    // A power of two keeps the products exact, which μ, growing by a thousandth of a doubling per step, is not.
-    scale.mul_(power_below(states_[i].headroom));
     const at::Tensor own = accumulated.slice(0, ranges[i].begin, ranges[i].end);
     if (statistics_ != nullptr) statistics_->add(Fp8Tensors::weight_gradients, own, scale, Fp8Format::e4m3);
-    payload.slice(0, ranges[i].begin, ranges[i].end).copy_(kernels::cast_to_fp8(own, scale, Fp8Format::e4m3));
+    kernels::cast_to_fp8_into(own, scale, payload.slice(0, ranges[i].begin, ranges[i].end));
   }
 }
 
@@ -205,38 +227,69 @@ void TensorScales::compare_sums(const at::Tensor& sums, const at::Tensor& exact,
 }
 
 void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
-  const at::Tensor counts = at::zeros({static_cast<std::int64_t>(states_.size())}, at::kFloat);
-  auto* saturated = counts.mutable_data_ptr<float>();
+  const at::Tensor counts = at::zeros_like(weight_scales_);
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    saturated[i] += static_cast<float>(kernels::count_saturated(piece_of(sums, piece, place)));
+    of_range(counts, i).add_(kernels::saturated_count(piece_of(sums, piece, place)));
   });
   if (zero_stage_ > 0) ranks_.sum(counts).wait();
   if (parts_.ranks() > 1) parts_.sum(counts);
-  // Each of them has counted the same shards.
-  const double replicas = zero_stage_ > 0 ? ranks_.replicas() : 1;
-  const float growth = std::exp2(1 / doubling_steps);
+  unread_counts_ = counts;
+  for (std::size_t i = 0; i < states_.size(); ++i) counted_[i] = !wide_.have(i);
+  if (scaling_ == GradientScaling::automatic) adapt_headroom();
+}
+
+// What the last counts are to be divided by: replicas have counted the same shards.
+double TensorScales::replicas() const { return zero_stage_ > 0 ? ranks_.replicas() : 1; }
+
+void TensorScales::adapt_headroom() {
+  const at::Tensor share = unread_counts_.to(at::kDouble).div_(replicas()).div_(elements_);
+  const at::Tensor grown = headroom_.mul(std::exp2(1 / doubling_steps)).clamp_max_(1);
+  const at::Tensor next = at::where(share.gt(most_saturated), headroom_.div(2), grown);
+  for (std::size_t i = 0; i < states_.size(); ++i)
+    if (!counted_[i]) of_range(next, i).copy_(of_range(headroom_, i));
+  headroom_.copy_(next);
+  is_read_ = false;
+}
+
+void TensorScales::count_saturated() const {
+  if (!unread_counts_.defined()) return;
+  const at::Tensor counts = std::exchange(unread_counts_, {}).cpu(), elements = elements_.cpu();
   saturated_ = {};
   saturated_shares_.assign(states_.size(), 0);
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (wide_.have(i)) continue;
-    const FlatRange& range = store_.ranges()[i];
-    const SaturatedSums of{static_cast<double>((range.end - range.begin) * parts_.ranks()), saturated[i] / replicas};
+    if (!counted_[i]) continue;
+    const SaturatedSums of{elements.const_data_ptr<double>()[i], counts.const_data_ptr<float>()[i] / replicas()};
     saturated_.elements += of.elements;
     saturated_.saturated += of.saturated;
     saturated_shares_[i] = of.saturated / of.elements;
-    if (scaling_ != GradientScaling::automatic) continue;
-    float& headroom = states_[i].headroom;
-    headroom = saturated_shares_[i] > most_saturated ? headroom / 2 : std::min(1.0F, headroom * growth);
   }
 }
 
+const SaturatedSums& TensorScales::saturated() const {
+  count_saturated();
+  return saturated_;
+}
+
+double TensorScales::saturated_share(std::size_t index) const {
+  count_saturated();
+  return saturated_shares_[index];
+}
+
+// On a processor each piece is a sum of its own, on a GPU the host waits for one number.
 double TensorScales::sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const {
+  const bool is_on_host = gradients.is_cpu();
   double sum = 0;
+  const at::Tensor device_sum = at::zeros({1}, gradients.options().dtype(at::kDouble));
   for_pieces(intersection(place, part), [&](std::size_t i, FlatInterval piece) {
     if (store_.part(store_.ranges()[i].parameter).copy != 0) return;
-    sum += kernels::sum_of_squares(widened_gradients(gradients, place, i, piece));
+    const at::Tensor values = widened_gradients(gradients, place, i, piece);
+    if (is_on_host) {
+      sum += kernels::sum_of_squares(values);
+    } else {
+      device_sum.add_(values.square().sum(at::kDouble));
+    }
   });
-  return sum;
+  return is_on_host ? sum : device_sum.item<double>();
 }
 
 at::Tensor TensorScales::widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,
@@ -252,9 +305,11 @@ void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, c
 }
 
 ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
-                                     FlatInterval place, std::size_t i, FlatInterval piece) const {
+                                     FlatInterval place, std::size_t i, FlatInterval piece,
+                                     const at::Tensor& scales) const {
   const bool is_wide = wide_.have(i);
-  ScaledUpdate scaled{update, states_[i].scales, is_wide ? 1 : gradient_scale(i).item<float>()};
+  ScaledUpdate scaled{update, scales[static_cast<std::int64_t>(i)],
+                      is_wide ? at::ones({1}, scales.options()) : gradient_scale(i)};
   scaled.of.weights = piece_of(of.weights, piece, of.held);
   scaled.of.gradients = is_wide ? wide_.piece(i, piece) : piece_of(gradients, piece, place);
   scaled.of.begin = piece.begin - place.begin;
@@ -265,53 +320,47 @@ void TensorScales::update_weights(Optimizer& optimizer, const OptimizerUpdate& u
                                   const at::Tensor& gradients, FlatInterval place) {
   // The next scales follow from the weights before the update, within which weight_scale() leaves room for a step: that
   // saves the pass over all states which small moments need.
-  at::Tensor maxima = largest(of.weights, of.held);
-  for (std::size_t i = 0; i < states_.size(); ++i) maxima.mutable_data_ptr<float>()[i] /= weight_scales_[i];
+  const at::Tensor maxima = largest(of.weights, of.held).div_(weight_scales_);
   // Below ZeRO-3 all data ranks hold the same whole weights and find the same maxima.
   agree(maxima, zero_stage_ == 3);
-  const std::size_t numbers = 1 + optimizer.states().size();
+  const auto numbers = static_cast<std::int64_t>(1 + optimizer.states().size());
   // With those of the states in fp32.
-  const auto with_ones = [&](float scale) {
-    StateNumbers all(numbers, 1);
-    all[0] = scale;
+  const auto with_ones = [&](const at::Tensor& scales) {
+    at::Tensor all = at::ones({scales.numel(), numbers}, scales.options());
+    all.select(1, 0).copy_(scales);
     return all;
   };
-  std::vector<float> next;
-  for (std::size_t i = 0; i < states_.size(); ++i) next.push_back(weight_scale(maxima.const_data_ptr<float>()[i]));
+  const at::Tensor next = weight_scale(maxima), before = with_ones(weight_scales_), after = with_ones(next);
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    ScaledUpdate scaled = update_of(update, of, gradients, place, i, piece);
-    scaled.scales = with_ones(weight_scales_[i]);
-    optimizer.update(scaled, with_ones(next[i]));
+    optimizer.update(update_of(update, of, gradients, place, i, piece, before), after[static_cast<std::int64_t>(i)]);
   });
-  for (std::size_t i = 0; i < states_.size(); ++i) states_[i].scales[0] = weight_scales_[i] = next[i];
+  set_weight_scales(next, maxima);
 }
 
 void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
                                  const at::Tensor& gradients, FlatInterval place) {
   const auto of_piece = [&](std::size_t i, FlatInterval piece) {
-    return update_of(update, of, gradients, place, i, piece);
+    return update_of(update, of, gradients, place, i, piece, scales_);
   };
-  const std::size_t numbers = 1 + optimizer_states_;
-  const at::Tensor maxima = at::zeros({static_cast<std::int64_t>(states_.size() * numbers)}, at::kFloat);
-  auto* most = maxima.mutable_data_ptr<float>();
+  const at::Tensor maxima = at::zeros_like(scales_);
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const StateNumbers found = optimizer.largest_after(of_piece(i, piece));
+    at::Tensor most = maxima[static_cast<std::int64_t>(i)];
     // Keeps a NaN.
-    for (std::size_t what = 0; what < numbers; ++what)
-      if (float& known = most[i * numbers + what]; !(found[what] <= known)) known = found[what];
+    at::maximum_out(most, most, optimizer.largest_after(of_piece(i, piece)));
   });
   // Without shards every data rank has computed the same values.
   agree(maxima, zero_stage_ > 0);
-  std::vector<StateNumbers> next(states_.size());
+  const at::Tensor next = at::empty_like(scales_);
   const std::vector<at::ScalarType> types = types_of(of.weights, optimizer);
-  for (std::size_t i = 0; i < states_.size(); ++i)
-    for (std::size_t what = 0; what < numbers; ++what)
-      next[i].push_back(scale_for(what, types[what], most[i * numbers + what]));
-  for_pieces(place, [&](std::size_t i, FlatInterval piece) { optimizer.update(of_piece(i, piece), next[i]); });
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    states_[i].scales = next[i];
-    set_weight_scale(i, next[i][0], most[i * numbers]);
+  for (std::size_t what = 0; what < types.size(); ++what) {
+    const auto column = static_cast<std::int64_t>(what);
+    next.select(1, column).copy_(scale_for(what, types[what], maxima.select(1, column).contiguous()));
   }
+  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
+    optimizer.update(of_piece(i, piece), next[static_cast<std::int64_t>(i)]);
+  });
+  scales_.copy_(next);
+  set_weight_scales(next.select(1, 0).contiguous(), maxima.select(1, 0).contiguous());
 }
 
 }  // namespace llmtrain

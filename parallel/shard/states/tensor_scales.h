@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "core/model/layers/fp8_statistics.h"
@@ -24,11 +23,15 @@ struct SaturatedSums {
   double saturated = 0;
 };
 
+// A number of the weights, and after it one of each of an optimizer's states, in the order of Optimizer::states().
+using StateNumbers = std::vector<float>;
+
 // The scales of parameters at the FP8 levels that store FP8 (Peng et al., arXiv 2310.18313, section 2): weights in
 // fp16, which are the most precise there are, gradients in E4M3, from O2 on an optimizer's states in small types, and
 // at O3 a copy of the weights in E4M3 for the modules. Every tensor has a power of two for each: value = payload /
 // scale. All ranks that hold it or a part of it share the scales, so that payloads can be summed and any rank's part
-// means the same.
+// means the same. Scales are fp32 on the parameters' device: a step on a GPU reads none of them on the host, which sees
+// them where a checkpoint is written.
 //
 // Flat tensors start at the first element of `place`, the elements of the store that they hold. Calls that are
 // collective are so over the ranks that hold the same and those that hold the parts, and block.
@@ -38,20 +41,24 @@ class TensorScales {
   // `wide`, which has the gradients that are not cast: their payloads are 0.
   enum class WeightCopy { none, e4m3 };
   TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, GradientScaling scaling,
-               const DataParallel& ranks, const TensorParts& parts, const WideGradients& wide);
+               const DataParallel& ranks, const TensorParts& parts, const WideGradients& wide,
+               const at::Device& device);
 
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
     StateNumbers scales;  // of the weights in their most precise form, and of the optimizer's states
     float headroom = 1;   // of gradients: at most 1; auto-scaling's factor μ is at first 1 ÷ data ranks
+    float seen = 1;       // of the weights that modules see, which may be the copy's
   };
-  const State& state(std::size_t index) const { return states_[index]; }
+  // At the same address for good; follows the steps when it is asked for. On a GPU the host waits for the current
+  // stream then, once after each step.
+  const State& state(std::size_t index) const;
   // How many states of the optimizer have scales: those that are not in fp32.
   std::size_t optimizer_states() const { return optimizer_states_; }
   // Takes a checkpoint's; the next store() of each keeps that scale, unless it is 0, which a checkpoint does not have.
   void set_state(std::size_t index, const State& state);
-  // Of the weights that modules see, which may be the copy's, by the store's ranges; at the same address for good.
-  std::span<const float> weight_scales() const { return weight_scales_; }
+  // Of the weights that modules see, fp32 by the store's ranges; they change in place.
+  const at::Tensor& weight_scales() const { return weight_scales_; }
 
   // payload = values · scale, with scales for the values' magnitudes: `what` is 0 for weights, else 1 + the index of an
   // optimizer's state. `values` fp32. Collective.
@@ -74,10 +81,11 @@ class TensorScales {
   // Collective.
   void adapt(const at::Tensor& sums, FlatInterval place);
 
-  // Of the last adapt(), over all ranks that share the tensors; heads that several tensor ranks have count on each.
-  const SaturatedSums& saturated() const { return saturated_; }
+  // Of the last adapt(), over all ranks that share the tensors; heads that several tensor ranks have count on each. On
+  // a GPU the host waits for the current stream, once after each.
+  const SaturatedSums& saturated() const;
   // The same of a tensor, by its index in the store's ranges: the share of its elements, 0 where they are not FP8.
-  double saturated_share(std::size_t index) const { return saturated_shares_[index]; }
+  double saturated_share(std::size_t index) const;
 
   // Of the gradients within `part`. What several tensor ranks have counts on the first of them.
   double sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
@@ -93,16 +101,26 @@ class TensorScales {
  private:
   // Calls work(index of the range, elements of the store) for pieces of the store's ranges within `place`.
   void for_pieces(FlatInterval place, const std::function<void(std::size_t, FlatInterval)>& work) const;
-  at::Tensor gradient_scale(std::size_t i) const { return gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1); }
+  at::Tensor gradient_scale(std::size_t i) const { return of_range(gradient_scales_, i); }
+  // Of numbers by range that of range i, a view.
+  static at::Tensor of_range(const at::Tensor& numbers, std::size_t i) {
+    return numbers.narrow(0, static_cast<std::int64_t>(i), 1);
+  }
+  at::Tensor scales_of(std::size_t what) const { return scales_.select(1, static_cast<std::int64_t>(what)); }
   // The largest magnitudes within `place` by range, fp32.
   at::Tensor largest(const at::Tensor& values, FlatInterval place) const;
   // In place the largest over the ranks that hold parts of the tensors, and with `are_sharded` over the data ranks.
   void agree(const at::Tensor& maxima, bool are_sharded) const;
-  // Takes the scale of the weights of range i; `largest`: their largest magnitude before they are rounded with it.
-  void set_weight_scale(std::size_t i, float scale, float largest);
+  // Takes the scales of weights by range; `largest`: their largest magnitudes before they are rounded with them.
+  void set_weight_scales(const at::Tensor& scales, const at::Tensor& largest);
+  // `scales`, but where a checkpoint has given one of `what` that.
+  at::Tensor with_given(std::size_t what, const at::Tensor& scales);
+  double replicas() const;
+  void adapt_headroom();
+  void count_saturated() const;
   // What the optimizer updates of a piece of range i.
   ScaledUpdate update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients, FlatInterval place,
-                         std::size_t i, FlatInterval piece) const;
+                         std::size_t i, FlatInterval piece, const at::Tensor& scales) const;
   // Takes one pass of an optimizer that keeps its states in fp32: weights get the scale of their magnitudes before it.
   void update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
                       FlatInterval place);
@@ -122,11 +140,17 @@ class TensorScales {
   GradientScaling scaling_;
   std::int64_t zero_stage_;
   std::size_t optimizer_states_;
-  std::vector<State> states_;
   std::vector<StateNumbers> given_;  // scales of a checkpoint
-  std::vector<float> weight_scales_;
-  SaturatedSums saturated_;
-  std::vector<double> saturated_shares_;
+  // On the device, by range: [ranges, numbers] of State::scales, and [ranges].
+  at::Tensor scales_, headroom_, weight_scales_;
+  at::Tensor elements_;  // float64: of the tensors on all ranks
+  // What the host knows of them.
+  mutable std::vector<State> states_;
+  mutable bool is_read_ = false;
+  std::vector<bool> counted_;         // in the last adapt(): which were in FP8
+  mutable at::Tensor unread_counts_;  // of the last adapt(), fp32; undefined once they are read
+  mutable SaturatedSums saturated_;
+  mutable std::vector<double> saturated_shares_;
   Fp8Statistics* statistics_ = nullptr;
   at::Tensor gradient_scales_;  // fp32, by range; of the current gradients
 };

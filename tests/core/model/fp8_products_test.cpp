@@ -178,7 +178,7 @@ TEST_CASE("weights that are stored in FP8 are multiplied as they are, each with 
   ParameterStore store(graph, matrices);
   const at::Tensor payload = at::randn({store.elements()}).mul(100).to(at::kFloat8_e4m3fn);
   const std::vector<float> scales{1, 0x1p12F, 0x1p24F};
-  store.attach_scaled_weights(payload, scales, at::kFloat);
+  store.attach_scaled_weights(payload, at::tensor(scales), at::kFloat);
   const LinearLayer layer(BoundParameter(store, matrices.front(), matrices.back()), std::nullopt,
                           Fp8Scaling(nullptr, nullptr, nullptr), {});
   const at::Tensor x = at::randn({5, graph.model.hidden_size});

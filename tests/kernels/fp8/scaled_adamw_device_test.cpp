@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW over states in small types on the emulated GPU, against a processor's loops.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/adamw.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+constexpr std::int64_t n = 10001;
+
+at::Tensor number(float value) { return at::full({1}, value, at::kFloat); }
+
+at::Tensor random_values(double largest) {
+  const at::Tensor sizes = at::exp2(at::randint(-20, 1, {n}).to(at::kFloat)) * largest;
+  return (at::rand({n}) * 2 - 1) * sizes;
+}
+
+ScaledAdamwState random_state(bool has_small_moments, bool has_wide_gradients) {
+  ScaledAdamwState state{{random_values(60000).to(at::kHalf), number(0x1p12F)},
+                         {random_values(448).to(at::kFloat8_e4m3fn), number(0x1p9F)},
+                         {random_values(32000).abs().to(at::kHalf), number(0x1p20F)},
+                         {random_values(448).to(at::kFloat8_e4m3fn), number(0x1p7F)}};
+  if (!has_small_moments) {
+    state.m = {random_values(1), number(1)};
+    state.v = {random_values(0.01).abs(), number(1)};
+  }
+  if (has_wide_gradients) state.gradients = {random_values(3), number(1)};
+  return state;
+}
+
+ScaledAdamwState copy_of(const ScaledAdamwState& state, const at::Device& device) {
+  const auto copy = [&](const ScaledAdamwState::Array& array) {
+    return ScaledAdamwState::Array{array.payload.to(device, array.payload.scalar_type(), false, true),
+                                   array.scale.to(device)};
+  };
+  return {copy(state.weights), copy(state.m), copy(state.v), copy(state.gradients)};
+}
+
+AdamwStep step() { return {.learning_rate = 1e-2, .weight_decay = 0.1, .gradient_scale = 0.37, .step = 3}; }
+
+// Within one step of the type's rounding, over which the order of fp32's operations moves few of 10,000 numbers, and
+// where weight and update nearly cancel within what is left of their own rounding.
+void check_close(const ScaledAdamwState::Array& got, const ScaledAdamwState::Array& expected, double unit,
+                 double cancelled) {
+  const at::Tensor a = got.payload.cpu().to(at::kDouble), b = expected.payload.to(at::kDouble);
+  REQUIRE(got.payload.scalar_type() == expected.payload.scalar_type());
+  // Some are beyond fp16's range on both.
+  const at::Tensor difference = (a - b).abs().masked_fill(a.eq(b), 0);
+  CHECK(difference.le(b.abs() * unit + cancelled).all().item<bool>());
+  if (unit > 1e-4) CHECK(difference.gt(0).sum().item<std::int64_t>() <= 30);
+}
+
+}  // namespace
+
+TEST_CASE("a GPU's scaled step is a processor's, and so are the largest magnitudes that it leaves") {
+  const bool has_small_moments = GENERATE(false, true), has_wide_gradients = GENERATE(false, true);
+  INFO(has_small_moments << has_wide_gradients);
+  const ScaledAdamwState start = random_state(has_small_moments, has_wide_gradients);
+  const ScaledAdamwState here = copy_of(start, at::kCPU), there = copy_of(start, at::kCUDA);
+  const at::Tensor largest = scaled_adamw_largest(here, step()), found = scaled_adamw_largest(there, step());
+  CHECK(at::allclose(found.cpu(), largest, 1e-6, 0));
+  // Nothing has changed.
+  CHECK(at::equal(there.weights.payload.cpu(), start.weights.payload));
+  CHECK(at::equal(there.v.payload.cpu(), start.v.payload));
+  const at::Tensor next =
+      has_small_moments ? at::tensor({0x1p11F, 0x1p10F, 0x1p18F}) : at::tensor({0x1p11F, 1.0F, 1.0F});
+  scaled_adamw_(here, step(), next);
+  scaled_adamw_(there, step(), next.to(at::kCUDA));
+  check_close(there.weights, here.weights, 0x1p-10, 0x1p-3);
+  check_close(there.m, here.m, has_small_moments ? 0x1p-3 : 1e-6, has_small_moments ? 0x1p-9 : 1e-6);
+  check_close(there.v, here.v, has_small_moments ? 0x1p-10 : 1e-6, has_small_moments ? 0x1p-24 : 0);
+  CHECK_FALSE(at::equal(here.weights.payload, start.weights.payload));
+}
+
+TEST_CASE("on a GPU, too, a second moment stays above 0 and what is not a number is the largest") {
+  ScaledAdamwState state = random_state(true, false);
+  for (auto* array : {&state.m, &state.gradients}) array->payload.zero_();
+  state.v.payload = at::zeros({n}).to(at::kHalf);
+  state.v.payload.slice(0, 0, 2).copy_(at::tensor({1.0, 0x1p-24}));
+  ScaledAdamwState there = copy_of(state, at::kCUDA);
+  scaled_adamw_(there, step(), at::ones({3}, at::dtype(at::kFloat).device(at::kCUDA)));
+  CHECK(there.v.payload.gt(0).sum().item<std::int64_t>() == 2);
+  state.gradients.payload[n - 1] = std::numeric_limits<float>::quiet_NaN();
+  there = copy_of(state, at::kCUDA);
+  CHECK(scaled_adamw_largest(there, step()).isnan().all().item<bool>());
+}
+
+}  // namespace llmtrain::kernels
