@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/layers/fp8_history.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,6 +25,30 @@ void Fp8History::note(std::size_t product, Fp8Operand operand, float largest) {
   noted = static_cast<float>(kernels::larger_magnitude(noted, largest));
 }
 
+at::Tensor Fp8History::place_of(const at::Tensor& numbers, std::size_t product, Fp8Operand operand) const {
+  const std::size_t place = index_.at(product) * fp8_operands + static_cast<std::size_t>(operand);
+  return numbers.narrow(0, static_cast<std::int64_t>(place), 1);
+}
+
+void Fp8History::note(std::size_t product, Fp8Operand operand, const at::Tensor& largest) {
+  if (!device_noted_.defined())
+    device_noted_ = at::zeros({static_cast<std::int64_t>(tracks_.size() * fp8_operands)}, largest.options());
+  at::Tensor noted = place_of(device_noted_, product, operand);
+  // Keeps a NaN.
+  at::maximum_out(noted, noted, largest);
+}
+
+at::Tensor Fp8History::scale_on(const at::Device& device, std::size_t product, Fp8Operand operand) {
+  if (!device_scales_.defined()) {
+    const at::Tensor scales = at::empty({static_cast<std::int64_t>(tracks_.size() * fp8_operands)}, at::kFloat);
+    auto* next = scales.mutable_data_ptr<float>();
+    for (const Track& track : tracks_) next = std::ranges::copy(track.scales, next).out;
+    // From pageable memory, which the driver has read when this returns.
+    device_scales_ = scales.to(device, at::kFloat, /*non_blocking=*/true);
+  }
+  return place_of(device_scales_, product, operand);
+}
+
 float Fp8History::scale(std::size_t product, Fp8Operand operand) const {
   return tracks_[index_.at(product)].scales[static_cast<std::size_t>(operand)];
 }
@@ -28,6 +56,14 @@ float Fp8History::scale(std::size_t product, Fp8Operand operand) const {
 bool Fp8History::has_fallen_back(std::size_t product) const { return tracks_[index_.at(product)].fallback[1] == 1; }
 
 std::vector<double> Fp8History::take_largest() {
+  if (device_noted_.defined()) {
+    const at::Tensor noted = device_noted_.cpu();
+    const auto* next = noted.const_data_ptr<float>();
+    for (std::size_t i = 0; i < tracks_.size(); ++i)
+      for (std::size_t operand = 0; operand < fp8_operands; ++operand)
+        note(products_[i], static_cast<Fp8Operand>(operand), *next++);
+    device_noted_.zero_();
+  }
   std::vector<double> largest;
   for (Track& track : tracks_) {
     // Infinity compares as a NaN should.
@@ -80,7 +116,8 @@ void Fp8History::set_state(std::size_t index, const State& state) {
   choose_scales(track);
 }
 
-void Fp8History::choose_scales(Track& track) const {
+void Fp8History::choose_scales(Track& track) {
+  device_scales_.reset();
   for (std::size_t operand = 0; operand < fp8_operands; ++operand) {
     const float largest = track.maxima.largest(operand);
     const float scale = largest > 0 ? kernels::fp8_scale(largest, fp8_format(static_cast<Fp8Operand>(operand))) : 0;

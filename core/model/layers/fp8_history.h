@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,9 @@ constexpr kernels::Fp8Format fp8_format(Fp8Operand operand) {
 // A product of which an operand is larger than that in several steps in a row can leave FP8 for good, on request: its
 // magnitudes grow faster than any history shows. Which one does follows from the same maxima, on all ranks alike.
 //
+// The history is the host's. On a GPU a step has its scales and what it notes in device memory: the scales go there
+// once per step, and maxima come back with take_largest(), so that no pass waits for the host.
+//
 // All ranks hold the histories of all linear layers, which are few numbers: any of them can write a checkpoint, and any
 // layout reads it.
 class Fp8History {
@@ -48,13 +53,17 @@ class Fp8History {
 
   // In a step: notes an operand's largest magnitude in a pass, which may be not finite.
   void note(std::size_t product, Fp8Operand operand, float largest);
+  // The same of device memory, fp32 [1], on the current stream.
+  void note(std::size_t product, Fp8Operand operand, const at::Tensor& largest);
   // The scale that the operand has in this step; 0 where it has no history.
   float scale(std::size_t product, Fp8Operand operand) const;
+  // The same on a GPU, fp32 [1], until the next step.
+  at::Tensor scale_on(const at::Device& device, std::size_t product, Fp8Operand operand);
   // Whether the product has left FP8: it has no more operands to note.
   bool has_fallen_back(std::size_t product) const;
 
   // The largest of each operand that this rank has noted since the last call; 0 of what it has not seen. In the order
-  // of the products, and of each in that of Fp8Operand.
+  // of the products, and of each in that of Fp8Operand. On a GPU the host waits for the current stream.
   std::vector<double> take_largest();
   // Ends a step with the largest of all ranks; returns the products that leave FP8 from the next one on. Where a number
   // is not finite, the step leaves no trace.
@@ -85,7 +94,8 @@ class Fp8History {
     Numbers scales{};  // of this step
   };
 
-  void choose_scales(Track& track) const;
+  void choose_scales(Track& track);
+  at::Tensor place_of(const at::Tensor& numbers, std::size_t product, Fp8Operand operand) const;
   // The operand of a step's maxima that is most beyond what its scale represents; none: all are within.
   static std::optional<Fallback> overflow(const Track& track, std::span<const double> newest);
 
@@ -94,6 +104,8 @@ class Fp8History {
   float fallback_steps_;
   std::unordered_map<std::size_t, std::size_t> index_;  // into tracks_, by product
   std::vector<Track> tracks_;
+  // fp32 [products · operands] on a GPU; undefined until they are used, and the scales after they have changed.
+  at::Tensor device_noted_, device_scales_;
 };
 
 }  // namespace llmtrain

@@ -36,22 +36,32 @@ struct Fp8Representation {
 void add(Fp8Representation& to, const Fp8Representation& more);
 
 // What a step of this rank casts to FP8. Tensors that several ranks hold count on each of them, and a layer's inputs
-// again where recompute casts them again.
+// again where recompute casts them again. On a GPU numbers add up in its memory, ordered on the current stream, until
+// of_kinds() reads them.
 class Fp8Statistics {
  public:
   static constexpr std::size_t kinds = fp8_tensor_words.size();
   using Kinds = std::array<Fp8Representation, kinds>;
 
-  // `x` is about to be cast with `scale`, fp32 [1]. Casts it once more, a piece at a time; blocks.
+  // `x` is about to be cast with `scale`, fp32 [1]. Casts it once more, a piece at a time; blocks on a processor.
   void add(Fp8Tensors kind, const at::Tensor& x, const at::Tensor& scale, kernels::Fp8Format format);
 
   // `x`, in fp32, has become `payload` with this scale. A payload of the largest magnitude counts as saturated.
   void add_cast(Fp8Tensors kind, const at::Tensor& x, const at::Tensor& payload, const at::Tensor& scale);
 
-  const Kinds& of_kinds() const { return kinds_; }
+  // On a GPU the host waits for the current stream.
+  const Kinds& of_kinds() const;
 
  private:
-  Kinds kinds_{};
+  // On a GPU: what x and what it became, both in float64, add to a kind.
+  struct Cast {
+    at::Tensor x, became, scale, saturated;
+  };
+  void add_on_device(Fp8Tensors kind, const Cast& cast);
+
+  mutable Kinds kinds_{};
+  mutable at::Tensor device_numbers_;  // float64 [kinds, numbers]; undefined where there are none
+  mutable std::array<double, kinds> device_elements_{};
 };
 
 }  // namespace llmtrain

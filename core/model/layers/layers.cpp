@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/layers/layers.h"
 
+#include <ATen/ops/amin.h>
+
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -11,6 +14,17 @@ namespace llmtrain {
 namespace {
 
 using kernels::Fp8Format;
+using kernels::Fp8Matrix;
+
+bool multiplies_payloads(const LinearInput& input) {
+  return input.x.is_scaled() && kernels::multiplies_fp8_on(input.x.values.device());
+}
+
+Fp8Matrix matrix_of(const ScaledTensor& x) { return {x.values, x.scale}; }
+
+// Consecutive matrices that are stored in FP8 are multiplied as one, which has one scale: the least of them. Numbers of
+// a matrix with a larger one lose what is below E4M3's least number then, 2⁻¹⁷ of the largest of all.
+at::Tensor common_scale(const ParameterStore::StoredWeight& stored) { return at::amin(stored.scales, 0, true); }
 
 }  // namespace
 
@@ -58,7 +72,7 @@ LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) cons
 }
 
 LinearInput LinearLayer::keep_input(const at::Tensor& x, const MicroBatch& micro) const {
-  if (const auto scale = scaling_->delayed({Fp8Operand::input}, micro))
+  if (const auto scale = scaling_->delayed({Fp8Operand::input}, micro, x.device()))
     return {scaling_->cast({Fp8Operand::input, x}, *scale, micro), {}};
   LinearInput input{{{}, scaling_->current({{Fp8Operand::input, x}}, micro)}, {}};
   restore(input, x);
@@ -67,7 +81,7 @@ LinearInput LinearLayer::keep_input(const at::Tensor& x, const MicroBatch& micro
 
 LinearInput LinearLayer::keep_both(const at::Tensor& x, const MicroBatch& micro) const {
   // The forward finds the weight's magnitude when it rounds it.
-  if (const auto scales = scaling_->delayed({Fp8Operand::input, Fp8Operand::weight}, micro))
+  if (const auto scales = scaling_->delayed({Fp8Operand::input, Fp8Operand::weight}, micro, x.device()))
     return {scaling_->cast({Fp8Operand::input, x}, scales->narrow(0, 0, 1), micro), scales->narrow(0, 1, 1)};
   // Two maxima in one exchange.
   const at::Tensor scales = scaling_->current({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, micro);
@@ -83,7 +97,7 @@ void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
 ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
   if (!scaling_ || !scaling_->applies()) return {dy, {}};
   ScaledTensor gradient;
-  if (const auto scale = scaling_->delayed({Fp8Operand::output_gradient}, micro)) {
+  if (const auto scale = scaling_->delayed({Fp8Operand::output_gradient}, micro, dy.device())) {
     gradient = scaling_->cast({Fp8Operand::output_gradient, dy}, *scale, micro);
   } else {
     gradient.scale = scaling_->current({{Fp8Operand::output_gradient, dy}}, micro);
@@ -103,24 +117,64 @@ kernels::MeasuredFp8 LinearLayer::weight_for(const LinearInput& input) const {
   return {std::move(weight), std::move(largest)};
 }
 
-at::Tensor LinearLayer::forward(const LinearInput& input, const MicroBatch& micro) const {
-  std::optional<at::Tensor> bias;
-  if (bias_) bias = bias_->weight();
+at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
+                                        const MicroBatch& micro) const {
   const auto [weight, largest] = weight_for(input);
-  // What is not finite would saturate, and must show.
-  if (micro.fp8_history != nullptr && largest.defined() && !scaling_->note(Fp8Operand::weight, largest, micro))
-    weight.fill_(std::numeric_limits<double>::quiet_NaN());
+  if (micro.fp8_history != nullptr && largest.defined()) {
+    scaling_->note(Fp8Operand::weight, largest, micro);
+    // What is not finite would saturate, and must show.
+    if (!std::isfinite(*largest.const_data_ptr<float>())) weight.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
   const at::Tensor x = input.x.widened(weight.scalar_type());
   at::Tensor y = kernels::linear(x, weight, bias);
   for (const LowRankAdapter& adapter : adapters_) adapter.forward(x, y);
   return y;
 }
 
+Fp8Matrix LinearLayer::weight_payload(const LinearInput& input, const MicroBatch& micro) const {
+  if (!input.weight_scale.defined()) {
+    const ParameterStore::StoredWeight stored = weight_.stored();
+    if (stored.scales.numel() == 1) return {stored.payload, stored.scales};
+    const at::Tensor scale = common_scale(stored);
+    return {kernels::cast_to_fp8(weight_.weight(), scale, Fp8Format::e4m3), scale};
+  }
+  const at::Tensor weight = weight_.weight();
+  at::Tensor scale = input.weight_scale;
+  if (micro.fp8_history != nullptr) {
+    const at::Tensor largest = kernels::largest_magnitude(weight);
+    scaling_->note(Fp8Operand::weight, largest, micro);
+    scale = kernels::shown_scale(scale, largest);
+  }
+  return {kernels::cast_to_fp8(weight, scale, Fp8Format::e4m3), scale};
+}
+
+Fp8Matrix LinearLayer::transposed_payload(const LinearInput& input) const {
+  if (input.weight_scale.defined())
+    return {kernels::cast_to_fp8_transposed(weight_.weight(), input.weight_scale, Fp8Format::e4m3), input.weight_scale};
+  const ParameterStore::StoredWeight stored = weight_.stored();
+  if (stored.scales.numel() > 1) {
+    const at::Tensor scale = common_scale(stored);
+    return {kernels::cast_to_fp8_transposed(weight_.weight(), scale, Fp8Format::e4m3), scale};
+  }
+  return {stored.payload.view(at::kByte).t().contiguous().view(stored.payload.scalar_type()), stored.scales};
+}
+
+at::Tensor LinearLayer::fp8_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
+                                    const MicroBatch& micro) const {
+  return kernels::fp8_linear(matrix_of(input.x), weight_payload(input, micro), bias, weight_.weight_type());
+}
+
+at::Tensor LinearLayer::forward(const LinearInput& input, const MicroBatch& micro) const {
+  std::optional<at::Tensor> bias;
+  if (bias_) bias = bias_->weight();
+  return multiplies_payloads(input) ? fp8_forward(input, bias, micro) : widened_forward(input, bias, micro);
+}
+
 void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
   if (bias_) bias_->add_bias_gradient(dy);
 }
 
-at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
+at::Tensor LinearLayer::widened_backward(const ScaledTensor& dy, const LinearInput& input) const {
   const at::ScalarType compute = weight_.weight_type();
   const at::Tensor gradient = dy.widened(compute);
   // Only where it is read, since widening is a copy.
@@ -129,6 +183,18 @@ at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& inpu
   at::Tensor dx = kernels::linear_backward_input(gradient, weight_for(input).values);
   for (const LowRankAdapter& adapter : adapters_) adapter.backward(gradient, x, dx);
   return dx;
+}
+
+at::Tensor LinearLayer::fp8_backward(const ScaledTensor& dy, const LinearInput& input) const {
+  if (!weight_.is_frozen()) {
+    auto target = weight_.gradient();
+    kernels::fp8_backward_weight(matrix_of(dy), matrix_of(input.x), target.tensor, target.accumulation);
+  }
+  return kernels::fp8_backward_input(matrix_of(dy), transposed_payload(input), weight_.weight_type());
+}
+
+at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
+  return multiplies_payloads(input) ? fp8_backward(dy, input) : widened_backward(dy, input);
 }
 
 // Gathering rows and summing them are each other's gradient, hence the pairs in these four functions. FP8 is gathered

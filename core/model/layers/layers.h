@@ -14,6 +14,7 @@
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/fp8.h"
+#include "kernels/fp8/product.h"
 #include "kernels/norm.h"
 
 namespace llmtrain {
@@ -52,7 +53,8 @@ struct LinearInput {
 
 // y = x · weightᵀ + bias. Weight and bias may each be several consecutive parameters used as one matrix. With scaling,
 // the three products multiply FP8 numbers: input and weight in E4M3, the output's gradient in E5M2 (Micikevicius et
-// al., arXiv 2209.05433); they accumulate in fp32, and bias and results are in the compute type.
+// al., arXiv 2209.05433); they accumulate in fp32, and bias and results are in the compute type. On a GPU its units
+// multiply the payloads themselves; on a processor operands are widened.
 class LinearLayer {
  public:
   // Adapters add to parts of the result's features.
@@ -76,8 +78,19 @@ class LinearLayer {
   // With the scale of the input alone, and with that of the weight.
   LinearInput keep_input(const at::Tensor& x, const MicroBatch& micro) const;
   LinearInput keep_both(const at::Tensor& x, const MicroBatch& micro) const;
-  // As the products take it; its largest magnitude is undefined where it is not cast.
+  // As the products of widened operands take it; its largest magnitude is undefined where it is not cast.
   kernels::MeasuredFp8 weight_for(const LinearInput& input) const;
+  at::Tensor widened_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
+                             const MicroBatch& micro) const;
+  at::Tensor widened_backward(const ScaledTensor& dy, const LinearInput& input) const;
+
+  // The same of FP8 numbers on a GPU.
+  at::Tensor fp8_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
+                         const MicroBatch& micro) const;
+  at::Tensor fp8_backward(const ScaledTensor& dy, const LinearInput& input) const;
+  // The weight [out, in] in E4M3, whose magnitude is noted in a pass with a history, and the transposed one.
+  kernels::Fp8Matrix weight_payload(const LinearInput& input, const MicroBatch& micro) const;
+  kernels::Fp8Matrix transposed_payload(const LinearInput& input) const;
 
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;

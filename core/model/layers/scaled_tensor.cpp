@@ -2,11 +2,9 @@
 #include "core/model/layers/scaled_tensor.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -40,29 +38,45 @@ at::Tensor Fp8Scaling::current(std::initializer_list<Operand> operands, const Mi
 }
 
 // The loss scale is a power of two and changes from step to step: histories are of gradients without it.
-std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Fp8Operand> operands,
-                                              const MicroBatch& micro) const {
-  if (micro.fp8_history == nullptr) return std::nullopt;
-  at::Tensor scales = at::empty({static_cast<std::int64_t>(operands.size())}, at::kFloat);
-  auto* next = scales.mutable_data_ptr<float>();
-  for (const Fp8Operand operand : operands) {
-    const float scale = micro.fp8_history->scale(product_, operand);
-    if (scale == 0) return std::nullopt;
-    *next++ = scale / factor_of(operand, micro);
-  }
-  return scales;
+at::Tensor Fp8Scaling::delayed_scale(Fp8Operand operand, const MicroBatch& micro, const at::Device& device) const {
+  const float factor = factor_of(operand, micro);
+  if (device.is_cpu()) return at::full({1}, micro.fp8_history->scale(product_, operand) / factor, at::kFloat);
+  const at::Tensor scale = micro.fp8_history->scale_on(device, product_, operand);
+  return factor == 1 ? scale : scale.div(factor);
 }
 
-bool Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const {
-  const float magnitude = *largest.const_data_ptr<float>();
-  micro.fp8_history->note(product_, operand, magnitude / factor_of(operand, micro));
-  return std::isfinite(magnitude);
+std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Fp8Operand> operands, const MicroBatch& micro,
+                                              const at::Device& device) const {
+  if (micro.fp8_history == nullptr) return std::nullopt;
+  std::vector<at::Tensor> scales;
+  for (const Fp8Operand operand : operands) {
+    if (micro.fp8_history->scale(product_, operand) == 0) return std::nullopt;
+    scales.push_back(delayed_scale(operand, micro, device));
+  }
+  return scales.size() == 1 ? scales.front() : at::cat(scales);
+}
+
+void Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const {
+  const float factor = factor_of(operand, micro);
+  if (largest.is_cpu()) {
+    micro.fp8_history->note(product_, operand, *largest.const_data_ptr<float>() / factor);
+  } else {
+    micro.fp8_history->note(product_, operand, factor == 1 ? largest : largest.div(factor));
+  }
 }
 
 ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const {
   const kernels::Fp8Format format = fp8_format(operand.what);
+  if (!operand.values.is_cpu()) {
+    // First, since the host does not learn whether it is finite; without a pass of its own only on a processor.
+    const at::Tensor largest = kernels::largest_magnitude(operand.values);
+    note(operand.what, largest, micro);
+    const at::Tensor shown = kernels::shown_scale(scale, largest);
+    return {kernels::cast_to_fp8(operand.values, shown, format), shown};
+  }
   const kernels::MeasuredFp8 cast = kernels::cast_and_measure(operand.values, scale, format);
-  if (note(operand.what, cast.largest, micro)) return {cast.values, scale};
+  note(operand.what, cast.largest, micro);
+  if (std::isfinite(*cast.largest.const_data_ptr<float>())) return {cast.values, scale};
   // In the payload itself, wherever it is multiplied.
   const at::Tensor shown = at::full({1}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
   return {kernels::cast_to_fp8(operand.values, shown, format), shown};

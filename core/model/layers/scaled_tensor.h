@@ -47,9 +47,10 @@ class Fp8Scaling {
     Fp8Operand what;
     at::Tensor values;
   };
-  // The scales that delayed scaling has for a pass, fp32 [n]; none: with current scaling, and where an operand has no
-  // history. cast() and note() then take what the next ones follow from.
-  std::optional<at::Tensor> delayed(std::initializer_list<Fp8Operand> operands, const MicroBatch& micro) const;
+  // The scales that delayed scaling has for a pass, fp32 [n] on `device`; none: with current scaling, and where an
+  // operand has no history. cast() and note() then take what the next ones follow from.
+  std::optional<at::Tensor> delayed(std::initializer_list<Fp8Operand> operands, const MicroBatch& micro,
+                                    const at::Device& device = at::kCPU) const;
   // The scales of tensors that are cast to the same format, fp32 [n], of their own magnitudes. With delayed scaling
   // notes these. Blocks until the other ranks make the same call.
   at::Tensor current(std::initializer_list<Operand> operands, const MicroBatch& micro) const;
@@ -57,10 +58,12 @@ class Fp8Scaling {
   // The operand with a delayed scale, in one pass. What is not finite makes all of it NaN: its infinities would
   // saturate.
   ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const;
-  // Notes an operand's largest magnitude, fp32 [1], in a pass that has a history; whether it is finite.
-  bool note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const;
+  // Notes an operand's largest magnitude, fp32 [1], in a pass that has a history.
+  void note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const;
 
  private:
+  at::Tensor delayed_scale(Fp8Operand operand, const MicroBatch& micro, const at::Device& device) const;
+
   const TensorRanks* tensor_;
   const ContextRanks* context_;
   const Fp8History* history_;
