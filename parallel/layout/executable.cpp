@@ -125,8 +125,6 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
   const ParallelRecipe& parallel = recipe.parallel;
   const auto& offload = recipe.memory.offload;
   std::vector<Unsupported> all = {
-      {multiplies_fp8(precision.fp8_level) && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
-       "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
       // Its default is parallel.tensor.
       {!recipe.model.moe && parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",
        std::to_string(expert_tensor(parallel)) + " without experts to split", "leave it out"},

@@ -12,6 +12,10 @@
 namespace llmtrain {
 namespace {
 
+// Largest magnitudes in GPU memory as integers, which order as they do and of which NaN's are the largest: NCCL's
+// maximum of floats loses a NaN.
+Array magnitudes_of(const at::Tensor& largest) { return array_of(largest.is_cpu() ? largest : largest.view(at::kInt)); }
+
 Group make_group(Communicator& communicator, const Layout& layout, const char* name, GroupKind kind) {
   return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()));
 }
@@ -57,7 +61,7 @@ Handle DataParallel::sum_replicas(const at::Tensor& part) const {
 }
 
 Handle DataParallel::largest(const at::Tensor& values) const {
-  return communicator_->all_reduce(data_, Purpose::data_parallel, array_of(values), Reduction::max);
+  return communicator_->all_reduce(data_, Purpose::data_parallel, magnitudes_of(values), Reduction::max);
 }
 
 Handle DataParallel::scatter_sum(const at::Tensor& whole, const at::Tensor& part) const {
@@ -87,7 +91,7 @@ void TensorParallel::sum(const at::Tensor& x) const {
 }
 
 void TensorParallel::largest(const at::Tensor& x) const {
-  communicator_->all_reduce(group_, Purpose::tensor_parallel, array_of(x), Reduction::max).wait();
+  communicator_->all_reduce(group_, Purpose::tensor_parallel, magnitudes_of(x), Reduction::max).wait();
 }
 
 at::Tensor TensorParallel::gather_rows(const at::Tensor& part, Purpose purpose) const {
@@ -111,7 +115,7 @@ TensorParts::TensorParts(Communicator& communicator, const Layout& layout)
 void TensorParts::sum(const at::Tensor& x) const { communicator_->all_reduce(group_, purpose_, array_of(x)).wait(); }
 
 void TensorParts::largest(const at::Tensor& x) const {
-  communicator_->all_reduce(group_, purpose_, array_of(x), Reduction::max).wait();
+  communicator_->all_reduce(group_, purpose_, magnitudes_of(x), Reduction::max).wait();
 }
 
 PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
@@ -186,7 +190,7 @@ KeysAndValues ContextParallel::gather(const KeysAndValues& own) const {
 }
 
 void ContextParallel::largest(const at::Tensor& x) const {
-  communicator_->all_reduce(early_, Purpose::context, array_of(x), Reduction::max).wait();
+  communicator_->all_reduce(early_, Purpose::context, magnitudes_of(x), Reduction::max).wait();
 }
 
 void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const {

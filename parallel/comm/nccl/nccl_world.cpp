@@ -187,10 +187,16 @@ int checked_device(int device) {
   return device;
 }
 
-// The link for an operation; null if it does not go over NCCL: host memory, control exchanges, and operations for which
-// the group has no connection.
+// NCCL rounds sums of FP8 after every addition, and does not saturate them.
+bool sums_fp8(const Request& request) {
+  return (request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter) &&
+         (request.type == ElementType::float8_e4m3 || request.type == ElementType::float8_e5m2);
+}
+
+// The link for an operation; null if it does not go over NCCL: host memory, control exchanges, sums that it does not
+// make as processors do, and operations for which the group has no connection.
 NcclLink* link_of(const Request& request) {
-  if (request.memory == Memory::host || request.purpose == Purpose::control) return nullptr;
+  if (request.memory == Memory::host || request.purpose == Purpose::control || sums_fp8(request)) return nullptr;
   const auto& group = static_cast<NcclGroup&>(request.group.state());
   const bool is_send = request.collective == Collective::send;
   if (!is_send && request.collective != Collective::receive) return group.link.get();
