@@ -3,15 +3,19 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_grouped_mm.h>
+#include <ATen/ops/_scaled_grouped_mm.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/segment_reduce.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "core/base/error.h"
+#include "kernels/fp8.h"
 #include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
@@ -49,10 +53,32 @@ at::Tensor product_of_rows(const at::Tensor& rows, const at::Tensor& matrices, c
   return at::_grouped_mm(aligned(rows), matrices, map.ends);
 }
 
+// Whether LibTorch has said that this machine's GPUs have no such kernel.
+std::atomic<bool> lacks_scaled_products = false;
+
+// The same of E4M3 numbers, with weights [E, N, K] and reciprocal scales; undefined where the GPU has no such kernel.
+at::Tensor product_of_scaled_rows(const at::Tensor& rows, const at::Tensor& weights, const at::Tensor& rows_scales,
+                                  const at::Tensor& weight_scales, const ExpertRows& map) {
+  if (rows.size(0) == 0) return at::empty({0, weights.size(1)}, rows.options().dtype(at::kBFloat16));
+  try {
+    // Sums in full fp32, as those of widened operands are.
+    return at::_scaled_grouped_mm(rows, weights.transpose(1, 2), rows_scales.flatten(),
+                                  weight_scales.expand({-1, weights.size(1)}).contiguous(), map.ends, std::nullopt,
+                                  std::nullopt, at::kBFloat16, false);
+  } catch (const c10::NotImplementedError&) {
+    lacks_scaled_products = true;
+    return {};
+  }
+}
+
+void add_biases(at::Tensor& y, const std::optional<at::Tensor>& biases, const ExpertRows& map) {
+  if (biases) y.add_(biases->index_select(0, experts_of_rows(map)));
+}
+
 at::Tensor linear_together(const at::Tensor& x, const at::Tensor& weights, const std::optional<at::Tensor>& biases,
                            const ExpertRows& map) {
   at::Tensor y = product_of_rows(x, aligned(weights).transpose(1, 2), map);
-  if (biases) y.add_(biases->index_select(0, experts_of_rows(map)));
+  add_biases(y, biases, map);
   return y;
 }
 
@@ -95,6 +121,24 @@ void grouped_linear_into(const at::Tensor& x, const at::Tensor& weights, const s
     if (biases) bias = (*biases)[expert];
     group_linear(rows_of(x, map, expert), weights[expert], bias, rows_of(y, map, expert));
   });
+}
+
+bool scaled_run_together(at::ScalarType type, const at::Device& device, std::int64_t inputs, std::int64_t outputs) {
+  return run_together(type, device, inputs, outputs) && inputs % copied_bytes == 0 && outputs % copied_bytes == 0;
+}
+
+at::Tensor grouped_scaled_linear(const at::Tensor& x, const at::Tensor& scales, const at::Tensor& weights,
+                                 const at::Tensor& weight_scales, const std::optional<at::Tensor>& biases,
+                                 const ExpertRows& map) {
+  at::Tensor y;
+  if (!lacks_scaled_products)
+    y = product_of_scaled_rows(x, weights, scales.reciprocal(), weight_scales.reciprocal(), map);
+  if (!y.defined()) {
+    const at::Tensor wide = widen_fp8(weights.flatten(1), weight_scales, at::kBFloat16).view(weights.sizes());
+    return linear_together(widen_fp8(x, scales, at::kBFloat16), wide, biases, map);
+  }
+  add_biases(y, biases, map);
+  return y;
 }
 
 at::Tensor grouped_backward_input(const at::Tensor& dy, const at::Tensor& weights, const ExpertRows& map) {

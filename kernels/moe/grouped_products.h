@@ -28,6 +28,15 @@ at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weights, const 
 void grouped_linear_into(const at::Tensor& x, const at::Tensor& weights, const std::optional<at::Tensor>& biases,
                          const ExpertRows& map, const at::Tensor& y);
 
+// The same of E4M3 numbers: rows x ÷ scales, fp32 [rows, 1], and weights ÷ weight_scales, fp32 [E, 1]. In one kernel of
+// the units for FP8 (at::_scaled_grouped_mm), in bf16, where scaled_run_together() says so and the GPU is of compute
+// capability 9 or 10; elsewhere the operands are widened. Gradients have no such products: they are E5M2, which the
+// kernel does not take, and those of weights are sums over rows, of which each has another scale.
+bool scaled_run_together(at::ScalarType type, const at::Device& device, std::int64_t inputs, std::int64_t outputs);
+at::Tensor grouped_scaled_linear(const at::Tensor& x, const at::Tensor& scales, const at::Tensor& weights,
+                                 const at::Tensor& weight_scales, const std::optional<at::Tensor>& biases,
+                                 const ExpertRows& map);
+
 // dx[rows, in] = dy[rows, out] · weight.
 at::Tensor grouped_backward_input(const at::Tensor& dy, const at::Tensor& weights, const ExpertRows& map);
 // dx += the same.

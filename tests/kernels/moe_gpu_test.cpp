@@ -173,6 +173,34 @@ TEST_CASE("the experts' products on a GPU are those of each expert in float64") 
   }
 }
 
+TEST_CASE("experts multiply E4M3 numbers on a GPU by their rows' scales") {
+  const auto [cpu, gpu] = routed_to_few();
+  CHECK(scaled_run_together(at::kBFloat16, at::Device(at::kCUDA, 0), 32, 16));
+  CHECK_FALSE(scaled_run_together(at::kBFloat16, at::Device(at::kCUDA, 0), 32, 8));
+  CHECK_FALSE(scaled_run_together(at::kFloat, at::Device(at::kCUDA, 0), 32, 16));
+  const auto power = [](std::int64_t rows) {
+    return at::randint(-6, 7, {rows, 1}, test_generator(), at::kFloat).exp2();
+  };
+  const at::Tensor x = random_tensor({cpu.rows(), 32}, at::kFloat8_e4m3fn), scales = power(cpu.rows());
+  const at::Tensor weights = random_tensor({5, 16, 32}, at::kFloat8_e4m3fn), weight_scales = power(5);
+  const at::Tensor biases = random_tensor({5, 16}, at::kBFloat16);
+  const at::Tensor x_there = with_unknown(x.to(at::kFloat), gpu).to(at::kFloat8_e4m3fn);
+  const at::Tensor scales_there = with_unknown(scales, gpu), weights_there = on_gpu(weights);
+  const at::Tensor weight_scales_there = on_gpu(weight_scales), biases_there = on_gpu(biases);
+  const at::Tensor y = without_waits([&, &map = gpu] {
+    return grouped_scaled_linear(x_there, scales_there, weights_there, weight_scales_there, biases_there, map);
+  });
+  const at::Tensor rows = x.to(at::kDouble) / scales;
+  for (std::int64_t e = 0; e < 5; ++e) {
+    if (cpu.rows_of(e) == 0) continue;
+    const std::int64_t first = cpu.offsets[static_cast<std::size_t>(e)];
+    const at::Tensor product =
+        rows.narrow(0, first, cpu.rows_of(e)).mm(weights[e].to(at::kDouble).t()) / weight_scales[e];
+    CHECK(largest_error(y.cpu().narrow(0, first, cpu.rows_of(e)), product + biases[e].to(at::kDouble)) <=
+          3 * bf16_rounding);
+  }
+}
+
 TEST_CASE("experts without any row have gradients of zero on a GPU") {
   const ExpertRows map = assign_rows(on_gpu(at::zeros({6, 1}, at::kLong)), 3, 0);
   CHECK(map.rows() == 0);

@@ -38,17 +38,17 @@ void Experts::round_gradient(const at::Tensor& gradient, Columns columns) const 
 }
 
 at::Tensor Experts::forward(const ScaledRows& rows, const kernels::ExpertRows& map, Saved& saved) const {
-  const at::ScalarType compute = up_.compute_type();
   {
-    const at::Tensor x = rows.widened(compute);
-    saved.hidden = at::empty({x.size(0), gate_ ? 2 * width() : width()}, x.options());
+    const ScaledRows x = up_.operand(rows);
+    const auto options = x.values.options().dtype(up_.compute_type());
+    saved.hidden = at::empty({x.values.size(0), gate_ ? 2 * width() : width()}, options);
     if (gate_) gate_->forward_into(x, map, gate_columns(saved.hidden), saved.scales.gate);
     up_.forward_into(x, map, up_columns(saved.hidden), saved.scales.up);
   }
   const ScaledRows activated = activate(saved.hidden, {});
   saved.activated.scales = activated.scales;
   if (keeps_activated_) saved.activated.values = activated.values;
-  return down_.forward(activated.widened(compute), map, saved.scales.down);
+  return down_.forward(down_.operand(activated), map, saved.scales.down);
 }
 
 // The gradient of the activation's output; releases what it was made of.

@@ -5,9 +5,10 @@
 
 namespace llmtrain {
 
-// As the products take them, [E, out, in]; makes their scales where these are undefined.
+using kernels::Fp8Format;
+
+// As products of the compute type take them, [E, out, in]; makes their scales where these are undefined.
 at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
-  using kernels::Fp8Format;
   at::Tensor weights = weight_.weight();
   if (!scaling_ || weight_.is_fp8()) return weights;
   if (!scales.defined()) scales = scaling_->scales(weights.flatten(1), Fp8Format::e4m3, RowScaling::Columns::split);
@@ -17,24 +18,42 @@ at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
   return weights;
 }
 
+// In E4M3, likewise. Of those that are stored so nothing is rounded: an expert's scale is no less than all experts'.
+at::Tensor GroupedLinear::fp8_weights(at::Tensor& scales) const {
+  const at::Tensor weights = weight_.weight();
+  if (!scales.defined()) scales = scaling_->scales(weights.flatten(1), Fp8Format::e4m3, RowScaling::Columns::split);
+  return RowScaling::cast(weights.flatten(1), scales, Fp8Format::e4m3).values.view(weights.sizes());
+}
+
 std::optional<at::Tensor> GroupedLinear::biases() const {
   const bool adds = bias_ && (summed_ == nullptr || summed_->position() == 0);
   return adds ? std::optional(bias_->weight()) : std::nullopt;
 }
 
 bool GroupedLinear::needs_offsets(const at::Device& device) const {
-  const auto& shape = weight_.part().shape;
-  return !device.is_cpu() && !kernels::run_together(compute_type(), device, shape[2], shape[1]);
+  return !device.is_cpu() && !kernels::run_together(compute_type(), device, inputs(), outputs());
 }
 
-at::Tensor GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map,
+ScaledRows GroupedLinear::operand(const ScaledRows& x) const {
+  const at::Device device = x.values.device();
+  if (x.scales.defined() && kernels::scaled_run_together(compute_type(), device, inputs(), outputs())) return x;
+  return {x.widened(compute_type()), {}};
+}
+
+at::Tensor GroupedLinear::forward(const ScaledRows& x, const kernels::ExpertRows& map,
                                   at::Tensor& weight_scales) const {
-  return kernels::grouped_linear(x, weights(weight_scales), biases(), map);
+  if (!x.scales.defined()) return kernels::grouped_linear(x.values, weights(weight_scales), biases(), map);
+  const at::Tensor weights = fp8_weights(weight_scales);
+  return kernels::grouped_scaled_linear(x.values, x.scales, weights, weight_scales, biases(), map);
 }
 
-void GroupedLinear::forward_into(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
+void GroupedLinear::forward_into(const ScaledRows& x, const kernels::ExpertRows& map, const at::Tensor& y,
                                  at::Tensor& weight_scales) const {
-  kernels::grouped_linear_into(x, weights(weight_scales), biases(), map, y);
+  if (x.scales.defined()) {
+    y.copy_(forward(x, map, weight_scales));
+  } else {
+    kernels::grouped_linear_into(x.values, weights(weight_scales), biases(), map, y);
+  }
 }
 
 void GroupedLinear::backward_weight(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const {

@@ -30,11 +30,15 @@ class GroupedLinear {
   // Whether the products on this device need maps with offsets.
   bool needs_offsets(const at::Device& device) const;
 
-  // y[rows, out] = x[rows, in] · weightᵀ + bias, where this rank adds it. Makes the scales of the weights, fp32 [E, 1],
-  // where they are undefined.
-  at::Tensor forward(const at::Tensor& x, const kernels::ExpertRows& map, at::Tensor& weight_scales) const;
+  // x as forward() takes it: as it is where its FP8 numbers are multiplied themselves (scaled_run_together()), else
+  // widened.
+  ScaledRows operand(const ScaledRows& x) const;
+
+  // y[rows, out] = x[rows, in] · weightᵀ + bias, where this rank adds it; x is an operand(). Makes the scales of the
+  // weights, fp32 [E, 1], where they are undefined.
+  at::Tensor forward(const ScaledRows& x, const kernels::ExpertRows& map, at::Tensor& weight_scales) const;
   // The same into y, which may be columns of a wider matrix.
-  void forward_into(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
+  void forward_into(const ScaledRows& x, const kernels::ExpertRows& map, const at::Tensor& y,
                     at::Tensor& weight_scales) const;
   // Add to the gradients of weight and bias.
   void backward_weight(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const;
@@ -45,7 +49,9 @@ class GroupedLinear {
                           at::Tensor weight_scales) const;
 
  private:
+  std::int64_t inputs() const { return weight_.part().shape[2]; }
   at::Tensor weights(at::Tensor& scales) const;
+  at::Tensor fp8_weights(at::Tensor& scales) const;
   std::optional<at::Tensor> biases() const;  // those that this rank adds
 
   BoundParameter weight_;
