@@ -10,24 +10,51 @@
 namespace emulated {
 namespace {
 
-// Numbers of 16 bits, as a type that computes in fp32.
-class Bfloat16 {
- public:
-  operator float() const {
-    const std::uint32_t word = std::uint32_t{bits_} << 16;
-    float value = 0;
-    std::memcpy(&value, &word, sizeof value);
-    return value;
-  }
+float as_float(std::uint32_t bits) {
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+std::uint32_t as_bits(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// Numbers of 16 bits that compute in fp32, rounded to the nearest, ties to even.
+struct Bfloat16 {
+  std::uint16_t bits = 0;
+
+  operator float() const { return as_float(std::uint32_t{bits} << 16); }
   Bfloat16& operator=(float value) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, &value, sizeof word);
-    bits_ = static_cast<std::uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);  // to the nearest, ties to even
+    const std::uint32_t word = as_bits(value);
+    bits = static_cast<std::uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
     return *this;
   }
+};
 
- private:
-  std::uint16_t bits_ = 0;
+struct Half {
+  std::uint16_t bits = 0;
+
+  operator float() const {
+    const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16, rest = bits & 0x7fffU;
+    if (rest >= 0x7c00) return as_float(sign | 0x7f800000 | rest << 13);  // infinite, or no number
+    return as_float(sign | as_bits(as_float(rest << 13) * 0x1p112F));     // the exponents' offsets differ by 112
+  }
+  Half& operator=(float value) {
+    const std::uint32_t word = as_bits(value), rest = word & 0x7fffffff;
+    std::uint32_t narrow = 0;
+    if (rest > 0x7f800000)
+      narrow = 0x7e00;
+    else if (rest >= as_bits(65536))
+      narrow = 0x7c00;
+    else if (rest < as_bits(0x1p-14F))
+      narrow = as_bits(as_float(rest) + 0.5F) - as_bits(0.5F);  // this sum's unit is that of small halves
+    else
+      narrow = (rest - (std::uint32_t{112} << 23) + 0xfff + (rest >> 13 & 1)) >> 13;
+    bits = static_cast<std::uint16_t>(word >> 16 & 0x8000U) | static_cast<std::uint16_t>(narrow);
+    return *this;
+  }
 };
 
 template <class T>
@@ -87,7 +114,7 @@ void combine(char* sum, const char* other, std::size_t bytes, ncclDataType_t typ
     case ncclUint8:
       return combine_as<std::uint8_t>(sum, other, bytes, operation);
     case ncclFloat16:
-      return combine_as<_Float16>(sum, other, bytes, operation);
+      return combine_as<Half>(sum, other, bytes, operation);
     case ncclBfloat16:
       return combine_as<Bfloat16>(sum, other, bytes, operation);
     default:

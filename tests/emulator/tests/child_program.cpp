@@ -12,6 +12,11 @@
 
 #include "tests/emulator/device/runtime.h"
 
+#ifdef LLMTRAIN_SANITIZED
+// Every program would sleep for a second in front of its end.
+extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
+#endif
+
 namespace emulated::test {
 namespace {
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -44,19 +45,25 @@ TEST_CASE("Collectives and messages of two ranks give what they must") {
   });
 }
 
-TEST_CASE("Sums of bf16 numbers are rounded as bf16") {
-  must_be_right([] {
-    on_two_ranks([](const Rank& rank) {
-      const Floats x = rank.floats(1, 0);  // two numbers of 16 bits
-      const std::uint16_t one_and_256[] = {0x3f80, 0x4380};
-      const std::uint16_t numbers[] = {one_and_256[rank.number], one_and_256[rank.number]};
-      cudaMemcpyAsync(x.data, numbers, 4, cudaMemcpyHostToDevice, rank.stream);
-      check(ncclAllReduce(x.data, x.data, 2, ncclBfloat16, ncclSum, rank.comm, rank.stream));
-      std::uint16_t sums[2] = {};
-      cudaMemcpyAsync(sums, x.data, 4, cudaMemcpyDeviceToHost, rank.stream);
-      expect(sums[0] == 0x4380 && sums[1] == 0x4380, "256 + 1 = 256, to the even one of its neighbours");
+TEST_CASE("Sums of 16-bit numbers are rounded to the nearest") {
+  // Each rank's pair of numbers, and the pair of their sums.
+  const auto program = [](ncclDataType_t type, std::array<std::array<std::uint16_t, 2>, 2> given,
+                          std::array<std::uint16_t, 2> expected) {
+    on_two_ranks([=](const Rank& rank) {
+      const Floats x = rank.floats(1, 0);
+      const auto own = given[static_cast<std::size_t>(rank.number)];
+      cudaMemcpyAsync(x.data, own.data(), 4, cudaMemcpyHostToDevice, rank.stream);
+      check(ncclAllReduce(x.data, x.data, 2, type, ncclSum, rank.comm, rank.stream));
+      std::array<std::uint16_t, 2> sums{};
+      cudaMemcpyAsync(sums.data(), x.data, 4, cudaMemcpyDeviceToHost, rank.stream);
+      expect(sums == expected, "the sums are " + std::to_string(sums[0]) + " and " + std::to_string(sums[1]));
     });
-  });
+  };
+  // 256 + 1 = 256 and 258 + 1 = 260, to the even one of two neighbours.
+  must_be_right([=] { program(ncclBfloat16, {{{0x4380, 0x4381}, {0x3f80, 0x3f80}}}, {0x4380, 0x4382}); });
+  // 1 + 2⁻¹¹ = 1; the smallest number and its double; 65504 + 65504 is infinite; -1 + 1 = 0.
+  must_be_right([=] { program(ncclFloat16, {{{0x3c00, 0x0001}, {0x1000, 0x0002}}}, {0x3c00, 0x0003}); });
+  must_be_right([=] { program(ncclFloat16, {{{0x7bff, 0xbc00}, {0x7bff, 0x3c00}}}, {0x7c00, 0x0000}); });
 }
 
 TEST_CASE("Ranks that call different collectives are told so instead of hanging") {

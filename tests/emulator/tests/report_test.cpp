@@ -78,8 +78,8 @@ TEST_CASE("Memory that is not released is reported with its last use") {
 TEST_CASE("Races and overruns that were logged are reported") {
   const json report = report_of([] {
     settings().throws = false;
-    const Floats x = device_floats(10), y = device_floats(10, 1);
-    set(new_stream(0), x, 1);
+    const Floats x = device_floats(128), y = device_floats(10, 1);
+    enqueue(new_stream(0), {"a kernel that races", {x.read()}, [] {}});
     launch<Floats>(default_stream(1), "a careless kernel", {y.written()}, y,
                    [](const Floats& p) { p.data[p.count] = 1; });
   });

@@ -78,7 +78,7 @@ void poison_contents(Stream* stream, char* begin, const Block& block) {
   const Access whole{begin, block.requested, true};
   enqueue(stream, {"a new allocation", {whole}, [begin, zone = zone_of(begin, block)] {
                      std::memset(reachable(begin), 0xff, zone.requested);
-                     fill(zone);
+                     fill_unused(zone);
                    }});
   --world().device(device_of(stream)).counters.launches;
 }

@@ -24,7 +24,13 @@ const char* first_written(const char* begin, const char* end) {
 void fill(const GuardZone& zone) {
   auto* const begin = static_cast<char*>(reachable(zone.begin));
   std::memset(begin - GuardZone::bytes, poison, GuardZone::bytes);
-  std::memset(begin + zone.requested, poison, zone.block - zone.requested + GuardZone::bytes);
+  std::memset(begin + zone.block, poison, GuardZone::bytes);
+  fill_unused(zone);
+}
+
+void fill_unused(const GuardZone& zone) {
+  auto* const begin = static_cast<char*>(reachable(zone.begin));
+  std::memset(begin + zone.requested, poison, zone.block - zone.requested);
 }
 
 std::string find_overrun(const GuardZone& zone) {

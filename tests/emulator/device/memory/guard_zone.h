@@ -19,6 +19,7 @@ struct GuardZone {
 
 // The rights to the memory that these need are a stream's thread's.
 void fill(const GuardZone& zone);
+void fill_unused(const GuardZone& zone);  // the block's bytes beyond those requested, alone
 // Repairs what it finds. Returns "3 bytes behind the end of 1000 bytes of device memory", say, or an empty text.
 std::string find_overrun(const GuardZone& zone);
 
