@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators on the emulated device against the CPU's, and those that the CPU lacks against float64.
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_foreach_add.h>
@@ -191,6 +192,11 @@ TEST_CASE("Random numbers of the device are drawn and masked as they must be") {
     at::Tensor x = at::zeros({10000}, on_device());
     x.normal_(1, 2);
     const at::Tensor drawn = x.cpu();
+    at::manual_seed(7);
+    const at::Tensor one = at::zeros({100}, on_device()).normal_(), two = at::zeros({100}, on_device()).normal_();
+    at::manual_seed(7);
+    const at::Tensor again = at::zeros({100}, on_device()).normal_();
+    expect(one.cpu().equal(again.cpu()) && !one.cpu().equal(two.cpu()), "the same numbers after the same seed");
     expect(std::abs(drawn.mean().item<double>() - 1) < 0.1 && std::abs(drawn.std().item<double>() - 2) < 0.1, "normal");
     const auto [y, mask] = at::native_dropout(at::ones({10000}, on_device()), 0.25, true);
     const double kept = mask.to(at::kFloat).mean().item<double>();

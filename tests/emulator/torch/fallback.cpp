@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
+#include "tests/emulator/torch/generator.h"
 #include "tests/emulator/torch/result_shapes.h"
 #include "tests/emulator/torch/seen_tensor.h"
 
@@ -21,6 +22,7 @@ class Call {
   Values run() {
     find_device();
     check_devices();
+    take_generator();
     read_scalars();
     const bool waits = depends_on_data(name_, arguments_);
     make_results(waits);
@@ -50,6 +52,7 @@ class Call {
 
   void find_device();
   void check_devices();
+  void take_generator();
   void read_scalars();
   at::Tensor empty_like(const at::Tensor& shape) const;
   void make_results(bool waits);
@@ -84,14 +87,23 @@ void Call::check_devices() {
   const bool takes_host_indices =
       name_ == "aten::index" || name_ == "aten::index_put_" || name_ == "aten::_index_put_impl_";
   for (IValue& value : arguments_) {
-    TORCH_CHECK(!value.isGenerator() || !value.toGenerator().defined(),
-                "Expected a 'cuda' device type for generator but found 'cpu' (", name_, ")");
     value = mapped(value, [&](const at::Tensor& t) {
       if (!t.defined() || t.device() == *device_ || (t.is_cpu() && t.dim() == 0)) return t;
       if (t.is_cpu() && takes_host_indices) return t.to(*device_);  // a hidden, blocking copy, as on CUDA
       TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", *device_,
                   " and ", t.device(), "! (", name_, ")");
     });
+  }
+}
+
+void Call::take_generator() {
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    if (schema_.arguments()[i].name() != "generator") continue;
+    at::Generator generator = default_generator(device_->index());
+    if (arguments_[i].isGenerator() && arguments_[i].toGenerator().defined()) generator = arguments_[i].toGenerator();
+    TORCH_CHECK(generator.device().type() == device_type, "Expected a 'cuda' device type for generator but found '",
+                generator.device().type(), "' (", name_, ")");
+    arguments_[i] = take_for_launch(generator);
   }
 }
 

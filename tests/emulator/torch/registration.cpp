@@ -5,6 +5,7 @@
 
 #include "tests/emulator/torch/allocators.h"
 #include "tests/emulator/torch/device_guard.h"
+#include "tests/emulator/torch/generator.h"
 
 namespace at {
 
@@ -21,6 +22,12 @@ struct CUDAHooks final : CUDAHooksInterface {
   DeviceIndex deviceCount() const override { return static_cast<DeviceIndex>(emulated::settings().devices); }
   DeviceIndex current_device() const override { return static_cast<DeviceIndex>(emulated::current_device()); }
   DeviceIndex getCurrentDevice() const override { return current_device(); }
+  const Generator& getDefaultGenerator(DeviceIndex d) const override {
+    return emulated::default_generator(d < 0 ? emulated::current_device() : d);
+  }
+  Generator getNewGenerator(DeviceIndex d) const override {
+    return emulated::new_generator(d < 0 ? emulated::current_device() : d);
+  }
   bool isPinnedPtr(const void* memory) const override { return emulated::is_pinned(memory); }
   Allocator* getPinnedMemoryAllocator() const override { return &emulated::pinned_allocator(); }
   Device getDeviceFromPtr(void* memory) const override {
