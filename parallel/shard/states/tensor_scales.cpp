@@ -97,8 +97,7 @@ TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group,
   headroom_ = at::full({ranges}, first_headroom(scaling, ranks.ranks()), numbers);
   weight_scales_ = at::ones({ranges}, numbers);
   std::vector<double> elements;
-  for (const FlatRange& range : store.ranges())
-    elements.push_back(static_cast<double>((range.end - range.begin) * parts.ranks()));
+  for (std::size_t i = 0; i < states_.size(); ++i) elements.push_back(elements_of(i));
   elements_ = at::tensor(elements, at::kDouble).to(device);
 }
 
@@ -252,13 +251,16 @@ void TensorScales::adapt_headroom() {
 }
 
 void TensorScales::count_saturated() const {
-  if (!unread_counts_.defined()) return;
-  const at::Tensor counts = std::exchange(unread_counts_, {}).cpu(), elements = elements_.cpu();
+  if (unread_counts_.defined()) take_counts(std::exchange(unread_counts_, {}).to(at::kDouble).cpu());
+}
+
+// Of the host, in float64.
+void TensorScales::take_counts(const at::Tensor& counts) const {
   saturated_ = {};
   saturated_shares_.assign(states_.size(), 0);
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!counted_[i]) continue;
-    const SaturatedSums of{elements.const_data_ptr<double>()[i], counts.const_data_ptr<float>()[i] / replicas()};
+    const SaturatedSums of{elements_of(i), counts.const_data_ptr<double>()[i] / replicas()};
     saturated_.elements += of.elements;
     saturated_.saturated += of.saturated;
     saturated_shares_[i] = of.saturated / of.elements;
@@ -275,21 +277,29 @@ double TensorScales::saturated_share(std::size_t index) const {
   return saturated_shares_[index];
 }
 
-// On a processor each piece is a sum of its own, on a GPU the host waits for one number.
+double TensorScales::elements_of(std::size_t i) const {
+  const FlatRange& range = store_.ranges()[i];
+  return static_cast<double>((range.end - range.begin) * parts_.ranks());
+}
+
 double TensorScales::sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const {
-  const bool is_on_host = gradients.is_cpu();
   double sum = 0;
+  // On a GPU the host waits for one number, and takes what it does not know of the counts with it.
   const at::Tensor device_sum = at::zeros({1}, gradients.options().dtype(at::kDouble));
   for_pieces(intersection(place, part), [&](std::size_t i, FlatInterval piece) {
     if (store_.part(store_.ranges()[i].parameter).copy != 0) return;
     const at::Tensor values = widened_gradients(gradients, place, i, piece);
-    if (is_on_host) {
+    if (values.is_cpu()) {
       sum += kernels::sum_of_squares(values);
     } else {
       device_sum.add_(values.square().sum(at::kDouble));
     }
   });
-  return is_on_host ? sum : device_sum.item<double>();
+  if (gradients.is_cpu()) return sum;
+  if (!unread_counts_.defined()) return device_sum.item<double>();
+  const at::Tensor numbers = at::cat({std::exchange(unread_counts_, {}).to(at::kDouble), device_sum}).cpu();
+  take_counts(numbers);
+  return numbers.const_data_ptr<double>()[states_.size()];
 }
 
 at::Tensor TensorScales::widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,

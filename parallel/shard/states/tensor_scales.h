@@ -118,6 +118,9 @@ class TensorScales {
   double replicas() const;
   void adapt_headroom();
   void count_saturated() const;
+  void take_counts(const at::Tensor& counts) const;
+  // Of the tensor of range i on all ranks that hold parts of it.
+  double elements_of(std::size_t i) const;
   // What the optimizer updates of a piece of range i.
   ScaledUpdate update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients, FlatInterval place,
                          std::size_t i, FlatInterval piece, const at::Tensor& scales) const;

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FP8 levels on emulated GPUs (tests/emulator) against the CPU. What both round to FP8 differs in the last bits of sums,
+and now and then a number falls on the other side of the middle between two of FP8. The CPU's own layouts differ by the
+same, which is measured here: no run on a GPU may be farther from the CPU's."""
+import itertools
+import json
+import math
+import os
+import pathlib
+import struct
+import unittest
+
+from program import ProgramTest, small
+
+EMULATED = pathlib.Path(os.environ["LLMTRAIN_EMULATED_PROGRAM"])
+TEXT = "".join(f"{number} bottles of {word} on the wall, take {number - 1} down.\n"
+               for number in range(99, 1, -1) for word in ("beer", "milk", "rain"))
+METHODS = ("current", "delayed")
+LEVELS = ("O0", "O1", "O2", "O3")
+FORMATS = {"F32": ("f", 4), "F16": ("e", 2)}
+
+
+def recipe():
+    return small({
+        "data": {"train": [{"path": "text.txt"}]},
+        "model": {"architecture": "llama", "layers": 1, "hidden_size": 32, "heads": 2, "vocab_size": 256,
+                  "max_sequence_length": 16},
+        "batch": {"global": 4, "micro": 2}, "cluster": {"device": "cuda"},
+        "training": {"steps": 5, "learning_rate": {"peak": 0.01, "warmup_steps": 2}},
+        "checkpoint": {"every": 1, "keep": 0}})
+
+
+def boxes_of(folder, manifest):
+    """The numbers that each file of a checkpoint holds of a tensor, by (file, tensor)."""
+    boxes = {}
+    for entry in manifest["files"]:
+        content = (folder / entry["name"]).read_bytes()
+        start = 8 + struct.unpack("<Q", content[:8])[0]
+        for name, tensor in json.loads(content[8:start]).items():
+            if name != "__metadata__" and tensor["dtype"] in FORMATS:
+                letter, size = FORMATS[tensor["dtype"]]
+                begin, end = (start + offset for offset in tensor["data_offsets"])
+                boxes[entry["name"], name] = struct.unpack(f"<{(end - begin) // size}{letter}", content[begin:end])
+    return boxes
+
+
+def read_numbers(folder):
+    """The tensors of a checkpoint in fp32 and fp16, {name: flat list}, however ranks have cut them."""
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    boxes = boxes_of(folder, manifest)
+    tensors = {}
+    for tensor in manifest["tensors"]:
+        if tensor["dtype"] not in FORMATS:
+            continue
+        shape = tensor["shape"]
+        strides = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
+        values = [None] * math.prod(shape)
+        for piece in tensor["slices"]:
+            ranges = [range(first, first + size) for first, size in zip(piece["offset"], piece["shape"])]
+            bounds = ",".join(f"{each.start}:{each.stop}" for each in ranges)
+            name = tensor["name"] + ("" if piece["shape"] == shape else f"[{bounds}]")
+            for place, value in zip(itertools.product(*ranges), boxes[piece["file"], name], strict=True):
+                values[sum(index * stride for index, stride in zip(place, strides))] = value
+        tensors[tensor["name"]] = values
+    return tensors
+
+
+def read_weights(folder):
+    """The weights in their most precise form."""
+    tensors = read_numbers(folder)
+    weights = {}
+    for name, values in tensors.items():
+        if not name.endswith((".weight", ".weight.master")) or name + ".master" in tensors:
+            continue
+        scale = tensors.get(name + ".scale", [1])[0]
+        weights[name.removesuffix(".master")] = [value / scale for value in values]
+    return weights
+
+
+def distance(first, second):
+    """The root of the sum of squares of all differences."""
+    return math.sqrt(sum((a - b) ** 2 for name in first for a, b in zip(first[name], second[name], strict=True)))
+
+
+def fp8(level, method):
+    return f"precision.fp8_level={level}", f"precision.fp8_scaling.method={method}"
+
+
+class Trained:
+    """What a run has left: its losses, and its weights after the first and the last step."""
+
+    def __init__(self, folder):
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        self.losses = [row["loss"] for row in rows]
+        self.shares = [row.get("saturated_share") for row in rows]
+        checkpoints = sorted((folder / "checkpoints").glob("step-*"))
+        self.first, self.last = read_weights(checkpoints[0]), read_weights(checkpoints[-1])
+
+    def losses_from(self, other):
+        return max(abs(a - b) for a, b in zip(self.losses, other.losses, strict=True))
+
+
+class Fp8Test(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.cpu = {}  # the CPU's runs, by settings and ranks
+        self.write("text.txt", TEXT)
+        self.write("recipe.json", recipe())
+
+    def train(self, name, *settings, ranks=1):
+        words = [word for setting in settings for word in ("--set", setting)]
+        result = self.run_program("run", "recipe.json", "-q", "--run-dir", name, "--ranks", str(ranks), *words,
+                                  program=EMULATED, environment={"EMULATED_MEMORY": "2048"})
+        self.assertEqual(result.returncode, 0, f"{name}: {result.stderr}")
+        return Trained(self.folder / name)
+
+    def on_cpu(self, settings, ranks=1):
+        if (settings, ranks) not in self.cpu:
+            name = f"cpu-{ranks}-{len(self.cpu)}"
+            self.cpu[settings, ranks] = self.train(name, "cluster.device=cpu", "launch.backend=local", *settings,
+                                                   ranks=ranks)
+        return self.cpu[settings, ranks]
+
+    def spread(self):
+        """By how much the CPU's own layouts differ: the most in losses and in weights."""
+        pairs = [(self.on_cpu(settings), self.on_cpu((*settings, layout), 2))
+                 for settings, layout in ((fp8("O0", "current"), "parallel.context=2"),
+                                          (fp8("O1", "current"), "parallel.zero_stage=1"))]
+        return max(a.losses_from(b) for a, b in pairs), max(distance(a.last, b.last) for a, b in pairs)
+
+    def check_near(self, got, expected):
+        losses, weights = self.spread()
+        self.assertLessEqual(got.losses_from(expected), losses)
+        self.assertLessEqual(distance(got.last, expected.last), weights / 4)
+        # Which training has moved by far more.
+        self.assertGreater(distance(expected.last, expected.first), 8 * weights)
+
+    def check_one_rank(self):
+        for level, method in itertools.product(LEVELS, METHODS):
+            with self.subTest(level=level, method=method):
+                settings = fp8(level, method)
+                self.check_near(self.train(f"gpu-{level}-{method}", *settings), self.on_cpu(settings))
+
+    def check_two_ranks(self):
+        """Sums over ranks, that of gradients in FP8 among them, are in one order on both."""
+        for backend, settings in (("mpi", (*fp8("O1", "current"), "parallel.zero_stage=1")),
+                                  ("nccl", (*fp8("O0", "delayed"), "parallel.tensor=2")),
+                                  ("nccl", (*fp8("O3", "delayed"), "parallel.zero_stage=3"))):
+            with self.subTest(backend=backend, settings=settings):
+                got = self.train(f"{backend}-{settings[0][-2:]}", f"launch.backend={backend}", *settings, ranks=2)
+                expected = self.on_cpu(settings, 2)
+                self.check_near(got, expected)
+                self.assertEqual(got.shares, expected.shares)
+
+    def check_other_device(self):
+        """A checkpoint goes on on the other device."""
+        settings = fp8("O3", "delayed")
+        for first, then in (("cpu", "cuda"), ("cuda", "cpu")):
+            with self.subTest(first=first, then=then):
+                name = f"{first}-{then}"
+                self.train(name, *settings, "training.steps=2", f"cluster.device={first}")
+                stored = read_numbers(self.folder / name / "checkpoints" / "step-00000002")
+                self.assertGreater(len([key for key in stored if key.endswith(".amax_history")]), 0)
+                self.check_near(self.train(name, *settings, f"cluster.device={then}"), self.on_cpu(settings))
+
+    def test_gpus_learn_what_the_cpu_learns(self):
+        # In one, as they share the CPU's runs.
+        self.check_one_rank()
+        self.check_two_ranks()
+        self.check_other_device()
+
+
+if __name__ == "__main__":
+    unittest.main()
