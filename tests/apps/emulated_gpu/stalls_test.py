@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often the host waits for a GPU, on the emulated one, which counts: once per step, per position of texts that grow
+together and per batch of an evaluation; and that what no longer waits gives the processor's numbers."""
+import array
+import json
+import os
+import pathlib
+import re
+import struct
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import program  # noqa: E402
+
+EMULATED = pathlib.Path(os.environ["LLMTRAIN_EMULATED_PROGRAM"])
+COUNTS = re.compile(r"device 0: (?P<launches>\d+) launches, \d+ allocations \((?P<growths>\d+) new\), peak \d+, "
+                    r"(?P<waits>\d+) waits \((?P<items>\d+) item\), (?P<pageable>\d+) pageable copies, .*, "
+                    r"(?P<races>\d+) races")
+STEPS, MORE = 3, 6
+# Two micro-batches per step, and a norm that is clipped.
+RECIPE = {
+    "name": "small",
+    "model": {"architecture": "llama", "layers": 2, "hidden_size": 32, "heads": 4, "kv_heads": 2, "vocab_size": 256,
+              "max_sequence_length": 16},
+    "batch": {"global": 4, "micro": 2},
+    "training": {"steps": STEPS, "clip_norm": 0.5},
+    "data": {"train": [{"path": "text.txt"}]},
+    "cluster": {"device": "cuda"},
+}
+
+
+def states_of(folder):
+    """The tensors in fp32 of the newest checkpoint, by name."""
+    states = {}
+    for path in sorted(max((folder / "checkpoints").glob("step-*")).glob("*.safetensors")):
+        content = path.read_bytes()
+        length, = struct.unpack("<Q", content[:8])
+        for name, entry in json.loads(content[8:8 + length]).items():
+            if name != "__metadata__" and entry["dtype"] == "F32":
+                begin, end = entry["data_offsets"]
+                states[name] = array.array("f", content[8 + length + begin:8 + length + end])
+    return states
+
+
+def distance(a, b):
+    return sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) ** 0.5
+
+
+class StallsTest(program.ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", program.TEXT)
+        self.write("recipe.json", RECIPE)
+
+    def emulated(self, *arguments, code=0, **variables):
+        """Runs the program, and returns what the emulated device has counted."""
+        environment = {"EMULATED_SUMMARY": "1", "EMULATED_DEVICES": "1", "EMULATED_MEMORY": "1024", **variables}
+        result = self.run_program(*arguments, program=EMULATED, environment=environment)
+        self.assertEqual(result.returncode, code, result.stderr)
+        found = COUNTS.search(result.stderr)
+        if found is None:  # of a run on the processor
+            return {}
+        counts = {name: int(value) for name, value in found.groupdict().items()}
+        self.assertEqual(counts["races"], 0, result.stderr)
+        return counts
+
+    def train(self, folder, *arguments, steps=STEPS, **options):
+        return self.emulated("run", "recipe.json", "-q", "--run-dir", folder, "--set", f"training.steps={steps}",
+                             "--set", "training.learning_rate.decay_steps=10", *arguments, **options)
+
+    def rows(self, folder):
+        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+
+    def check_steps(self, tolerance, *settings):
+        few = self.train("few", *settings)
+        more = self.train("more", *settings, steps=MORE)
+        self.assertEqual(more["waits"] - few["waits"], MORE - STEPS, "the host waits once per step")
+        self.assertEqual(more["growths"], few["growths"], "later steps take no new memory")
+        self.assertEqual(more["pageable"], few["pageable"], "a step copies from and to pinned memory alone")
+        self.train("cpu", *settings, "--set", "cluster.device=cpu", steps=MORE)
+        for row, expected in zip(self.rows("more"), self.rows("cpu"), strict=True):
+            self.assertEqual(row["skipped"], expected["skipped"])
+            for name in ("loss", "grad_norm"):
+                if expected[name] is None:  # of an overflow
+                    self.assertIsNone(row[name])
+                    continue
+                self.assertLess(abs(row[name] / expected[name] - 1), tolerance, (name, row, expected))
+        self.check_states("more", "cpu", tolerance)
+
+    def check_states(self, folder, expected, tolerance):
+        """Changes of weights since the few steps of the same run, and moments, against the expected run's."""
+        first = states_of(self.folder / "few")
+        states, right = states_of(self.folder / folder), states_of(self.folder / expected)
+        self.assertEqual(states.keys(), right.keys())
+        for name, values in right.items():
+            change = distance(values, first[name])
+            # Adam divides by the gradient's size: where that is nearly 0, rounding decides a weight's step.
+            self.assertLessEqual(distance(states[name], values), 100 * tolerance * change, name)
+
+    def test_a_step_waits_once(self):
+        self.check_steps(1e-6)
+
+    def test_a_step_waits_once_in_bf16(self):
+        self.check_steps(1e-3, "--set", "precision.compute=bf16")
+
+    def test_a_step_waits_once_in_fp16_whether_it_overflows_or_not(self):
+        settings = ("--set", "precision.compute=fp16", "--set", "precision.loss_scale.initial=2097152")
+        self.check_steps(1e-3, *settings)
+        self.assertEqual(self.rows("more")[-1]["skipped"], 1)
+
+    def test_checkpoints_go_on_where_they_were_left(self):
+        """States are copied while the next step computes: a copy that were late would have that step's."""
+        often = ("--set", "checkpoint.every=1", "--set", "checkpoint.keep=9")
+        self.train("whole", *often, steps=4)
+        whole = (self.folder / "whole/checkpoints")
+        self.train("waiting", *often, "--set", "checkpoint.async=false", steps=4)
+        for path in whole.glob("step-*/*.safetensors"):
+            same = self.folder / "waiting/checkpoints" / path.relative_to(whole)
+            self.assertEqual(path.read_bytes(), same.read_bytes(), path)
+        resumed = str(whole / "step-00000002")
+        self.train("again", "--resume", resumed, steps=4)
+        self.assertEqual(states_of(self.folder / "again"), states_of(self.folder / "whole"))
+        # From a GPU to a processor, and from there back.
+        self.train("few", steps=2)
+        self.train("cpu", "--resume", resumed, *often, "--set", "cluster.device=cpu", steps=4)
+        self.check_states("cpu", "whole", 1e-6)
+        self.train("back", "--resume", str(self.folder / "cpu/checkpoints/step-00000003"), steps=4)
+        self.check_states("back", "cpu", 1e-6)
+
+    def test_a_request_to_stop_within_a_step(self):
+        self.train("stopped", code=75, steps=4, LLMTRAIN_FAULT="stop:forward:0:2")
+        self.assertEqual([row["step"] for row in self.rows("stopped")], [1, 2])
+        self.train("stopped", steps=4)
+        self.train("whole", steps=4)
+        self.assertEqual(states_of(self.folder / "stopped"), states_of(self.folder / "whole"))
+
+    def test_texts_and_evaluations(self):
+        self.train("small")
+
+        def waits(*arguments):
+            return self.emulated(*arguments)["waits"]
+
+        texts = ("sample", "small", "--prompt", "The", "--samples", "3", "--temperature", "0", "--tokens")
+        self.assertEqual(waits(*texts, "8") - waits(*texts, "4"), 4)
+        batches = ("eval", "small", "--data", "text.txt", "--batches")
+        # Of two micro-batches each.
+        self.assertEqual(waits(*batches, "4") - waits(*batches, "2"), 4)
+        # Beyond max_sequence_length, too, and with more texts than grow together.
+        texts = ("sample", "small", "--prompt", "The ", "--samples", "5", "--batch", "2", "--tokens", "20")
+        on_gpu, on_cpu = (self.run_program(*texts, "--set", f"cluster.device={device}", program=EMULATED).stdout
+                          for device in ("cuda", "cpu"))
+        self.assertEqual(on_gpu, on_cpu)
+        self.assertGreater(len(on_gpu), 50)
+
+
+if __name__ == "__main__":
+    unittest.main()
