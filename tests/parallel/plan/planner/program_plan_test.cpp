@@ -15,6 +15,7 @@ PlanReport report_at(const char* level, const Fp8Facts& facts, const std::vector
   overrides.insert(overrides.end(), more.begin(), more.end());
   const Recipe recipe = small_gpt(overrides);
   ClusterProfile cluster = profile_of(recipe);
+  cluster.program.name = "other";
   cluster.program.fp8 = facts;
   return make_plan(recipe, cluster).report;
 }
@@ -207,6 +208,7 @@ TEST_CASE("the loss's backward may hold several tensors of the logits' size") {
                                        "memory.recompute=full", "model.vocab_size=65536", "batch.micro=1"});
     const Recipe recipe = small_gpt(overrides);
     ClusterProfile cluster = profile_of(recipe);
+    cluster.program.name = "other";
     cluster.program.memory.loss_copies = copies;
     cluster.program.memory.parallel_loss_copies = parallel;
     return make_plan(recipe, cluster).report.ranks.front().bytes[MemoryCategory::buffers];
