@@ -244,13 +244,14 @@ class Programs(PlanTest):
     H100 = ("--set", "cluster.profile=h100-sxm-80gb", "--set", "parallel.sequence=true")
 
     def test_flag_wins_over_the_recipe(self):
-        own = self.report(GPT3, *self.H100)
+        llmtrain = (*self.H100, "--program", "llmtrain")
+        own = self.report(GPT3, *llmtrain)
         self.assertEqual(own["recipe"]["cluster"]["program"], "llmtrain")
         other = self.report(GPT3, *self.H100, "--set", "cluster.program=zero-bubble", "--program", "megatron-core")
         self.assertEqual(other["recipe"]["cluster"]["program"], "megatron-core")
         summary = self.plan(GPT3, *self.H100, "--program", "megatron-core").stdout
         self.assertIn("run by megatron-core", " ".join(summary.split()))
-        self.assertNotIn("run by", self.plan(GPT3, *self.H100).stdout)
+        self.assertNotIn("run by", self.plan(GPT3, *llmtrain).stdout)
         # Its tensor-parallel collectives run beside the products.
         self.assertLess(other["step"]["tensor_communication_seconds"], own["step"]["tensor_communication_seconds"])
 
