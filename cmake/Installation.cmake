@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake --install: the program in bin, what it loads in lib/llmtrain, what it reads in share/llmtrain. It finds them from
-# where it lies itself, so an installation may be copied to another prefix. Four components: program, gpu (its parts for
-# GPUs), libtorch (large) and development (what find_package(llmtrain) finds).
+# where it lies itself, so an installation may be copied to another prefix. Five components: program, gpu (its parts for
+# GPUs), libtorch (large), libtorch_gpu (ten times as large, and asked for) and development (what find_package(llmtrain)
+# finds).
 include(CMakePackageConfigHelpers)
 set(llmtrain_library_folder ${CMAKE_INSTALL_LIBDIR}/llmtrain)
 set(llmtrain_data_folder ${CMAKE_INSTALL_DATADIR}/llmtrain)
@@ -14,6 +15,8 @@ file(RELATIVE_PATH LLMTRAIN_DATA_FOLDER_FROM_PROGRAM ${CMAKE_INSTALL_FULL_BINDIR
 
 # The wheel in .deps goes away with the source tree; a LibTorch that the user chose stays where it is.
 option(LLMTRAIN_BUNDLE_LIBTORCH "Install LibTorch's libraries for the CPU beside the program's" ${libtorch_is_in_tree})
+
+option(LLMTRAIN_BUNDLE_GPU "Install LibTorch's and NVIDIA's libraries for GPUs beside the program's, several GiB" OFF)
 
 # The planner and all that it is made of: the libraries that a program of someone else's can link.
 set(llmtrain_public_libraries core_base core_json core_page core_recipe core_graph core_graph_operators
@@ -42,6 +45,26 @@ function(llmtrain_install_program)
       set_target_properties(${library} PROPERTIES INSTALL_RPATH_USE_LINK_PATH OFF)
     endforeach()
   endif()
+  llmtrain_find_gpu_libraries()
+endfunction()
+
+# How installed parts for GPUs find their libraries: beside them if those are bundled, else where the build found them.
+# CMake's link path leaves out what lies in the source tree, as the wheel does.
+function(llmtrain_find_gpu_libraries)
+  foreach(library IN ITEMS llmtrain_cuda llmtrain_nccl)
+    if(NOT TARGET ${library})
+      continue()
+    endif()
+    if(LLMTRAIN_BUNDLE_GPU)
+      set_target_properties(${library} PROPERTIES INSTALL_RPATH_USE_LINK_PATH OFF)
+      continue()
+    endif()
+    set(folders ${libtorch_folder})
+    if(library STREQUAL llmtrain_nccl)
+      get_filename_component(folders ${NCCL_LIBRARY} DIRECTORY)
+    endif()
+    set_property(TARGET ${library} APPEND PROPERTY INSTALL_RPATH ${folders})
+  endforeach()
 endfunction()
 
 # Of the wheel, only what a process without a GPU loads. The rest is several times as large, and a machine with GPUs has
@@ -53,6 +76,19 @@ function(llmtrain_install_libtorch)
     COMPONENT libtorch)
   file(GLOB licences ${folder}/../../torch-*/licenses/LICENSE ${folder}/../../torch-*/LICENSE)
   install(FILES ${licences} DESTINATION ${CMAKE_INSTALL_DOCDIR}/libtorch COMPONENT libtorch)
+endfunction()
+
+# All into one folder, where each finds the others by "$ORIGIN", which is in their run paths beside the wheel's folders.
+function(llmtrain_install_gpu_libraries)
+  get_filename_component(folder ${LIBTORCH_CPU_LIBRARY} DIRECTORY)
+  file(GLOB libraries ${folder}/libtorch_cuda*.so ${folder}/libc10_cuda.so ${folder}/libtorch_nvshmem.so
+    ${folder}/libcaffe2_nvrtc.so ${folder}/../../nvidia/*/lib/*.so ${folder}/../../nvidia/*/lib/*.so.*)
+  # A toolkit's NCCL, where the wheel has none.
+  if(NOT libraries MATCHES "libnccl" AND NCCL_LIBRARY)
+    file(REAL_PATH ${NCCL_LIBRARY} nccl)
+    install(PROGRAMS ${nccl} DESTINATION ${llmtrain_library_folder} RENAME libnccl.so.2 COMPONENT libtorch_gpu)
+  endif()
+  install(PROGRAMS ${libraries} DESTINATION ${llmtrain_library_folder} COMPONENT libtorch_gpu)
 endfunction()
 
 function(llmtrain_install_data)
@@ -94,5 +130,8 @@ function(llmtrain_install)
   llmtrain_install_package()
   if(LLMTRAIN_BUNDLE_LIBTORCH)
     llmtrain_install_libtorch()
+  endif()
+  if(LLMTRAIN_BUNDLE_GPU AND TARGET llmtrain_cuda)
+    llmtrain_install_gpu_libraries()
   endif()
 endfunction()

@@ -265,7 +265,7 @@ struct PrecisionRecipe {
   GradientScaling gradient_scaling = GradientScaling::automatic;
   HighPrecisionRecipe high_precision{};
   LossScaleRecipe loss_scale{};
-
+  bool tf32 = false;  // in matrix products of fp32 on a GPU
   // Whether products have the scales of the steps before.
   bool delays_scales() const { return multiplies_fp8(fp8_level) && fp8_scaling.method == Fp8ScalingMethod::delayed; }
   // Whether products of layers, and the gradients of their weights, may leave FP8 during a run.

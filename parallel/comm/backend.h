@@ -57,7 +57,7 @@ std::string timeout_message(int rank, double seconds, const std::string& activit
 // A layer's group, with the same group of the host below it.
 struct LayerGroup : Group::State {
   explicit LayerGroup(Group given)
-      : State(given.state().name, given.ranks(), given.position()), host(std::move(given)) {}
+      : State(given.members()->name, given.ranks(), given.position()), host(std::move(given)) {}
   const Group host;
 };
 
@@ -80,6 +80,8 @@ class LayeredCommunicator : public Communicator {
   }
 
  private:
+  void issue_together(const std::function<void()>& start) override { host_->together(start); }
+
   std::shared_ptr<Communicator> host_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -79,6 +80,9 @@ class Communicator {
   Handle broadcast(const Group& group, Purpose purpose, Array data, int root);
   Handle send(const Group& group, Purpose purpose, ConstArray data, int position);
   Handle receive(const Group& group, Purpose purpose, Array data, int position);
+  // Runs `start`, which starts operations and waits for none of them. A backend may issue them as one, when `start` has
+  // returned.
+  void together(const std::function<void()>& start) { issue_together(start); }
   // Complete when all members have started it.
   Handle barrier(const Group& group, Purpose purpose = Purpose::control);
 
@@ -108,6 +112,7 @@ class Communicator {
   virtual std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
                                                    GroupUse use) = 0;
   virtual std::shared_ptr<PendingOperation> start(Request request) = 0;
+  virtual void issue_together(const std::function<void()>& start) { start(); }
 
   int rank_;
   int size_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/operation.h"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -11,21 +10,12 @@
 #include "core/base/units.h"
 
 namespace llmtrain {
-namespace {
-
-// Whether completing the operation proves that `rank` was alive.
-bool involves(const Request& request, int rank) {
-  if (request.is_message()) return request.group.rank_at(request.peer) == rank;
-  return std::ranges::count(request.group.ranks(), rank) > 0;
-}
-
-}  // namespace
 
 OperationLog::Entry OperationLog::start(const Request& request) {
   const std::lock_guard lock(mutex_);
   const Entry entry{++started_, request.purpose, request.collective, Clock::now()};
   // A ring buffer: a hang report needs only the latest operations, and memory must not grow with the run.
-  last_[entry.number % remembered] = {entry, request, OperationRecord::State::started};
+  last_[entry.number % remembered] = {entry, request.summary(), OperationRecord::State::started};
   CommunicationCount& count = count_of(entry);
   ++count.calls;
   // Counted at the start, so that operations that never finish are visible too.
@@ -75,7 +65,7 @@ void OperationLog::reset_counts() {
 
 OperationRecord OperationLog::record(std::uint64_t number) const {
   const Remembered& slot = last_[number % remembered];
-  return {number, slot.request.description(), slot.state, seconds_between(slot.entry.started, Clock::now())};
+  return {number, slot.operation.description(), slot.state, seconds_between(slot.entry.started, Clock::now())};
 }
 
 std::vector<OperationRecord> OperationLog::last_operations() const {
@@ -120,7 +110,8 @@ std::string OperationLog::last_done_with(int rank) const {
   const std::lock_guard lock(mutex_);
   for (std::uint64_t number = started_; number > 0 && number + remembered > started_; --number) {
     const Remembered& slot = last_[number % remembered];
-    if (slot.state == OperationRecord::State::done && involves(slot.request, rank)) return slot.request.description();
+    if (slot.state == OperationRecord::State::done && slot.operation.involves(rank))
+      return slot.operation.description();
   }
   return "none";
 }

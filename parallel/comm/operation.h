@@ -35,7 +35,8 @@ struct OperationRecord {
   double age_seconds = 0;  // since its start
 };
 
-// Counts the operations of one rank and remembers the latest. Thread-safe.
+// Counts the operations of one rank and remembers the latest, without keeping their groups: these hold what their
+// communicators need, communicators hold the log. Thread-safe.
 class OperationLog {
  public:
   static constexpr std::size_t remembered = 16;
@@ -76,7 +77,7 @@ class OperationLog {
  private:
   struct Remembered {
     Entry entry;
-    Request request;
+    OperationSummary operation;
     OperationRecord::State state = OperationRecord::State::started;
   };
   static constexpr std::size_t purposes = 6;

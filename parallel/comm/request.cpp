@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/request.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/base/error.h"
 
 namespace llmtrain {
 
-std::string Group::description() const {
+std::string GroupMembers::description() const {
   // Keeps messages readable in worlds of thousands of ranks.
   constexpr std::size_t shown_ranks = 16;
-  std::string text = state_->name + " [";
-  for (std::size_t i = 0; i < ranks().size(); ++i) {
+  std::string text = name + " [";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i == shown_ranks) return text + " …]";
     if (i > 0) text += ' ';
-    text += std::to_string(ranks()[i]);
+    text += std::to_string(ranks[i]);
   }
   return text + "]";
 }
@@ -60,15 +61,24 @@ double Request::ring_bytes() const {
   return llmtrain::ring_bytes(collective, group.size(), static_cast<double>(total_count()) * element_bytes(type));
 }
 
-std::string Request::description() const {
+OperationSummary Request::summary() const { return {collective, purpose, type, total_count(), peer, group.members()}; }
+
+bool OperationSummary::involves(int rank) const {
+  const bool is_message = collective == Collective::send || collective == Collective::receive;
+  if (is_message) return group->ranks[static_cast<std::size_t>(peer)] == rank;
+  return std::ranges::count(group->ranks, rank) > 0;
+}
+
+std::string OperationSummary::description() const {
   std::string text(collective_name(collective));
   if (collective != Collective::barrier)
-    text += " of " + std::to_string(total_count()) + " " + std::string(element_name(type));
-  if (peer >= 0 && peer < group.size()) {
+    text += " of " + std::to_string(total_count) + " " + std::string(element_name(type));
+  const auto place = static_cast<std::size_t>(peer);
+  if (peer >= 0 && place < group->ranks.size()) {
     text += collective == Collective::send ? " to rank " : " from rank ";
-    text += std::to_string(group.rank_at(peer));
+    text += std::to_string(group->ranks[place]);
   }
-  return text + " for " + std::string(purpose_name(purpose)) + " in group " + group.description();
+  return text + " for " + std::string(purpose_name(purpose)) + " in group " + group->description();
 }
 
 }  // namespace llmtrain

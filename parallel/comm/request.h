@@ -33,9 +33,22 @@ struct Array {
   operator ConstArray() const { return {data, count, type, memory}; }
 };
 
-// What a group is used for. Backends that connect the ranks of a group in advance do so only for this use: collectives
-// of all members, messages between neighbours (position ± 1, cyclically), or only control exchanges (Purpose::control).
-enum class GroupUse { collectives, messages, control };
+// What a group is used for. Backends that connect the ranks of a group in advance do so only for this use.
+enum class GroupUse {
+  collectives,    // of all members, for whose results computation waits soon
+  background,     // collectives that go on beside computation: they do not hold up those of other groups
+  messages_on,    // from each position to the next, cyclically
+  messages_back,  // from each position to the one before, cyclically
+  control         // Purpose::control alone
+};
+
+// Who is in a group: plain data, which may outlive the group and its communicator.
+struct GroupMembers {
+  std::string name;        // for messages
+  std::vector<int> ranks;  // world ranks, by position
+
+  std::string description() const;  // "tensor [2 3]"
+};
 
 // A set of ranks that communicate with each other, from the view of one of them. Created by Communicator::make_group();
 // copies share the state. Positions in the group start at 0, in the order of `ranks()`.
@@ -43,14 +56,16 @@ class Group {
  public:
   // A backend's data of a group; backends derive from it.
   struct State {
-    State(std::string given_name, std::vector<int> given_ranks, int given_position)
-        : name(std::move(given_name)), ranks(std::move(given_ranks)), position(given_position) {}
+    State(std::string name, std::vector<int> ranks, int given_position)
+        : members(std::make_shared<const GroupMembers>(GroupMembers{std::move(name), std::move(ranks)})),
+          position(given_position) {}
     virtual ~State() = default;
     State(const State&) = delete;
     State& operator=(const State&) = delete;
 
-    const std::string name;  // for messages
-    const std::vector<int> ranks;
+    const std::vector<int>& ranks() const { return members->ranks; }
+
+    const std::shared_ptr<const GroupMembers> members;
     const int position;
   };
 
@@ -58,15 +73,32 @@ class Group {
   explicit Group(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   bool is_valid() const { return state_ != nullptr; }
-  int size() const { return static_cast<int>(state_->ranks.size()); }
-  int position() const { return state_->position; }                // of this rank
-  const std::vector<int>& ranks() const { return state_->ranks; }  // world ranks, by position
-  int rank_at(int position) const { return state_->ranks[static_cast<std::size_t>(position)]; }
-  std::string description() const;  // "tensor [2 3]"
+  int size() const { return static_cast<int>(ranks().size()); }
+  int position() const { return state_->position; }                  // of this rank
+  const std::vector<int>& ranks() const { return state_->ranks(); }  // world ranks, by position
+  int rank_at(int position) const { return ranks()[static_cast<std::size_t>(position)]; }
+  const std::shared_ptr<const GroupMembers>& members() const { return state_->members; }
+  std::string description() const { return members()->description(); }
   State& state() const { return *state_; }
 
  private:
   std::shared_ptr<State> state_;
+};
+
+// What logs and messages say of an operation: plain data, so that remembering it keeps no group, and with it no
+// connection and no communicator, in existence.
+struct OperationSummary {
+  Collective collective = Collective::barrier;
+  Purpose purpose = Purpose::control;
+  ElementType type = ElementType::uint8;
+  std::int64_t total_count = 0;  // as Request::total_count()
+  int peer = -1;                 // as Request::peer
+  std::shared_ptr<const GroupMembers> group;
+
+  // Whether completing it proves that this rank of the world was alive.
+  bool involves(int rank) const;
+  // "send of 1024 bf16 to rank 3 for pipeline in group pipeline [1 3]"
+  std::string description() const;
 };
 
 // One operation of one rank, as passed to a backend: validated, with everything that its execution needs.
@@ -96,8 +128,8 @@ struct Request {
   std::int64_t total_count() const;
   // Bytes that this rank sends with the ring algorithm; for all_to_all the bytes that it sends to others.
   double ring_bytes() const;
-  // "send of 1024 bf16 to rank 3 for pipeline in group pipeline [1 3]"
-  std::string description() const;
+  OperationSummary summary() const;
+  std::string description() const { return summary().description(); }
 };
 
 }  // namespace llmtrain

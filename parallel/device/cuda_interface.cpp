@@ -2,17 +2,38 @@
 #include "parallel/device/cuda_interface.h"
 
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <string_view>
 
 namespace {
 
+// What LibTorch and CUDA read when they start, unless the user has said otherwise.
+void choose_settings() {
+  // Blocks of the caching allocator that grow: those of fixed sizes leave gaps that no other tensor fits into, most of
+  // all where shapes change, as in generation, curricula and between experts.
+  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr && std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr)
+    c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+  // Hardware queues: with eight, CUDA's choice, the streams of links, copies and computation share some, and what waits
+  // for another rank holds up what follows it in the queue. CUDA reads it when it makes its first context.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 int device_count() {
+  static const bool is_chosen = [] {
+    choose_settings();
+    return true;
+  }();
+  static_cast<void>(is_chosen);
   const int count = c10::cuda::device_count();
   // LibTorch initialises CUDA lazily; the callers below use the allocator and streams directly and rely on it.
   if (count > 0) at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
@@ -37,13 +58,35 @@ std::int64_t peak_allocated_bytes(int device) {
   return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
 }
 
-void synchronize() { c10::cuda::device_synchronize(); }
+// A product that fills an H100's processors for a millisecond.
+std::int64_t measuring_size() { return 8192; }
 
 void* compute_stream(int device) {
   return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).stream();
 }
 
-constexpr LlmtrainCudaInterface interface { device_count, describe, peak_allocated_bytes, synchronize, compute_stream };
+void* begin_capture(int device) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  auto graph = std::make_unique<at::cuda::CUDAGraph>();
+  // Other threads may allocate and wait meanwhile: only what this thread does is captured, and may be forbidden.
+  graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  return graph.release();
+}
+
+void end_capture(void* graph) { static_cast<at::cuda::CUDAGraph*>(graph)->capture_end(); }
+
+void launch_graph(void* graph, int device) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  static_cast<at::cuda::CUDAGraph*>(graph)->replay();
+}
+
+void destroy_graph(void* graph) { delete static_cast<at::cuda::CUDAGraph*>(graph); }
+
+constexpr LlmtrainCudaInterface interface {
+  .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
+  .measuring_size = measuring_size, .compute_stream = compute_stream, .begin_capture = begin_capture,
+  .end_capture = end_capture, .launch_graph = launch_graph, .destroy_graph = destroy_graph,
+};
 
 }  // namespace
 

@@ -14,12 +14,21 @@ struct LlmtrainCudaDevice {
   unsigned char id[16];  // UUID: the same in every process that sees the GPU, and unique
 };
 
+// No function throws: those that can fail return null or do nothing, but for graphs, whose errors are LibTorch's
+// exceptions.
 struct LlmtrainCudaInterface {
-  int (*device_count)();  // 0 also if the driver is missing
+  int (*device_count)();  // 0 also if the driver is missing. Called first, before the device allocates
   void (*describe)(int device, LlmtrainCudaDevice* result);
   std::int64_t (*peak_allocated_bytes)(int device);  // by LibTorch's caching allocator since the process started
-  void (*synchronize)();
-  void* (*compute_stream)(int device);  // the cudaStream_t on which the calling thread enqueues its work
+  std::int64_t (*measuring_size)();                  // as DeviceRuntime::measuring_size()
+  void* (*compute_stream)(int device);               // the cudaStream_t on which the calling thread enqueues its work
+
+  // Of the calling thread's current stream, which must not be the default one: what is enqueued on it from begin to end
+  // becomes a graph. The caller destroys it, also one whose capture has not ended.
+  void* (*begin_capture)(int device);
+  void (*end_capture)(void* graph);
+  void (*launch_graph)(void* graph, int device);  // on the calling thread's current stream
+  void (*destroy_graph)(void* graph);
 };
 
 const LlmtrainCudaInterface* llmtrain_cuda_interface();

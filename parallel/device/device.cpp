@@ -1,67 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/device/device.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/machine/processor.h"
 #include "parallel/device/cpu_allocator.h"
-#include "parallel/device/cuda_interface.h"
+#include "parallel/device/cuda_part.h"
+#include "parallel/device/device_runtime.h"
 
 namespace llmtrain {
-namespace {
-
-// The folder of the library that contains this code: the CUDA part is installed beside it.
-std::filesystem::path library_folder() {
-  Dl_info info{};
-  ::dladdr(reinterpret_cast<void*>(&library_folder), &info);
-  return std::filesystem::path(info.dli_fname).parent_path();
-}
-
-struct CudaPart {
-  const LlmtrainCudaInterface* interface = nullptr;
-  std::string reason;  // why interface is null
-};
-
-CudaPart load_cuda_part() {
-  const auto library = library_folder() / "libllmtrain_cuda.so";
-  if (!std::filesystem::exists(library))
-    return {nullptr, "this build has no CUDA part: rebuild it where the CUDA toolkit is installed"};
-  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) return {nullptr, std::string("the CUDA part cannot be loaded: ") + ::dlerror()};
-  using Entry = const LlmtrainCudaInterface* (*)();
-  const auto* interface = reinterpret_cast<Entry>(::dlsym(handle, "llmtrain_cuda_interface"))();
-  if (interface->device_count() == 0) return {nullptr, "no GPU was found, or its driver does not respond"};
-  return {interface, ""};
-}
-
-const CudaPart& cuda_part() {
-  // Loaded at most once per process; never unloaded, because registered operators cannot be removed.
-  static const CudaPart part = load_cuda_part();
-  return part;
-}
-
-// The largest resident memory since the process started.
-std::int64_t peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    std::int64_t kibibytes = 0;
-    if (word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
-  }
-  return 0;
-}
-
-}  // namespace
 
 c10::Device choose_device(DeviceKind kind, std::int64_t local_rank) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
@@ -78,9 +34,13 @@ c10::Device choose_device(DeviceKind kind, std::int64_t local_rank) {
 
 std::string reason_without_gpu() { return cuda_part().reason; }
 
+int gpu_count() { return cuda_part().interface != nullptr ? cuda_part().interface->device_count() : 0; }
+
 void use_device(const c10::Device& device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
+
+void allow_tf32(bool is_allowed) { at::globalContext().setFloat32MatmulPrecision(is_allowed ? "high" : "highest"); }
 
 std::array<unsigned char, 16> gpu_id(const c10::Device& device) {
   LlmtrainCudaDevice properties{};
@@ -88,7 +48,12 @@ std::array<unsigned char, 16> gpu_id(const c10::Device& device) {
   return std::to_array(properties.id);
 }
 
-StreamOfThread gpu_compute_stream() { return cuda_part().interface->compute_stream; }
+StreamOfThread gpu_compute_stream() {
+  return [](int device) {
+    const c10::Device gpu(c10::kCUDA, static_cast<c10::DeviceIndex>(device));
+    return runtime_of(gpu).native_stream(gpu);
+  };
+}
 
 std::string describe_gpu() {
   return cuda_part().interface != nullptr ? describe_device({c10::kCUDA, 0}) : cuda_part().reason;
@@ -115,12 +80,9 @@ void prepare_process(std::int64_t ranks) {
 void prepare_rank_thread() { at::init_num_threads(); }
 
 void synchronize(const c10::Device& device) {
-  if (!device.is_cpu()) cuda_part().interface->synchronize();
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-std::int64_t memory_peak(const c10::Device& device) {
-  if (device.is_cpu()) return peak_resident_bytes();
-  return cuda_part().interface->peak_allocated_bytes(device.index());
-}
+std::int64_t memory_peak(const c10::Device& device) { return runtime_of(device).memory(device).peak; }
 
 }  // namespace llmtrain

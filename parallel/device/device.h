@@ -19,9 +19,15 @@ c10::Device choose_device(DeviceKind kind, std::int64_t local_rank = 0);
 // The reason why choose_device() finds no GPU; empty if it finds one.
 std::string reason_without_gpu();
 
+// The GPUs that this process sees. Loads the CUDA part of the runtime.
+int gpu_count();
+
 // Makes `device` the calling thread's current device. Threads start on the first GPU, where every process that uses it
 // allocates a CUDA context; call this before the thread's first GPU work.
 void use_device(const c10::Device& device);
+
+// From now on matrix products of fp32 on GPUs are in TF32, or exact again (precision.tf32). Of the whole process.
+void allow_tf32(bool is_allowed);
 
 // A GPU's UUID, the same in all processes that see it.
 std::array<unsigned char, 16> gpu_id(const c10::Device& device);

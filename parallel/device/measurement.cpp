@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/device/measurement.h"
 
-#include <ATen/ops/ones.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randn.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "kernels/gemm.h"
 #include "parallel/device/device.h"
+#include "parallel/device/device_runtime.h"
 
 namespace llmtrain {
 
@@ -35,10 +37,20 @@ std::vector<double> Moments::take() {
   return std::exchange(seconds_, {});
 }
 
+at::Tensor random_operand(at::IntArrayRef sizes, c10::ScalarType type, const c10::Device& device) {
+  // Made on the CPU, in fp32: the same numbers on every device, of types that generators lack, and not of the program's
+  // generator, whose numbers others count on. A few, repeated, because a GPU's operands have billions; their number is
+  // odd, so that rows differ.
+  constexpr std::int64_t numbers = (std::int64_t{1} << 16) + 1;
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
+  const at::Tensor some = at::randn({numbers}, generator, at::TensorOptions(at::kFloat)).to(type).to(device);
+  const std::int64_t elements = c10::multiply_integers(sizes), times = (elements + numbers - 1) / numbers;
+  return some.repeat({times}).narrow(0, 0, elements).view(sizes);
+}
+
 double measure_matmul_rate(const c10::Device& device, c10::ScalarType type) {
-  // Large enough to reach the device's peak, small enough for many tries within the time below.
-  const std::int64_t size = device.is_cpu() ? 768 : 8192;
-  const at::Tensor matrix = at::ones({size, size}, at::TensorOptions().dtype(type).device(device));
+  const std::int64_t size = runtime_of(device).measuring_size();
+  const at::Tensor matrix = random_operand({size, size}, type, device);
   double best_seconds = 1e30;
   int near_best = 0;
   const auto begin = std::chrono::steady_clock::now();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
@@ -67,6 +68,11 @@ class MemoryWatch {
   std::shared_ptr<ThreadMemory> memory_ = std::make_shared<ThreadMemory>();
   c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, memory_};
 };
+
+// Numbers of a normal distribution, the same at every call, as operands of what is measured. Of ones, a GPU's units
+// switch so little that it runs at a clock rate that no training sees (Horace He, "Strangely, matrix multiplications on
+// GPUs run faster when given predictable data", 2024).
+at::Tensor random_operand(at::IntArrayRef sizes, c10::ScalarType type, const c10::Device& device);
 
 // FLOP/s that this device reaches in one large square matrix product of this type, the best of several tries: the peak
 // that a run's MFU refers to. Takes about a tenth of a second; blocks.

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/runtime/rank_devices.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -21,6 +14,7 @@
 #include "parallel/comm/staged/staged_world.h"
 #include "parallel/device/device.h"
 #include "parallel/runtime/parts.h"
+#include "parallel/runtime/torch_staging.h"
 
 namespace llmtrain {
 namespace {
@@ -66,74 +60,6 @@ void require_one_kind(const std::vector<RankDevice>& ranks) {
   refuse("/cluster/device: \"auto\": of rank 0 and rank " + number +
          " only one has a GPU; set \"cpu\", or start ranks only on nodes with GPUs");
 }
-
-class TorchMark final : public StagingDevice::Mark {
- public:
-  explicit TorchMark(const c10::Stream& stream) : event_(stream.device_type()) { event_.record(stream); }
-
-  bool has_passed() const override { return event_.query(); }
-  void hold(const c10::Stream& stream) const { event_.block(stream); }
-
- private:
-  c10::Event event_;
-};
-
-const TorchMark& torch_mark(const StagingDevice::Mark& mark) { return static_cast<const TorchMark&>(mark); }
-
-// A StagingDevice for GPUs, on LibTorch's device-independent streams, events and pinned memory. Copies run on two
-// separate streams, one per direction; computation is the calling thread's current stream. LibTorch's host allocator
-// caches pinned memory, whose allocation is slow, for later operations.
-class TorchStagingDevice final : public StagingDevice {
- public:
-  explicit TorchStagingDevice(const c10::Device& device)
-      : device_(device),
-        streams_(device.type()),
-        // High-priority streams: copies start ahead of queued computation. One per direction, because PCIe is full
-        // duplex.
-        out_(streams_.getStreamFromGlobalPool(device, true)),
-        in_(streams_.getStreamFromGlobalPool(device, true)) {}
-
-  // Otherwise CUDA would create a context, with its memory, on the first GPU for this thread.
-  void enter_thread() override { streams_.setDevice(device_); }
-
-  std::shared_ptr<std::byte> host_memory(std::int64_t bytes) override {
-    // Pinned, because only page-locked memory can be copied asynchronously.
-    const at::Tensor memory = at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
-    auto* address = static_cast<std::byte*>(memory.data_ptr());
-    return {address, [memory](std::byte*) {}};
-  }
-
-  MarkPointer mark_computation() override { return std::make_shared<TorchMark>(streams_.getStream(device_)); }
-
-  void hold_computation(const Mark& mark) override { torch_mark(mark).hold(streams_.getStream(device_)); }
-
-  MarkPointer copy_out(const Mark& after, std::byte* host, const void* device, std::int64_t bytes) override {
-    return copy(out_, torch_mark(after), on_host(host, bytes), on_device(const_cast<void*>(device), bytes));
-  }
-
-  MarkPointer copy_in(const Mark& after, void* device, const std::byte* host, std::int64_t bytes) override {
-    return copy(in_, torch_mark(after), on_device(device, bytes), on_host(const_cast<std::byte*>(host), bytes));
-  }
-
- private:
-  static at::Tensor on_host(std::byte* memory, std::int64_t bytes) { return at::from_blob(memory, {bytes}, at::kByte); }
-  at::Tensor on_device(void* memory, std::int64_t bytes) const {
-    return at::from_blob(memory, {bytes}, at::TensorOptions(at::kByte).device(device_));
-  }
-
-  static MarkPointer copy(const c10::Stream& stream, const TorchMark& after, const at::Tensor& to,
-                          const at::Tensor& from) {
-    after.hold(stream);
-    const c10::StreamGuard guard(stream);
-    // Non-blocking: the mark reports the end, and the caller keeps the memory until then.
-    to.copy_(from, true);
-    return std::make_shared<TorchMark>(stream);
-  }
-
-  c10::Device device_;
-  c10::impl::VirtualGuardImpl streams_;
-  c10::Stream out_, in_;
-};
 
 }  // namespace
 
@@ -182,8 +108,7 @@ std::shared_ptr<Communicator> connect_devices(std::shared_ptr<Communicator> host
   if (device.is_cpu()) return host;
   // Before anything allocates on the GPU: threads start on the first one.
   use_device(device);
-  std::shared_ptr<Communicator> staged =
-      stage_through_host(std::move(host), std::make_unique<TorchStagingDevice>(device));
+  std::shared_ptr<Communicator> staged = stage_through_host(std::move(host), make_torch_staging(device));
   if (backend != CommunicationBackend::nccl) return staged;
   return join_nccl({.host = std::move(staged),
                     .watchdog_seconds = watchdog_seconds,

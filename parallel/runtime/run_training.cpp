@@ -207,6 +207,7 @@ ExitCode start_and_train(const RunRequest& request, const c10::Device& device, C
 
 ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
   name_profiler_thread(fmt::format("rank {}", communicator.rank()));
+  if (!device.is_cpu()) allow_tf32(request.recipe().precision.tf32);
   check_same_recipe(communicator, request.recipe());
   try {
     return start_and_train(request, device, communicator);

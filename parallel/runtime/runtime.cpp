@@ -18,7 +18,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/device/device.h"
-#include "parallel/runtime/calibrate.h"
+#include "parallel/runtime/calibration/calibrate.h"
 #include "parallel/runtime/inference_requests.h"
 #include "parallel/runtime/model_exchange.h"
 #include "parallel/runtime/parts.h"
@@ -39,8 +39,12 @@ double watchdog_seconds(const RunRequest& request) {
   return seconds > 0 ? seconds : for_ever;
 }
 
-// Reports a failure to the other ranks, and prints it unless another rank has failed first.
-ExitCode fail(Communicator& communicator, const Error& error) {
+// Reports a failure to the other ranks, and prints it unless another rank has failed first. Where a thread that watches
+// this rank has reported one already, `error` is what came of it.
+ExitCode fail(Communicator& communicator, const Error& found) {
+  const auto known = communicator.failure();
+  const bool is_own = known && known->rank == communicator.rank();
+  const Error error = is_own ? Error(known->code, known->message) : found;
   const auto other_failed = [&] {
     const auto failure = communicator.failure();
     return failure && failure->rank != communicator.rank();
@@ -144,9 +148,9 @@ class Runtime final : public RuntimeInterface {
 
   void import_model(const ImportRequest& request) override { import_checkpoint(request); }
 
-  ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base, Effort effort) override {
+  ClusterProfile calibrate(DeviceKind device, const LoadProfile& load, Effort effort) override {
     prepare_process();
-    return llmtrain::calibrate(device, base, effort);
+    return llmtrain::calibrate(device, load, effort);
   }
 
   RuntimeVersions versions() override {

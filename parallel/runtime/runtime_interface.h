@@ -154,6 +154,9 @@ struct ImportRequest {
 // How calibrate() measures: in about two seconds or ten.
 enum class Effort { quick, thorough };
 
+// Reads the bundled profile of this name. Throws as load_profile() does.
+using LoadProfile = std::function<ClusterProfile(const std::string& name)>;
+
 struct RuntimeVersions {
   std::string libtorch;     // "2.11.0"
   std::string cpu;          // vector instructions that LibTorch uses
@@ -171,7 +174,7 @@ class RuntimeInterface {
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
   virtual void export_model(const ExportRequest& request) = 0;
   virtual void import_model(const ImportRequest& request) = 0;
-  virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base, Effort effort) = 0;
+  virtual ClusterProfile calibrate(DeviceKind device, const LoadProfile& load, Effort effort) = 0;
   virtual RuntimeVersions versions() = 0;
   virtual bool has_mpi() = 0;  // whether the part that joins MPI was built
 };

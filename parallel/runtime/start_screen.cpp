@@ -120,6 +120,8 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   }
   show("memory", memory_line(recipe, trainer.model()));
   show("device", describe_device(trainer.model().device()));
+  if (recipe.precision.tf32 && trainer.model().device().is_cpu())
+    log().warn("precision.tf32: this processor multiplies fp32 exactly, which is as slow as without the key");
   show("data", data_line(trainer));
   for (const std::string& warning : data_warnings(recipe, trainer.train_data(), trainer.validation_data()))
     log().warn("{}", warning);

@@ -16,8 +16,9 @@ namespace {
 // maximum of floats loses a NaN.
 Array magnitudes_of(const at::Tensor& largest) { return array_of(largest.is_cpu() ? largest : largest.view(at::kInt)); }
 
-Group make_group(Communicator& communicator, const Layout& layout, const char* name, GroupKind kind) {
-  return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()));
+Group make_group(Communicator& communicator, const Layout& layout, const char* name, GroupKind kind,
+                 GroupUse use = GroupUse::collectives) {
+  return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()), use);
 }
 
 // The tensor ranks that hold the same key-value heads as this one: neighbours in the group.
@@ -42,14 +43,14 @@ at::Tensor view_of(const at::Tensor& both, std::int64_t which) { return both.sel
 DataParallel::DataParallel(Communicator& communicator, const Layout& layout, Parameters parameters)
     : communicator_(&communicator) {
   if (parameters == Parameters::experts) {
-    data_ = make_group(communicator, layout, "expert data", GroupKind::expert_data);
-    shard_ = make_group(communicator, layout, "expert shard", GroupKind::expert_shard);
-    replica_ = make_group(communicator, layout, "expert replica", GroupKind::expert_replica);
+    data_ = make_group(communicator, layout, "expert data", GroupKind::expert_data, GroupUse::background);
+    shard_ = make_group(communicator, layout, "expert shard", GroupKind::expert_shard, GroupUse::background);
+    replica_ = make_group(communicator, layout, "expert replica", GroupKind::expert_replica, GroupUse::background);
     return;
   }
-  data_ = make_group(communicator, layout, "data", GroupKind::data);
-  shard_ = make_group(communicator, layout, "shard", GroupKind::shard);
-  replica_ = make_group(communicator, layout, "replica", GroupKind::replica);
+  data_ = make_group(communicator, layout, "data", GroupKind::data, GroupUse::background);
+  shard_ = make_group(communicator, layout, "shard", GroupKind::shard, GroupUse::background);
+  replica_ = make_group(communicator, layout, "replica", GroupKind::replica, GroupUse::background);
 }
 
 Handle DataParallel::sum(const at::Tensor& whole) const {
@@ -122,10 +123,11 @@ PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& lay
   const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::pipeline, communicator.rank());
   // Messages of a group are matched in order, and the two directions interleave differently on sender and receiver:
   // each needs a group of its own.
-  activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages);
-  gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages);
+  activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages_on);
+  gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages_back);
   // Collective over its members only, so the ranks in between do not call it.
-  if (ranks.size() > 1 && is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
+  if (ranks.size() > 1 && is_end() && layout.recipe().model.tie_embeddings)
+    ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
 }
 
 Handle PipelineParallel::send(Channel channel, const at::Tensor& tensor, int position) const {
@@ -178,13 +180,17 @@ KeysAndValues ContextParallel::gather(const KeysAndValues& own) const {
   // Keys and values together: one message of twice the size pays the latency once.
   const at::Tensor both = exchanged(own.key, own.key.size(1) * ranks());
   std::vector<Handle> handles;
-  for (const Chunks& chunk : chunks(both)) {
+  const std::vector<Chunks> all = chunks(both);
+  for (const Chunks& chunk : all) {
     // Own chunks are written to their place first: the gather is in place.
     view_of(chunk.mine, 0).copy_(own.key.narrow(1, chunk.own_first, chunk.length));
     view_of(chunk.mine, 1).copy_(own.value.narrow(1, chunk.own_first, chunk.length));
-    handles.push_back(
-        communicator_->all_gather(chunk.group, Purpose::context, array_of(chunk.mine), array_of(chunk.whole)));
   }
+  communicator_->together([&] {
+    for (const Chunks& chunk : all)
+      handles.push_back(
+          communicator_->all_gather(chunk.group, Purpose::context, array_of(chunk.mine), array_of(chunk.whole)));
+  });
   for (Handle& handle : handles) handle.wait();
   return {view_of(both, 0), view_of(both, 1)};
 }
@@ -201,9 +207,11 @@ void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& 
   gradients = {};
   const std::vector<Chunks> all = chunks(both);
   std::vector<Handle> handles;
-  for (const Chunks& chunk : all)
-    handles.push_back(
-        communicator_->reduce_scatter(chunk.group, Purpose::context, array_of(chunk.whole), array_of(chunk.mine)));
+  communicator_->together([&] {
+    for (const Chunks& chunk : all)
+      handles.push_back(
+          communicator_->reduce_scatter(chunk.group, Purpose::context, array_of(chunk.whole), array_of(chunk.mine)));
+  });
   for (Handle& handle : handles) handle.wait();
   for (const Chunks& chunk : all) {
     own.key.narrow(1, chunk.own_first, chunk.length).copy_(view_of(chunk.mine, 0));

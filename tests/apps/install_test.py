@@ -52,6 +52,17 @@ class Installed(ProgramTest):
             header = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
             self.assertNotIn(str(BUILD.parent), header, file)
 
+    def test_its_parts_for_gpus_find_their_libraries(self):
+        """LibTorch's part for CUDA stays where the build found it. What that needs itself is the driver's and NVIDIA's,
+        which a machine without GPUs need not have."""
+        part = self.prefix / "lib/llmtrain/libllmtrain_cuda.so"
+        self.assertEqual(part.exists(), (BUILD / "libllmtrain_cuda.so").exists())
+        if not part.exists():
+            self.skipTest("this build has no parts for GPUs")
+        found = subprocess.run(["ldd", part], capture_output=True, text=True, check=True).stdout
+        for name in ("libtorch_cpu.so", "libtorch_cuda.so", "libc10_cuda.so", "libcudart.so"):
+            self.assertRegex(found, rf"{name}[.0-9]* => /")
+
     @needs_nobody()
     def test_trains_as_an_ordinary_user(self):
         self.folder.chmod(0o777)

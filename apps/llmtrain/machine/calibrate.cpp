@@ -53,8 +53,9 @@ int calibrate(const CalibrateOptions& options) {
   if (file != "-") check_place(file);
   log().info("measuring matrix products, attention and memory; keep the machine otherwise idle for a few seconds");
   const DeviceKind device = value_of_word<DeviceKind>(device_words, options.device).value();
-  const ClusterProfile profile = load_runtime().calibrate(device, load_profile("cpu", profiles_folder()),
-                                                          options.quick ? Effort::quick : Effort::thorough);
+  const LoadProfile load = [](const std::string& name) { return load_profile(name, profiles_folder()); };
+  const ClusterProfile profile =
+      load_runtime().calibrate(device, load, options.quick ? Effort::quick : Effort::thorough);
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
     write_json(text);

@@ -23,6 +23,10 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
               precision.compute, data_type_words);
   keys.choice({"gradients", "Data type in which gradients are accumulated and reduced."}, precision.gradients,
               data_type_words);
+  keys.boolean({"tf32",
+                "Matrix products of fp32 on a GPU round their operands to 10 bits of mantissa (TF32), which is several "
+                "times as fast; sums stay fp32."},
+               precision.tf32);
   keys.choice({"fp8_level",
                "What uses FP8: off nothing; O0 the layers' matrix products; O1 also weight gradients and their "
                "communication; O2 also AdamW's first moment; O3 also weights."},

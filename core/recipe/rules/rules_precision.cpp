@@ -33,6 +33,11 @@ Verdict check_loss_scale(const Recipe& recipe, const Known&) {
   return Refusal{number_words(scale) + " rounds gradients", "must be a power of two", number_words(power)};
 }
 
+Verdict check_tf32(const Recipe& recipe, const Known&) {
+  if (!recipe.precision.tf32 || recipe.cluster.device != DeviceKind::cpu) return {};
+  return Refusal{"true, and a processor multiplies fp32 exactly", "needs cluster.device \"cuda\" or \"auto\"", "false"};
+}
+
 }  // namespace
 
 std::vector<Rule> precision_rules() {
@@ -44,6 +49,7 @@ std::vector<Rule> precision_rules() {
        {"/precision/fp8_scaling/method", "/precision/fp8_level"},
        check_fallback},
       {"/precision/loss_scale/initial", {}, check_loss_scale},
+      {"/precision/tf32", {"/cluster/device"}, check_tf32},
   };
 }
 

@@ -45,8 +45,8 @@ Place find_message(LocalShared& shared, LocalGroup& group, const Request& reques
     // Expired: the other side gave its operation up. This side waits until a failure or the watchdog ends it.
     if (exchange != nullptr) return {std::move(exchange), member};
   }
-  const std::vector<int> ranks{group.ranks[static_cast<std::size_t>(positions.first)],
-                               group.ranks[static_cast<std::size_t>(positions.second)]};
+  const std::vector<int> ranks{group.ranks()[static_cast<std::size_t>(positions.first)],
+                               group.ranks()[static_cast<std::size_t>(positions.second)]};
   auto exchange = std::make_shared<LocalExchange>(shared, ranks);
   line.open[number] = exchange;
   return {std::move(exchange), member};
@@ -56,7 +56,7 @@ Place find_collective(LocalShared& shared, LocalGroup& group) {
   // All members start the same collectives in the same order, so the count identifies the exchange.
   std::weak_ptr<LocalExchange>& entry = group.meeting->collectives[group.started++];
   std::shared_ptr<LocalExchange> exchange = entry.lock();
-  if (exchange == nullptr) exchange = std::make_shared<LocalExchange>(shared, group.ranks);
+  if (exchange == nullptr) exchange = std::make_shared<LocalExchange>(shared, group.ranks());
   entry = exchange;
   return {std::move(exchange), group.position};
 }
@@ -143,7 +143,7 @@ class LocalCommunicator : public Communicator {
   std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
                                            GroupUse) override {
     auto group = std::make_shared<LocalGroup>(name, std::move(ranks), position);
-    group->meeting = shared_->meeting(rank(), name, group->ranks);
+    group->meeting = shared_->meeting(rank(), name, group->ranks());
     return group;
   }
 

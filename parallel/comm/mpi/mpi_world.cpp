@@ -118,7 +118,7 @@ class MpiCommunicator : public Communicator {
     // Watched by the watchdog; once all members are here, creating the communicator does not have to wait long.
     meet(name, ranks, position);
     auto group = std::make_shared<MpiGroup>(name, std::move(ranks), position);
-    engine_->in_mpi([&] { group->communicator = communicator_of(group->ranks); });
+    engine_->in_mpi([&] { group->communicator = communicator_of(group->ranks()); });
     return group;
   }
 

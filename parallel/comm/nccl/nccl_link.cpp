@@ -10,29 +10,19 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "parallel/comm/nccl/nccl_connect.h"
 
 namespace llmtrain {
 namespace {
 
-// The polling interval of a rank that waits for NCCL.
+// How long abort() lets a call of another thread come to its end.
+constexpr std::chrono::seconds for_calls{1};
 constexpr std::chrono::microseconds between_looks{50};
-
-ncclResult_t connect(ncclComm_t* communicator, const ncclUniqueId& id, int size, int position) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  // Blocking calls could not be ended if another rank fails meanwhile.
-  config.blocking = 0;
-  return ncclCommInitRankConfig(communicator, size, id, position, &config);
-}
 
 // Indexed by ElementType and by Reduction.
 constexpr ncclDataType_t data_types[] = {ncclFloat32,    ncclBfloat16, ncclFloat16, ncclFloat8e4m3,
                                          ncclFloat8e5m2, ncclInt32,    ncclInt64,   ncclUint8};
 constexpr ncclRedOp_t reductions[] = {ncclSum, ncclMax, ncclMin};
-
-// In non-blocking mode calls may return ncclInProgress; NcclLink waits for the last one.
-void check_started(ncclResult_t status, const char* what) {
-  if (status != ncclInProgress) check_nccl(status, what);
-}
 
 // Many calls grouped into one operation: ncclGroupEnd() starts them together, so no order of sends and receives can
 // block.
@@ -41,16 +31,17 @@ ncclResult_t all_to_all(const Request& request, ncclComm_t communicator, cudaStr
   const auto size = static_cast<std::size_t>(element_size(request.type));
   const auto* input = static_cast<const std::byte*>(request.input);
   auto* output = static_cast<std::byte*>(request.output);
-  check_nccl(ncclGroupStart(), "start an all_to_all");
+  NcclTogether together;
   for (int peer = 0; peer < request.group.size(); ++peer) {
     const auto given = static_cast<std::size_t>(request.input_counts[static_cast<std::size_t>(peer)]);
     const auto taken = static_cast<std::size_t>(request.output_counts[static_cast<std::size_t>(peer)]);
-    if (given > 0) check_started(ncclSend(input, given, type, peer, communicator, stream), "send");
-    if (taken > 0) check_started(ncclRecv(output, taken, type, peer, communicator, stream), "receive");
+    if (given > 0) check_nccl(ncclSend(input, given, type, peer, communicator, stream), "send");
+    if (taken > 0) check_nccl(ncclRecv(output, taken, type, peer, communicator, stream), "receive");
     input += given * size;
     output += taken * size;
   }
-  return ncclGroupEnd();
+  together.end();
+  return ncclSuccess;
 }
 
 ncclResult_t start_operation(const Request& request, ncclComm_t communicator, cudaStream_t stream) {
@@ -85,118 +76,79 @@ ncclResult_t start_operation(const Request& request, ncclComm_t communicator, cu
 
 }  // namespace
 
-void check_cuda(cudaError_t status, const char* what) {
-  if (status != cudaSuccess)
-    throw Error(ExitCode::rank_lost, std::string("CUDA cannot ") + what + ": " + cudaGetErrorString(status));
-}
-
 void check_nccl(ncclResult_t status, const char* what) {
   if (status == ncclSuccess) return;
   throw Error(ExitCode::rank_lost, std::string("NCCL cannot ") + what + ": " + ncclGetErrorString(status) +
                                        "; set NCCL_DEBUG=INFO for details");
 }
 
-CudaStream::CudaStream() {
-  int lowest = 0, highest = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query the priorities of streams");
-  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "create a stream");
-}
+NcclLink::NcclLink(const ncclUniqueId& id, NcclPlace place, NcclUse use, std::shared_ptr<CudaStream> stream,
+                   std::shared_ptr<Communicator> host, double watchdog_seconds)
+    : host_(std::move(host)),
+      watchdog_seconds_(watchdog_seconds),
+      stream_(std::move(stream)),
+      communicator_(connect_ranks(id, place, use, stream_, *host_, watchdog_seconds)),
+      exceptions_(std::uncaught_exceptions()) {}
 
-CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
-
-// With timing, though events without it (cudaEventDisableTiming) are cheaper: the log's durations come from them.
-CudaEvent::CudaEvent() { check_cuda(cudaEventCreate(&event_), "create an event"); }
-
-CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
-
-void CudaEvent::record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "record an event"); }
-
-bool CudaEvent::has_passed() const {
-  const cudaError_t status = cudaEventQuery(event_);
-  if (status == cudaErrorNotReady) return false;
-  check_cuda(status, "finish an operation");
-  return true;
-}
-
-double CudaEvent::seconds_between(const CudaEvent& from, const CudaEvent& to) {
-  float milliseconds = 0;
-  check_cuda(cudaEventElapsedTime(&milliseconds, from.get(), to.get()), "time an operation");
-  return milliseconds * 1e-3;
-}
-
-NcclLink::NcclLink(const ncclUniqueId& id, int size, int position, std::shared_ptr<Communicator> host,
-                   double watchdog_seconds)
-    : host_(std::move(host)), watchdog_seconds_(watchdog_seconds), exceptions_(std::uncaught_exceptions()) {
-  try {
-    settle(connect(&communicator_, id, size, position), "connect the ranks of a group");
-  } catch (const Error&) {
-    abort();
-    throw;
-  }
-}
-
-// Completes the operations that all ranks have started. While an exception unwinds it aborts instead, because the other
-// ranks may never start theirs.
 NcclLink::~NcclLink() {
-  if (std::uncaught_exceptions() > exceptions_) abort();
+  if (std::uncaught_exceptions() > exceptions_ || host_->failure()) abort();
   try {
-    if (!is_aborted_) call("complete pending operations", ncclCommFinalize);
-    if (!is_aborted_) check_nccl(ncclCommDestroy(communicator_), "disconnect the ranks of a group");
+    if (!is_aborted_) close();
   } catch (const Error& error) {
     log().debug("{}", error.what());
     abort();
   }
 }
 
-void NcclLink::enqueue(const Request& request) {
-  const std::string what = "start " + request.description();
-  call(what.c_str(), [&](ncclComm_t communicator) { return start_operation(request, communicator, stream()); });
-}
-
-void NcclLink::call(const char* what, const Call& call) {
-  ncclResult_t status = ncclSuccess;
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_aborted_) refuse(what);
-    status = call(communicator_);
-  }
-  settle(status, what);
-}
-
-void NcclLink::settle(ncclResult_t status, const char* what) {
+// Waits for the device first, because nothing could end NCCL's own waiting.
+void NcclLink::close() {
+  CudaEvent end;
+  end.record(stream());
   Deadline deadline(watchdog_seconds_);
-  while (status == ncclInProgress) {
+  while (!end.has_passed()) {
     raise_if_failed(*host_);
-    if (deadline.has_passed()) {
-      throw Error(ExitCode::rank_lost, timeout_message(host_->rank(), watchdog_seconds_, host_->log().activity(),
-                                                       std::string("NCCL, to ") + what, "other ranks of a group"));
-    }
-    // Without the mutex, so that abort() can interrupt the wait.
+    if (deadline.has_passed()) throw Error(ExitCode::rank_lost, "NCCL cannot complete pending operations");
     std::this_thread::sleep_for(between_looks);
-    const std::lock_guard lock(mutex_);
-    if (is_aborted_) refuse(what);
-    check_nccl(ncclCommGetAsyncError(communicator_, &status), what);
   }
-  check_nccl(status, what);
+  const std::lock_guard lock(calls_);
+  if (is_aborted_.exchange(true)) return;
+  check_nccl(ncclCommFinalize(communicator_), "complete pending operations");
+  check_nccl(ncclCommDestroy(communicator_), "disconnect the ranks of a group");
 }
 
-// For calls after abort(), which follows the failure of a rank.
-void NcclLink::refuse(const char* what) const {
+void NcclLink::enqueue(const Request& request) {
+  const std::lock_guard lock(calls_);
+  if (is_aborted_) refuse(request, ncclSuccess);
+  try {
+    const ncclResult_t status = start_operation(request, communicator_, stream());
+    if (status != ncclSuccess) refuse(request, status);
+  } catch (const Error&) {
+    raise_if_failed(*host_);
+    throw;
+  }
+}
+
+// After abort(), which follows the failure of a rank, that failure is what counts.
+void NcclLink::refuse(const Request& request, ncclResult_t status) const {
   raise_if_failed(*host_);
-  throw Error(ExitCode::rank_lost, std::string("NCCL cannot ") + what + ": the connection was aborted");
+  const std::string what = "start " + request.description();
+  check_nccl(status, what.c_str());
+  throw Error(ExitCode::rank_lost, "NCCL cannot " + what + ": the connection was aborted");
 }
 
 void NcclLink::check() {
-  const std::lock_guard lock(mutex_);
-  if (is_aborted_ || communicator_ == nullptr) return;
+  const std::unique_lock lock(calls_, std::try_to_lock);
+  // While the rank calls NCCL the next look finds an error as well.
+  if (!lock.owns_lock() || is_aborted_) return;
   ncclResult_t status = ncclSuccess;
   check_nccl(ncclCommGetAsyncError(communicator_, &status), "report its errors");
-  if (status != ncclInProgress) check_nccl(status, "continue an operation");
+  check_nccl(status, "continue an operation");
 }
 
 void NcclLink::abort() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (std::exchange(is_aborted_, true) || communicator_ == nullptr) return;
+  if (is_aborted_.exchange(true)) return;
+  // A call that has not come back until then hangs: aborting makes NCCL end it.
+  const std::unique_lock lock(calls_, for_calls);
   ncclCommAbort(communicator_);
 }
 

@@ -1,135 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/nccl/nccl_world.h"
 
-#include <chrono>
-#include <condition_variable>
-#include <list>
 #include <map>
-#include <mutex>
 #include <set>
+#include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "parallel/comm/backend.h"
 #include "parallel/comm/nccl/nccl_link.h"
+#include "parallel/comm/nccl/nccl_watch.h"
 
 namespace llmtrain {
 namespace {
-
-// Short enough for reports of failures, long enough to cost no noticeable processor time.
-constexpr auto look_every = std::chrono::milliseconds(20);
-
-// An operation on the device, delimited by two events.
-struct NcclWork {
-  explicit NcclWork(double watchdog_seconds) : deadline(watchdog_seconds) {}
-
-  OperationLog::Entry entry;
-  std::string description;
-  CudaEvent begin, end;
-  Deadline deadline;
-};
-
-// Monitors a rank's operations on a separate thread: logs their times, detects those that hang, and aborts them once a
-// rank has failed.
-class NcclWatch {
- public:
-  NcclWatch(std::shared_ptr<Communicator> host, std::shared_ptr<OperationLog> log, double watchdog_seconds, int device)
-      : host_(std::move(host)),
-        log_(std::move(log)),
-        watchdog_seconds_(watchdog_seconds),
-        thread_([this, device] { look_after(device); }) {}
-  ~NcclWatch() {
-    {
-      const std::lock_guard lock(mutex_);
-      has_stopped_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  NcclWatch(const NcclWatch&) = delete;
-  NcclWatch& operator=(const NcclWatch&) = delete;
-
-  void add(std::shared_ptr<NcclWork> work) {
-    const std::lock_guard lock(mutex_);
-    open_.push_back(std::move(work));
-  }
-
-  // Monitors the link for errors, and aborts it when a rank fails.
-  void add(const std::shared_ptr<NcclLink>& link) {
-    const std::lock_guard lock(mutex_);
-    links_.push_back(link);
-  }
-
- private:
-  void look_after(int device) {
-    // The current device is per thread, and every thread starts on the first one.
-    cudaSetDevice(device);
-    std::unique_lock lock(mutex_);
-    while (!has_stopped_) {
-      try {
-        note_ends();
-        check_links();
-      } catch (const Error& error) {
-        host_->abort(error.code(), error.what());
-      }
-      if (host_->failure()) {
-        // Links refuse what comes after, so that nothing is left to watch.
-        abort_links();
-        return;
-      }
-      changed_.wait_for(lock, look_every);
-    }
-  }
-
-  // The functions below are called under the mutex.
-
-  void note_ends() {
-    for (auto place = open_.begin(); place != open_.end();) {
-      NcclWork& work = **place;
-      if (work.end.has_passed()) {
-        // The device's own time: the host may notice the end up to a polling interval late.
-        const std::chrono::duration<double> took(CudaEvent::seconds_between(work.begin, work.end));
-        log_->finish(work.entry, work.entry.started + std::chrono::duration_cast<Clock::duration>(took));
-        place = open_.erase(place);
-        // A hanging kernel cannot be interrupted from the host: the exception leads to abort_links(), which ends it.
-        // Counted from the call, thus with the computation that the operation waits for on the device: what hangs there
-        // is to be found as well.
-      } else if (work.deadline.has_passed()) {
-        throw Error(ExitCode::rank_lost, timeout_message(host_->rank(), watchdog_seconds_, host_->log().activity(),
-                                                         work.description, "another rank of its group"));
-      } else {
-        ++place;
-      }
-    }
-  }
-
-  void check_links() {
-    for (const std::weak_ptr<NcclLink>& entry : links_) {
-      if (const std::shared_ptr<NcclLink> link = entry.lock()) link->check();
-    }
-  }
-
-  void abort_links() {
-    for (const std::weak_ptr<NcclLink>& entry : links_) {
-      if (const std::shared_ptr<NcclLink> link = entry.lock()) link->abort();
-    }
-    links_.clear();
-  }
-
-  std::shared_ptr<Communicator> host_;
-  std::shared_ptr<OperationLog> log_;
-  double watchdog_seconds_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool has_stopped_ = false;
-  std::list<std::shared_ptr<NcclWork>> open_;
-  std::vector<std::weak_ptr<NcclLink>> links_;
-  std::thread thread_;
-};
 
 struct NcclGroup : LayerGroup {
   using LayerGroup::LayerGroup;
@@ -145,14 +31,13 @@ ncclUniqueId share_id(Communicator& host, const Group& group) {
   return id;
 }
 
-// The pairs of neighbours around the group, sender first. The set's order is the same on all members: connecting
-// blocks, so any other order could deadlock.
-std::set<std::pair<int, int>> neighbour_pairs(int size) {
+// Of the connections between neighbours in this direction the sender's and the receiver's position, in an order that is
+// the same on all members: connecting blocks, so any other could deadlock.
+std::set<std::pair<int, int>> neighbour_pairs(int size, GroupUse use) {
   std::set<std::pair<int, int>> pairs;
   for (int position = 0; position < size; ++position) {
     const int next = (position + 1) % size;
-    pairs.insert({position, next});
-    pairs.insert({next, position});
+    pairs.insert(use == GroupUse::messages_on ? std::pair{position, next} : std::pair{next, position});
   }
   return pairs;
 }
@@ -166,11 +51,13 @@ class NcclOperation : public PendingOperation {
         host_(std::move(host)),
         compute_stream_(std::move(compute_stream)) {}
 
-  bool done() override { return host_->failure().has_value() || work_->end.has_passed(); }
+  bool done() override { return host_->failure().has_value() || (work_->is_issued && work_->end.has_passed()); }
 
   void wait() override {
     raise_if_failed(*host_);
-    check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(compute_stream_()), work_->end.get(), 0), "wait");
+    if (!work_->is_issued)
+      throw Error(ExitCode::internal_error, work_->operation.description() + ": is waited for before it is issued");
+    work_->end.hold(static_cast<cudaStream_t>(compute_stream_()));
   }
 
   // Work on a stream cannot be cancelled: releasing memory in stream order keeps it safe.
@@ -205,6 +92,13 @@ NcclLink* link_of(const Request& request) {
   return place == group.messages.end() ? nullptr : place->second.get();
 }
 
+// An operation on its way to NCCL.
+struct Issue {
+  NcclLink* link;
+  Request request;
+  std::shared_ptr<NcclWork> work;
+};
+
 // One rank with a GPU of its own: see join_nccl_world().
 class NcclCommunicator : public LayeredCommunicator {
  public:
@@ -216,29 +110,60 @@ class NcclCommunicator : public LayeredCommunicator {
   }
 
  private:
-  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
+  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int,
                                            GroupUse use) override {
     auto group = std::make_shared<NcclGroup>(host()->make_group(name, std::move(ranks), use));
-    const int size = group->host.size();
     // A group of one needs no connection: its collectives complete immediately.
-    if (size == 1) return group;
-    if (use == GroupUse::collectives) group->link = connect(share_id(*host(), group->host), size, position);
-    if (use == GroupUse::messages) connect_neighbours(*group);
+    if (group->host.size() == 1) return group;
+    switch (use) {
+      case GroupUse::collectives:
+      case GroupUse::background:
+        group->link = link_of_all(group->host, use);
+        break;
+      case GroupUse::messages_on:
+      case GroupUse::messages_back:
+        connect_neighbours(*group, use);
+        break;
+      case GroupUse::control:
+        break;
+    }
     return group;
   }
 
-  std::shared_ptr<NcclLink> connect(const ncclUniqueId& id, int size, int position) {
-    auto link = std::make_shared<NcclLink>(id, size, position, host(), options_.watchdog_seconds);
-    watch_.add(link);
+  // The members of a group start its collectives in one order, and what several groups of the same ranks start, these
+  // ranks do in the order of the same program: groups can share a link. Kept until the end, so that whether there is
+  // one already is the same on all members, whenever they drop their groups.
+  std::shared_ptr<NcclLink> link_of_all(const Group& group, GroupUse use) {
+    std::shared_ptr<NcclLink>& link = links_[{group.ranks(), use}];
+    if (link == nullptr) {
+      link = connect(share_id(*host(), group), {group.size(), group.position()}, NcclUse::collectives, stream_for(use));
+    }
     return link;
   }
 
-  void connect_neighbours(NcclGroup& group) {
-    for (const auto& [from, to] : neighbour_pairs(group.host.size())) {
+  // Collectives have one stream for each use. Ranks start them in an order in which each would also end if it waited at
+  // once, so that operations in one queue never wait for each other.
+  std::shared_ptr<CudaStream> stream_for(GroupUse use) {
+    std::shared_ptr<CudaStream>& stream = streams_[use];
+    if (stream == nullptr) stream = std::make_shared<CudaStream>();
+    return stream;
+  }
+
+  std::shared_ptr<NcclLink> connect(const ncclUniqueId& id, NcclPlace place, NcclUse use,
+                                    std::shared_ptr<CudaStream> stream) {
+    auto link = std::make_shared<NcclLink>(id, place, use, std::move(stream), host(), options_.watchdog_seconds);
+    watch_.add(link);
+    llmtrain::log().debug("rank {}: connection {} of NCCL, of {} ranks", rank(), ++connections_, place.size);
+    return link;
+  }
+
+  void connect_neighbours(NcclGroup& group, GroupUse use) {
+    for (const auto& [from, to] : neighbour_pairs(group.host.size(), use)) {
       if (from == group.position || to == group.position) group.messages[{from, to}] = connect_pair(group, from, to);
     }
   }
 
+  // With a stream of its own: sender and receiver order their messages differently.
   std::shared_ptr<NcclLink> connect_pair(const NcclGroup& group, int from, int to) {
     ncclUniqueId id{};
     const Array array{&id, sizeof id, ElementType::uint8};
@@ -249,7 +174,7 @@ class NcclCommunicator : public LayeredCommunicator {
     } else {
       host()->receive(group.host, Purpose::control, array, from).wait();
     }
-    return connect(id, 2, is_sender ? 0 : 1);
+    return connect(id, {2, is_sender ? 0 : 1}, NcclUse::messages, std::make_shared<CudaStream>());
   }
 
   std::shared_ptr<PendingOperation> start(Request request) override {
@@ -257,20 +182,60 @@ class NcclCommunicator : public LayeredCommunicator {
     if (link == nullptr) return start_on(*host(), host_request(std::move(request)));
     raise_if_failed(*this);
     auto work = std::make_shared<NcclWork>(options_.watchdog_seconds);
-    // Work pending on the compute stream may still write the input, or read what the output's memory held before.
-    work->begin.record(static_cast<cudaStream_t>(options_.compute_stream()));
-    check_cuda(cudaStreamWaitEvent(link->stream(), work->begin.get(), 0), "wait for the input");
     work->entry = shared_log()->start(request);
-    work->description = request.description();
-    link->enqueue(request);
-    // Marks completion on the link's stream: wait() makes the compute stream wait for it.
-    work->end.record(link->stream());
-    watch_.add(work);
+    work->operation = request.summary();
+    const Issue one{link, std::move(request), work};
+    if (together_ != nullptr) {
+      together_->push_back(one);
+    } else {
+      issue({&one, 1});
+    }
     return std::make_shared<NcclOperation>(shared_log(), std::move(work), host(), options_.compute_stream);
+  }
+
+  void issue_together(const std::function<void()>& start) override {
+    std::vector<Issue> issues;
+    together_ = &issues;
+    try {
+      start();
+    } catch (...) {
+      together_ = nullptr;
+      throw;
+    }
+    together_ = nullptr;
+    if (!issues.empty()) issue(issues);
+  }
+
+  void issue(std::span<const Issue> issues) {
+    // Work pending on the compute stream may still write the inputs, or read what the outputs' memory held before.
+    const auto begin = std::make_shared<CudaEvent>();
+    begin->record(static_cast<cudaStream_t>(options_.compute_stream()));
+    std::set<cudaStream_t> held;
+    for (const Issue& each : issues) {
+      each.work->begin = begin;
+      if (held.insert(each.link->stream()).second) begin->hold(each.link->stream());
+    }
+    if (issues.size() == 1) {
+      issues.front().link->enqueue(issues.front().request);
+    } else {
+      NcclTogether together;
+      for (const Issue& each : issues) each.link->enqueue(each.request);
+      together.end();
+    }
+    for (const Issue& each : issues) {
+      // Marks completion on the link's stream: wait() makes the compute stream wait for it.
+      each.work->end.record(each.link->stream());
+      each.work->is_issued = true;
+      watch_.add(each.work);
+    }
   }
 
   NcclOptions options_;
   NcclWatch watch_;
+  std::map<GroupUse, std::shared_ptr<CudaStream>> streams_;                           // of collectives
+  std::map<std::pair<std::vector<int>, GroupUse>, std::shared_ptr<NcclLink>> links_;  // of collectives
+  std::vector<Issue>* together_ = nullptr;  // what is to be issued as one; null: nothing waits
+  int connections_ = 0;
 };
 
 }  // namespace

@@ -20,10 +20,11 @@ struct NcclOptions {
 // on host memory, for Purpose::control, barriers, and operations that the group was not created for (GroupUse).
 //
 // NCCL's operations run on separate streams, after the work that the compute stream holds when they start. wait() makes
-// the compute stream wait, not the host. Groups are connected when they are created: with one stream for collectives,
-// or with one stream per direction between neighbours for messages, so that no order of sends and receives blocks. A
-// thread detects operations that take longer than the watchdog's time, and aborts them when a rank fails. Sums are in
-// NCCL's order: the same layout repeats its bits, but not in the order that Communicator guarantees.
+// the compute stream wait, not the host. Groups are connected when they are created. For collectives groups of the same
+// ranks and use share an NCCL communicator, which lasts until the end, and all of one use share a stream; for messages
+// there is one of each per direction between neighbours, so that no order of sends and receives blocks. A thread
+// detects operations that take longer than the watchdog's time, and aborts them when a rank fails. Sums are in NCCL's
+// order: the same layout repeats its bits, but not in the order that Communicator guarantees.
 std::unique_ptr<Communicator> join_nccl_world(std::shared_ptr<Communicator> host, const NcclOptions& options);
 
 }  // namespace llmtrain

@@ -229,7 +229,7 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
     : partition(partition_in),
       profile(profile_in),
       setting(pass_setting(partition_in, kernel_set(partition_in.recipe, profile_in), profile_in.program)),
-      roofline(profile_in, partition_in.recipe.precision.compute),
+      roofline(profile_in, partition_in.recipe.precision),
       collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
 
 PrecisionRecipe CostContext::state_precision() const {

@@ -16,12 +16,12 @@ double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product
   return saturating(product.inner, curve.inner_half) * saturating(results, curve.outer_half * curve.outer_half);
 }
 
-Roofline::Roofline(const ClusterProfile& profile, DataType compute)
+Roofline::Roofline(const ClusterProfile& profile, const PrecisionRecipe& precision)
     : profile_(profile),
       attention_(profile.program.attention_on(profile.name).value_or(profile.attention)),
       // FP8 off: FP8 products have a curve of their own, the others run in the compute type at every level.
-      peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
-      element_bytes_(llmtrain::element_bytes(element_type(compute))) {}
+      peak_(peak_flops(profile, PrecisionRecipe{.compute = precision.compute, .tf32 = precision.tf32})),
+      element_bytes_(llmtrain::element_bytes(element_type(precision.compute))) {}
 
 // The startup term dominates small passes, the bandwidth large ones.
 double Roofline::memory_seconds(double bytes) const {

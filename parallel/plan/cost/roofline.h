@@ -32,7 +32,8 @@ enum class MatrixType { compute, fp8 };
 class Roofline {
  public:
   // The profile must outlive the object. Attention is the program's on this device, else the profile's.
-  Roofline(const ClusterProfile& profile, DataType compute);
+  Roofline(const ClusterProfile& profile, const PrecisionRecipe& precision);
+  Roofline(const ClusterProfile& profile, DataType compute) : Roofline(profile, PrecisionRecipe{.compute = compute}) {}
 
   Work product(const MatrixProduct& product, MatrixType type = MatrixType::compute) const;
   // A pass over memory that reads and writes this many bytes in total.

@@ -32,7 +32,7 @@ double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precisio
   if (multiplies_fp8(precision.fp8_level) && peak.fp8 > 0) return peak.fp8;
   switch (precision.compute) {
     case DataType::fp32:
-      return peak.fp32;
+      return precision.tf32 && peak.tf32 > 0 ? peak.tf32 : peak.fp32;
     case DataType::bf16:
       return peak.bf16;
     case DataType::fp16:

@@ -3,6 +3,7 @@
 // `llmtrain run` with "cluster.device": "cuda" run without a GPU.
 #include <cstdio>
 #include <cstring>
+#include <memory>
 
 #include "parallel/device/cuda_interface.h"
 #include "tests/emulator/torch/backend.h"
@@ -24,11 +25,36 @@ void describe(int device, LlmtrainCudaDevice* result) {
 
 std::int64_t peak_allocated_bytes(int device) { return counters(device).peak; }
 
-void synchronize() { synchronize_device(current_device(), "the program's synchronize()"); }
+// Time means nothing here: as small as shows that the code runs.
+std::int64_t measuring_size() { return 64; }
 
 void* compute_stream(int device) { return current_stream(device); }
 
-constexpr LlmtrainCudaInterface interface { device_count, describe, peak_allocated_bytes, synchronize, compute_stream };
+void* begin_capture(int device) {
+  Stream* const stream = current_stream(device);
+  if (stream == default_stream(device)) throw Fault("a graph is captured on the default stream");
+  auto graph = std::make_unique<Graph>();
+  graph->begin(stream);
+  return graph.release();
+}
+
+void end_capture(void* graph) { static_cast<Graph*>(graph)->end(); }
+
+void launch_graph(void* graph, int device) { static_cast<Graph*>(graph)->replay(current_stream(device)); }
+
+void destroy_graph(void* graph) { delete static_cast<Graph*>(graph); }
+
+constexpr LlmtrainCudaInterface interface{
+    .device_count = device_count,
+    .describe = describe,
+    .peak_allocated_bytes = peak_allocated_bytes,
+    .measuring_size = measuring_size,
+    .compute_stream = compute_stream,
+    .begin_capture = begin_capture,
+    .end_capture = end_capture,
+    .launch_graph = launch_graph,
+    .destroy_graph = destroy_graph,
+};
 
 }  // namespace
 

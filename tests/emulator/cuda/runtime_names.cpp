@@ -57,7 +57,11 @@ cudaError_t cudaDeviceSynchronize() {
 const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : last_error().c_str(); }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  return guarded([&] { *memory = allocate(current_device(), bytes); });
+  return guarded([&] {
+    *memory = allocate(current_device(), bytes);
+    // Unlike a caching allocator's memory, any stream may use it at once.
+    synchronize(current_stream(current_device()), "cudaMalloc");
+  });
 }
 cudaError_t cudaFree(void* memory) {
   return guarded([&] {

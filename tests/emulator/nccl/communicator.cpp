@@ -74,7 +74,7 @@ void ncclComm::wait_until(const std::function<bool()>& is_true, const std::strin
   const int seconds = emulated::settings().nccl_seconds;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   for (int turn = 0; !is_true(); ++turn) {
-    if (shared->aborted > 0) throw Fault("NCCL's communicator was aborted during " + what);
+    if (is_aborted) throw emulated::Aborted(what);
     if (shared->failed > 0) throw Fault("another rank's communicator has failed during " + what);
     if (std::chrono::steady_clock::now() > until)
       fail(what + ": another rank has not called it within " + std::to_string(seconds) + " s (NCCL would hang)");
@@ -114,7 +114,7 @@ ncclResult_t ncclComm::usable() const {
 }
 
 void ncclComm::abort() {
-  if (shared != nullptr) ++shared->aborted;
+  is_aborted = true;
   is_destroyed = true;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 
 namespace emulated {
@@ -31,7 +32,7 @@ struct Call {
 
 // In shared memory, where zeros are the initial values of everything.
 struct Shared {
-  std::atomic<int> joined{0}, arrived{0}, aborted{0}, failed{0};
+  std::atomic<int> joined{0}, arrived{0}, failed{0};
   std::atomic<std::uint64_t> round{0};
   Call calls[most_ranks];
 };
@@ -43,6 +44,20 @@ struct Message {
   char data[piece_bytes];
 };
 
+// ncclCommAbort() was called on this rank; others wait until it is called there, too.
+struct Aborted : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// NCCL's kernels end when they see that, and leave whatever they have written: no error of the device.
+template <class Function>
+void unless_aborted(const Function& function) {
+  try {
+    function();
+  } catch (const Aborted&) {
+  }
+}
+
 }  // namespace emulated
 
 // Lives as long as the process, because work that is pending refers to it.
@@ -53,7 +68,7 @@ struct ncclComm {
   // Meets the other ranks at the name. Throws Fault when they do not come in time.
   void connect(const std::string& name);
 
-  // On streams' threads. They throw Fault, and then every later call on the communicator fails.
+  // On streams' threads. They throw Fault, and then every later call on the communicator fails, or Aborted.
   void barrier(const std::string& what);
   void wait_until(const std::function<bool()>& is_true, const std::string& what);
   [[noreturn]] void fail(const std::string& what);
@@ -75,7 +90,7 @@ struct ncclComm {
  private:
   emulated::Message* messages_ = nullptr;
   char* slots_ = nullptr;
-  std::atomic<bool> is_destroyed{false};
+  std::atomic<bool> is_destroyed{false}, is_aborted{false};
   mutable std::mutex mutex_;
   std::string error_;
 };

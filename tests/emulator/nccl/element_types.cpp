@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/emulator/device/fault.h"
+#include "tests/emulator/nccl/small_floats.h"
 
 namespace emulated {
 namespace {
@@ -53,6 +54,17 @@ struct Half {
     else
       narrow = (rest - (std::uint32_t{112} << 23) + 0xfff + (rest >> 13 & 1)) >> 13;
     bits = static_cast<std::uint16_t>(word >> 16 & 0x8000U) | static_cast<std::uint16_t>(narrow);
+    return *this;
+  }
+};
+
+template <const Fp8Format& format>
+struct Fp8 {
+  std::uint8_t bits = 0;
+
+  operator float() const { return widened_fp8(bits, format); }
+  Fp8& operator=(float value) {
+    bits = narrowed_fp8(value, format);
     return *this;
   }
 };
@@ -117,6 +129,10 @@ void combine(char* sum, const char* other, std::size_t bytes, ncclDataType_t typ
       return combine_as<Half>(sum, other, bytes, operation);
     case ncclBfloat16:
       return combine_as<Bfloat16>(sum, other, bytes, operation);
+    case ncclFloat8e4m3:
+      return combine_as<Fp8<e4m3>>(sum, other, bytes, operation);
+    case ncclFloat8e5m2:
+      return combine_as<Fp8<e5m2>>(sum, other, bytes, operation);
     default:
       throw Fault("NCCL's sum of elements of type " + std::to_string(type) + " is not emulated");
   }

@@ -101,6 +101,29 @@ TEST_CASE("operations on several groups run concurrently and complete in any ord
   }
 }
 
+TEST_CASE("operations that are started together are like others") {
+  for (const int ranks : rank_counts()) {
+    on_ranks(ranks, [](Communicator& communicator) {
+      std::vector<int> reversed = communicator.world().ranks();
+      std::reverse(reversed.begin(), reversed.end());
+      const Group group = communicator.make_group("reversed", reversed);
+      const int size = communicator.size();
+      Values sum = filled(ElementType::int32, 3001, 1), mine(ElementType::int32, 1), all(ElementType::int32, size);
+      mine.set(0, communicator.rank());
+      Handle first, second;
+      communicator.together([&] {
+        first = communicator.all_reduce(communicator.world(), Purpose::context, sum.array());
+        second = communicator.all_gather(group, Purpose::context, mine.array(), all.array());
+      });
+      second.wait();
+      first.wait();
+      for (std::int64_t i = 0; i < sum.count(); ++i)
+        expect(sum.get(i) == size * small_number(ElementType::int32, 1, i), "a sum");
+      for (int rank = 0; rank < size; ++rank) expect(all.get(rank) == size - 1 - rank, "a gathered value");
+    });
+  }
+}
+
 TEST_CASE("polling completes an operation") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite as one rank of an MPI world: all ranks run the same cases in the same order.
+#include <cstdio>
+#include <memory>
 #include <stdexcept>
 
 #include "parallel/comm/mpi/mpi_world.h"
@@ -38,6 +40,9 @@ void expect(bool condition, const std::string& message) {
 int main(int count, char* arguments[]) {
   llmtrain::test::communicator() = llmtrain::test::with_layer(llmtrain::join_mpi_world({.watchdog_seconds = 60}));
   const int failures = llmtrain::test::run_test_cases(count, arguments);
+  const std::weak_ptr<llmtrain::Communicator> remains = llmtrain::test::communicator();
   llmtrain::test::communicator().reset();
-  return failures == 0 ? 0 : 1;
+  // It would never leave MPI.
+  if (!remains.expired()) std::fprintf(stderr, "a communicator outlives its owner\n");
+  return failures == 0 && remains.expired() ? 0 : 1;
 }

@@ -92,7 +92,7 @@ void check_collectives(Communicator& communicator, cudaStream_t stream) {
 }
 
 void check_messages(Communicator& communicator, cudaStream_t stream) {
-  const Group world = communicator.make_group("messages", all_ranks(communicator), GroupUse::messages);
+  const Group world = communicator.make_group("messages", all_ranks(communicator), GroupUse::messages_on);
   const int ranks = world.size(), own = communicator.rank();
   const int next = (own + 1) % ranks, previous = (own + ranks - 1) % ranks;
   const DeviceArray out(elements, static_cast<float>(own)), in(elements, -1);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite's memory counts as device memory and is staged through the host.
-#include "parallel/comm/staged/staged_world.h"
-#include "tests/parallel/comm/fake_device.h"
+// The suite's values are on the emulated GPU and are staged through the host.
+#include "tests/parallel/comm/device_layer.h"
 #include "tests/parallel/comm/numbers.h"
 #include "tests/parallel/comm/rank_harness.h"
 
 namespace llmtrain::test {
 
 std::shared_ptr<Communicator> with_layer(std::shared_ptr<Communicator> backend) {
-  return stage_through_host(std::move(backend), std::make_unique<FakeDevice>(nullptr));
+  return on_emulated_device(std::move(backend), staged_on_emulated_device);
 }
 
 std::vector<int> thread_counts() { return {1, 3}; }

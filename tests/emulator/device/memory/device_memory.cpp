@@ -68,7 +68,7 @@ char* take_new(Device& d, std::size_t bytes) {
 }
 
 std::string out_of_memory(int device, std::size_t bytes, const Counters& c) {
-  return "CUDA out of memory (emulated). Tried to allocate " + std::to_string(bytes) + " bytes; GPU " +
+  return "CUDA out of memory. Tried to allocate " + std::to_string(bytes) + " bytes; GPU " +
          std::to_string(device) + " has " + std::to_string(settings().memory) + ", of which " +
          std::to_string(c.allocated) + " are allocated";
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "parallel/device/cuda_part.h"
+#include "parallel/device/runtimes.h"
+
+namespace llmtrain {
+namespace {
+
+const LlmtrainCudaInterface& cuda() { return *cuda_part().interface; }
+
+// Makes one stream wait for what another holds now.
+void order(const c10::Stream& first, const c10::Stream& second) {
+  c10::Event event(first.device_type());
+  event.record(first);
+  event.block(second);
+}
+
+class CudaGraph final : public CapturedWork {
+ public:
+  CudaGraph(const c10::Device& device, const std::function<void()>& work) : device_(device) {
+    const c10::impl::VirtualGuardImpl streams(device.type());
+    const c10::Stream current = streams.getStream(device), own = streams.getStreamFromGlobalPool(device);
+    order(current, own);
+    {
+      // CUDA captures no work of the default stream.
+      const c10::StreamGuard guard(own);
+      graph_ = cuda().begin_capture(device.index());
+      try {
+        work();
+        cuda().end_capture(graph_);
+      } catch (...) {
+        cuda().destroy_graph(graph_);
+        throw;
+      }
+    }
+    order(own, current);
+  }
+  ~CudaGraph() override { cuda().destroy_graph(graph_); }
+
+  void launch() override { cuda().launch_graph(graph_, device_.index()); }
+
+ private:
+  c10::Device device_;
+  void* graph_ = nullptr;
+};
+
+class CudaRuntime final : public DeviceRuntime {
+ public:
+  void* native_stream(const c10::Device& device) const override { return cuda().compute_stream(device.index()); }
+  DeviceMemory memory(const c10::Device& device) const override {
+    LlmtrainCudaDevice properties{};
+    cuda().describe(device.index(), &properties);
+    return {properties.memory_bytes, cuda().peak_allocated_bytes(device.index())};
+  }
+  std::int64_t measuring_size() const override { return cuda().measuring_size(); }
+  std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work) const override {
+    return std::make_unique<CudaGraph>(device, work);
+  }
+};
+
+}  // namespace
+
+const DeviceRuntime& cuda_runtime() {
+  static const CudaRuntime only;
+  return only;
+}
+
+const DeviceRuntime& runtime_of(const c10::Device& device) { return device.is_cpu() ? cpu_runtime() : cuda_runtime(); }
+
+}  // namespace llmtrain

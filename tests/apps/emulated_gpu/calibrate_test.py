@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""calibrate runs to its end on the emulated GPU, and plans read its profile. What it measures means nothing there."""
+import json
+import math
+import unittest
+
+from emulated import EmulatedTest
+from program import SOURCE, small
+
+
+def numbers(value):
+    """All numbers inside a JSON value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for element in value for number in numbers(element)]
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+class Calibrate(EmulatedTest):
+    def test_a_profile_of_the_gpu(self):
+        result = self.run_emulated("calibrate", "--quick", "--device", "cuda", "--output", "gpu.json",
+                                   environment={"EMULATED_DEVICES": "2", "EMULATED_DELAY": "0",
+                                                "LLMTRAIN_PROFILES": str(SOURCE / "recipes/clusters")})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        profile = json.loads((self.folder / "gpu.json").read_text())
+        base = json.loads((SOURCE / "recipes/clusters/h100-sxm-80gb.json").read_text())
+        self.assertEqual(profile.keys(), base.keys())
+        self.assertTrue(all(math.isfinite(number) and number >= 0 for number in numbers(profile)))
+
+        device, node = profile["device"], profile["node"]
+        self.assertEqual((device["kind"], device["memory_bytes"], node["devices"]), ("cuda", 512 << 20, 2))
+        for rate in ("fp32", "tf32", "bf16", "fp16"):
+            self.assertGreater(device["peak_flops"][rate], 0, rate)
+        for name in ("memory_bandwidth", "pcie_bandwidth", "kernel_seconds"):
+            self.assertGreater(device[name], 0)
+            self.assertNotEqual(device[name], base["device"][name])
+        self.assertGreater(profile["attention"]["forward_fraction"], 0)
+        # Over NCCL between the two devices.
+        self.assertEqual([table["ranks"] for table in node["all_reduce"]], [2])
+        self.assertTrue(all(point["seconds"] > 0 for point in node["all_reduce"][0]["points"]))
+        # What one machine does not know is that of a GPU's profile, and says so.
+        self.assertEqual(profile["network"], base["network"])
+        self.assertIn("not measured", profile["sources"]["network"])
+
+        self.write("recipe.json", small({"cluster.profile": "./gpu.json"}))
+        plan = self.run_emulated("plan", "recipe.json", "--json")
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        self.assertEqual(json.loads(plan.stdout)["profile"], "this-machine")
+
+
+if __name__ == "__main__":
+    unittest.main()

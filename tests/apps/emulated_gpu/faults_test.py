@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on GPUs end as docs/faults.md says: asked to, when a rank fails or falls silent, and when memory runs out."""
+import os
+import subprocess
+import time
+import unittest
+
+from emulated import EMULATED, EmulatedTest, without_warnings
+from processes import is_running, processes_below
+from program import TEXT, small
+
+# Within these all ranks have ended, whatever happened to one of them.
+SECONDS = 15
+
+
+class Faults(EmulatedTest):
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT)
+        self.write("recipe.json", small({
+            "data": {"train": [{"path": "text.txt"}]}, "log": {"tensorboard": False}, "cluster": {"device": "cuda"},
+            "batch": {"global": 2, "micro": 1}, "launch": {"watchdog_seconds": 5}, "training": {"steps": 6}}))
+
+    def start(self, *arguments, environment=None):
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", "EMULATED_MEMORY": "256", **(environment or {})}
+        process = subprocess.Popen([EMULATED, "run", "recipe.json", *arguments], cwd=self.folder, env=variables,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def losses(self, folder):
+        return [row["loss"] for row in self.rows(folder)]
+
+    def test_asked_to_stop(self):
+        """A checkpoint, exit code 75, nobody left; the run goes on as if nothing had happened."""
+        for backend in ("nccl", "mpi"):
+            layout = ("-q", "--ranks", "2", "--set", f"launch.backend={backend}", "--set", "parallel.zero_stage=3")
+            with self.subTest(backend):
+                process = self.start("--run-dir", backend, *layout, environment={"LLMTRAIN_FAULT": "stop:forward:1:3"})
+                ranks = self.ranks_until_the_end(process)
+                said = without_warnings(process.stderr.read())
+                self.assertEqual((process.returncode, said), (75, ""))
+                self.assertFalse([pid for pid in ranks if is_running(pid)])
+                done = len(self.rows(backend))
+                self.assertIn(done, (3, 4))
+                self.assertEqual(self.newest_checkpoint(backend).name, f"step-{done:08}")
+                for folder in (backend, f"{backend}-whole"):
+                    result = self.run_emulated("run", "recipe.json", "--run-dir", folder, *layout)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                whole = self.losses(f"{backend}-whole")
+                self.assertEqual(len(whole), 6)
+                self.assertEqual(self.losses(backend), whole)
+
+    def ranks_until_the_end(self, process):
+        """The processes that it has started; it must end in time."""
+        begin, ranks = time.monotonic(), []
+        while process.poll() is None and time.monotonic() < begin + SECONDS:
+            ranks = [int(pid) for pid in processes_below(process.pid)] or ranks
+            time.sleep(0.05)
+        self.assertIsNotNone(process.poll(), "it does not end")
+        return ranks
+
+    def fails(self, fault, code, said, backend):
+        process = self.start("--run-dir", fault.replace(":", "-") + backend, "--ranks", "2", "-q", "--set",
+                             f"launch.backend={backend}", environment={"LLMTRAIN_FAULT": fault})
+        ranks = self.ranks_until_the_end(process)
+        text = without_warnings(process.stderr.read())
+        self.assertEqual(process.returncode, code, text)
+        self.assertRegex(text, said)
+        self.assertFalse([pid for pid in ranks if is_running(pid)])
+
+    def test_a_rank_that_fails(self):
+        for backend in ("nccl", "mpi"):
+            for fault, code, said in (("fail:collective:1:3", 1, "^rank 1: .*fault on demand.*\n$"),
+                                      ("throw:forward:0:3", 1, "^.*fault on demand.*\n$"),
+                                      ("kill:collective:1:3", 69, "^.*killed by signal 9.*\n$"),
+                                      ("stall:collective:1:3", 69, "^.*launch.watchdog_seconds.*\n$")):
+                with self.subTest(backend=backend, fault=fault):
+                    self.fails(fault, code, said, backend)
+
+    def test_memory_runs_out(self):
+        """One line says so, and what could make it fit; as a rank alone, and among others that wait for it."""
+        large = ("--set", "model.hidden_size=256", "--set", "model.vocab_size=4096")
+        for layout in ((), ("--ranks", "2", "--set", "launch.backend=nccl"),
+                       ("--ranks", "2", "--set", "launch.backend=mpi")):
+            with self.subTest(layout=layout):
+                process = self.start("-q", *layout, *large, environment={"EMULATED_MEMORY": "8"})
+                text = process.stderr.read()
+                self.assertEqual(process.wait(SECONDS), 1, text)
+                self.assertRegex(text, "out of memory on the GPU: Tried to allocate")
+                self.assertIn("To make it fit:", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

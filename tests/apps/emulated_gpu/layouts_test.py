@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random layouts of ranks with GPUs, over NCCL and staged through the host, train what one CPU trains.
+
+LLMTRAIN_LAYOUTS is how many are drawn, and LLMTRAIN_SEED the seed. The emulated GPU ends a run in which streams race.
+"""
+import os
+import random
+import unittest
+
+from emulated import EmulatedTest, distance, read_weights, without_warnings
+
+STEPS = 4
+LOSS, NORM, CHANGE = 1e-6, 1e-4, 1e-4
+SEED = int(os.environ.get("LLMTRAIN_SEED", "33"))
+COUNT = int(os.environ.get("LLMTRAIN_LAYOUTS", "6"))
+MODEL = {"architecture": "llama", "layers": 4, "hidden_size": 32, "heads": 4, "kv_heads": 2, "ffn_hidden_size": 48,
+         "vocab_size": 258, "max_sequence_length": 16}
+
+
+def random_layout(draw):
+    """The number of ranks and the keys of a layout that the recipe above allows."""
+    ranks = draw.choice((2, 2, 3, 4, 4, 4)) if COUNT > 6 else draw.choice((2, 4))
+    keys, left = {}, ranks
+    for axis in draw.sample(("parallel.tensor", "parallel.pipeline", "parallel.context"), 3):
+        degree = draw.choice([degree for degree in (1, 2, 4) if left % degree == 0])
+        keys[axis] = degree
+        left //= degree
+    shards = left * keys["parallel.context"]
+    keys["parallel.zero_stage"] = draw.choice((0, 1, 2, 3)) if shards > 1 else 0
+    if left == 4 and keys["parallel.zero_stage"] > 0:
+        keys["parallel.zero_shard_ranks"] = draw.choice((2, 4))
+    if keys["parallel.tensor"] > 1:
+        keys["parallel.sequence"] = draw.choice(("true", "false"))
+    if keys["parallel.pipeline"] > 1:
+        keys["pipeline.schedule"] = draw.choice(("gpipe", "1f1b", "breadth_first"))
+    if keys["parallel.pipeline"] == 2 and keys.get("pipeline.schedule") == "breadth_first":
+        keys["pipeline.loops"] = draw.choice((1, 2))
+    keys["parallel.overlap"] = draw.choice(("true", "true", "false"))
+    keys["memory.recompute"] = draw.choice(("none", "selective", "full"))
+    if left == 3:
+        keys["batch.global"] = 12
+    return ranks, keys
+
+
+class Layouts(EmulatedTest):
+    def setUp(self):
+        super().setUp()
+        draw, token, text = random.Random(1), 0, bytearray()
+        for _ in range(4000):  # something to learn: each token depends on the previous one, up to noise
+            token = (3 * token + 1 + draw.randrange(4)) % 40
+            text.append(token)
+        self.write("text.txt", bytes(text))
+        self.write("recipe.json", {
+            "name": "layouts", "model": MODEL, "data": {"train": [{"path": "text.txt"}]},
+            "batch": {"global": 8, "micro": 1}, "log": {"tensorboard": False}, "checkpoint": {"every": 1, "keep": 0},
+            "cluster": {"device": "cuda"}, "launch": {"watchdog_seconds": 60},
+            "training": {"steps": STEPS, "learning_rate": {"peak": 3e-3, "warmup_steps": 2}}})
+        self.on_cpu = {}
+
+    def train(self, folder, ranks, keys):
+        flags = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+        result = self.run_emulated("run", "recipe.json", "-q", "--run-dir", folder, "--ranks", str(ranks), *flags)
+        self.assertEqual((result.returncode, without_warnings(result.stderr)), (0, ""), f"{ranks} {keys}")
+        rows = self.rows(folder)
+        self.assertEqual(len(rows), STEPS)
+        first, last = (self.folder / folder / "checkpoints" / f"step-{step:08}" for step in (1, STEPS))
+        return rows, read_weights(first), read_weights(last)
+
+    def expected(self, batch):
+        """Of one CPU with this many sequences per step."""
+        if batch not in self.on_cpu:
+            self.on_cpu[batch] = self.train(f"cpu-{batch}", 1, {"cluster.device": "cpu", "batch.global": batch})
+        return self.on_cpu[batch]
+
+    def check(self, folder, ranks, keys):
+        rows, _, weights = self.train(folder, ranks, keys)
+        wanted_rows, first, wanted = self.expected(keys.get("batch.global", 8))
+        for row, other in zip(rows, wanted_rows, strict=True):
+            self.assertAlmostEqual(row["loss"], other["loss"], delta=LOSS * other["loss"])
+            self.assertAlmostEqual(row["grad_norm"], other["grad_norm"], delta=NORM * other["grad_norm"])
+        change = distance(wanted, first)
+        self.assertGreater(change, 0)
+        self.assertLessEqual(distance(weights, wanted), CHANGE * change)
+
+    def test_random_layouts(self):
+        draw = random.Random(SEED)
+        for number in range(COUNT):
+            ranks, keys = random_layout(draw)
+            for backend in ("nccl", "mpi"):
+                with self.subTest(backend=backend, ranks=ranks, keys=keys):
+                    self.check(f"{number}-{backend}", ranks, {**keys, "launch.backend": backend})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite's values are on emulated GPUs, which NCCL connects by its own names.
+#include "parallel/runtime/parts.h"
+#include "tests/emulator/device/runtime.h"
+#include "tests/parallel/comm/device_layer.h"
+#include "tests/parallel/comm/numbers.h"
+#include "tests/parallel/comm/rank_harness.h"
+
+namespace llmtrain::test {
+namespace {
+
+void* compute_stream(int device) { return emulated::current_stream(device); }
+
+std::shared_ptr<Communicator> connect(std::shared_ptr<Communicator> host, const c10::Device& device) {
+  const NcclJoin join{.host = staged_on_emulated_device(std::move(host), device),
+                      .watchdog_seconds = 60,
+                      .device = device.index(),
+                      .compute_stream = compute_stream};
+  return join_nccl(join);
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> with_layer(std::shared_ptr<Communicator> backend) {
+  return on_emulated_device(std::move(backend), connect);
+}
+
+std::vector<int> thread_counts() { return {2, 3}; }
+
+Memory values_memory() { return Memory::device; }
+
+}  // namespace llmtrain::test
