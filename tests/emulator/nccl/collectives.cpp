@@ -109,11 +109,9 @@ ncclResult_t start_collective(ncclComm* comm, Call call, const void* input, void
       accesses.push_back({input, bytes_in, false});
     }
     enqueue(stream, {name_of(call.kind), accesses, [=] {
-                       unless_aborted([=] {
-                         Collective(comm, call, static_cast<const char*>(reachable(input)),
-                                    static_cast<char*>(reachable(output)))
-                             .run();
-                       });
+                       Collective part(comm, call, static_cast<const char*>(reachable(input)),
+                                       static_cast<char*>(reachable(output)));
+                       unless_aborted([&] { part.run(); });
                      }});
   });
   count("collectives", name_of(call.kind));

@@ -62,7 +62,7 @@ void ncclComm::connect(const std::string& name) {
   ++shared->joined;
   try {
     wait_until([this] { return shared->joined >= size; }, "ncclCommInitRank");
-  } catch (const Fault&) {
+  } catch (const std::exception&) {
     shm_unlink(name.c_str());
     throw;
   }
@@ -74,7 +74,7 @@ void ncclComm::wait_until(const std::function<bool()>& is_true, const std::strin
   const int seconds = emulated::settings().nccl_seconds;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   for (int turn = 0; !is_true(); ++turn) {
-    if (is_aborted) throw emulated::Aborted(what);
+    if (is_aborted_) throw emulated::Aborted("NCCL's communicator was aborted during " + what);
     if (shared->failed > 0) throw Fault("another rank's communicator has failed during " + what);
     if (std::chrono::steady_clock::now() > until)
       fail(what + ": another rank has not called it within " + std::to_string(seconds) + " s (NCCL would hang)");
@@ -109,13 +109,8 @@ void ncclComm::barrier(const std::string& what) {
 }
 
 ncclResult_t ncclComm::usable() const {
-  if (is_destroyed) return ncclInvalidArgument;
+  if (is_destroyed_) return ncclInvalidArgument;
   return state == ncclInProgress ? ncclInvalidUsage : ncclSuccess;
-}
-
-void ncclComm::abort() {
-  is_aborted = true;
-  is_destroyed = true;
 }
 
 char* ncclComm::slot(int of_rank) const { return slots_ + static_cast<std::size_t>(of_rank) * emulated::piece_bytes; }

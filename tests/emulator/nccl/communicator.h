@@ -44,16 +44,16 @@ struct Message {
   char data[piece_bytes];
 };
 
-// ncclCommAbort() was called on this rank; others wait until it is called there, too.
+// ncclCommAbort() was called on this rank; other ranks wait on until it is called there, too.
 struct Aborted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // NCCL's kernels end when they see that, and leave whatever they have written: no error of the device.
-template <class Function>
-void unless_aborted(const Function& function) {
+template <class Work>
+void unless_aborted(const Work& work) {
   try {
-    function();
+    work();
   } catch (const Aborted&) {
   }
 }
@@ -76,8 +76,8 @@ struct ncclComm {
 
   // Who calls the functions by NCCL's names: ncclSuccess, or what a call on this communicator returns instead.
   ncclResult_t usable() const;
-  void abort();
-  void destroy() { is_destroyed = true; }
+  void abort() { is_aborted_ = is_destroyed_ = true; }
+  void destroy() { is_destroyed_ = true; }
 
   char* slot(int of_rank) const;  // piece_bytes of each rank, for collectives
   emulated::Message& message(int from, int to) const { return messages_[from * size + to]; }
@@ -90,7 +90,7 @@ struct ncclComm {
  private:
   emulated::Message* messages_ = nullptr;
   char* slots_ = nullptr;
-  std::atomic<bool> is_destroyed{false}, is_aborted{false};
+  std::atomic<bool> is_destroyed_{false}, is_aborted_{false};
   mutable std::mutex mutex_;
   std::string error_;
 };

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tests/emulator/cuda/small_floats.h"
 #include "tests/emulator/device/fault.h"
-#include "tests/emulator/nccl/small_floats.h"
 
 namespace emulated {
 namespace {
@@ -58,12 +58,13 @@ struct Half {
   }
 };
 
-template <const Fp8Format& format>
-struct Fp8 {
+template <ncclDataType_t type>
+struct Float8 {
+  static constexpr Fp8Format format = type == ncclFloat8e4m3 ? e4m3 : e5m2;
   std::uint8_t bits = 0;
 
   operator float() const { return widened_fp8(bits, format); }
-  Fp8& operator=(float value) {
+  Float8& operator=(float value) {
     bits = narrowed_fp8(value, format);
     return *this;
   }
@@ -130,9 +131,9 @@ void combine(char* sum, const char* other, std::size_t bytes, ncclDataType_t typ
     case ncclBfloat16:
       return combine_as<Bfloat16>(sum, other, bytes, operation);
     case ncclFloat8e4m3:
-      return combine_as<Fp8<e4m3>>(sum, other, bytes, operation);
+      return combine_as<Float8<ncclFloat8e4m3>>(sum, other, bytes, operation);
     case ncclFloat8e5m2:
-      return combine_as<Fp8<e5m2>>(sum, other, bytes, operation);
+      return combine_as<Float8<ncclFloat8e5m2>>(sum, other, bytes, operation);
     default:
       throw Fault("NCCL's sum of elements of type " + std::to_string(type) + " is not emulated");
   }

@@ -87,8 +87,7 @@ ncclResult_t start_group() {
     enqueue(group_stream, {name, accesses, [transfers, name]() mutable {
                              ncclComm* const comm = transfers[0].comm();
                              comm->check_state();
-                             unless_aborted(
-                                 [&] { comm->wait_until([&] { return advance_all(transfers); }, name); });
+                             unless_aborted([&] { comm->wait_until([&] { return advance_all(transfers); }, name); });
                            }});
   });
   return status == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;

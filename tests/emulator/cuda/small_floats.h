@@ -15,7 +15,7 @@ struct Fp8Format {
   int bias;
   bool has_infinity;
 };
-inline constexpr Fp8Format e4m3{3, 7, false}, e5m2{2, 15, true};
+constexpr Fp8Format e4m3{3, 7, false}, e5m2{2, 15, true};
 
 inline float widened_fp8(std::uint8_t bits, Fp8Format format) {
   const int exponent = (bits & 0x7f) >> format.mantissa_bits, mantissa = bits & ((1 << format.mantissa_bits) - 1);
