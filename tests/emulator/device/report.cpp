@@ -98,12 +98,22 @@ Json report_json() {
   return result;
 }
 
-void print_summary(const Json& report) {
-  for (const Json& device : report["devices"])
-    if (device["launches"] > 0) std::fprintf(stderr, "%s\n", device.dump(1, ' ').c_str());
-  Json others = report;
-  others.erase("devices");
-  std::fprintf(stderr, "%s\n", others.dump(1, ' ').c_str());
+void print_device(int index) {
+  const Counters c = counters(index);
+  if (c.launches == 0) return;
+  std::fprintf(
+      stderr,
+      "device %d: %ld launches, %ld allocations (%ld new), peak %ld, %ld waits (%ld item), %ld pageable copies, "
+      "%ld bytes in, %ld out, %ld races\n",
+      index, c.launches, c.allocations, c.growths, c.peak, c.synchronisations, c.item_reads, c.pageable_copies,
+      c.bytes_to_device, c.bytes_to_host, c.races);
+  for (const auto& [why, count] : c.waits) std::fprintf(stderr, "  waited for %s: %ld\n", why.c_str(), count);
+}
+
+void print_summary() {
+  for (int d = 0; d < static_cast<int>(world().devices.size()); ++d) print_device(d);
+  for (const auto& [group, counts] : named_counts())
+    for (const auto& [name, count] : counts) std::fprintf(stderr, "  %s: %s %ld\n", group.c_str(), name.c_str(), count);
 }
 
 }  // namespace
@@ -113,7 +123,7 @@ std::string report_text() { return report_json().dump(1, ' ', false, Json::error
 void write_report() {
   const Settings& s = settings();
   if (!s.report_file.empty()) std::ofstream(s.report_file + "." + std::to_string(getpid())) << report_text();
-  if (s.summary) print_summary(report_json());
+  if (s.summary) print_summary();
 }
 
 }  // namespace emulated

@@ -1,38 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emulator/torch/allocators.h"
 
-#include <map>
-#include <mutex>
-
 #include "tests/emulator/torch/backend.h"
 
 namespace emulated {
 namespace {
 
 c10::Device device_of(int index) { return {device_type, static_cast<c10::DeviceIndex>(index)}; }
-
-// What was asked for, of each block in use: LibTorch's profiler hears the same number when a block is freed.
-class AskedBytes {
- public:
-  void add(void* memory, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    bytes_[memory] = bytes;
-  }
-  std::size_t take(void* memory) {
-    const std::lock_guard lock(mutex_);
-    const auto node = bytes_.extract(memory);
-    return node.empty() ? 0 : node.mapped();
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<void*, std::size_t> bytes_;
-};
-
-AskedBytes& asked_bytes() {
-  static auto* const instance = new AskedBytes;  // tensors outlive static objects
-  return *instance;
-}
 
 struct DeviceAllocator final : c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -43,25 +17,22 @@ struct DeviceAllocator final : c10::Allocator {
     } catch (const OutOfMemory& error) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     }
-    if (memory != nullptr) {
-      asked_bytes().add(memory, bytes);
+    if (memory != nullptr && c10::memoryProfilingEnabled())
       tell_profiler(memory, static_cast<std::int64_t>(bytes), device);
-    }
-    return {memory, memory, &remove, device_of(device)};
+    return {memory, memory, &free_memory, device_of(device)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &remove; }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
   void copy_data(void*, const void*, std::size_t) const override { TORCH_CHECK(false, "copy_data of device memory"); }
 
  private:
-  static void remove(void* memory) {
-    if (memory == nullptr) return;
-    const auto bytes = static_cast<std::int64_t>(asked_bytes().take(memory));
+  static void free_memory(void* memory) {
+    if (memory == nullptr || !c10::memoryProfilingEnabled()) return release(memory);
     const int device = device_of_memory(memory);
-    emulated::release(memory);
+    const auto bytes = static_cast<std::int64_t>(bytes_of(memory));
+    release(memory);
     tell_profiler(memory, -bytes, device);
   }
   static void tell_profiler(void* memory, std::int64_t bytes, int device) {
-    if (!c10::memoryProfilingEnabled()) return;
     const Counters c = counters(device);
     c10::reportMemoryUsageToProfiler(memory, bytes, static_cast<std::size_t>(c.allocated),
                                      static_cast<std::size_t>(c.reserved), device_of(device));

@@ -68,9 +68,8 @@ char* take_new(Device& d, std::size_t bytes) {
 }
 
 std::string out_of_memory(int device, std::size_t bytes, const Counters& c) {
-  return "CUDA out of memory. Tried to allocate " + std::to_string(bytes) + " bytes; GPU " +
-         std::to_string(device) + " has " + std::to_string(settings().memory) + ", of which " +
-         std::to_string(c.allocated) + " are allocated";
+  return "CUDA out of memory. Tried to allocate " + std::to_string(bytes) + " bytes; GPU " + std::to_string(device) +
+         " has " + std::to_string(settings().memory) + ", of which " + std::to_string(c.allocated) + " are allocated";
 }
 
 // The work that fills it is first on its stream to use it, so that another stream's use without an event is a race.
@@ -133,6 +132,15 @@ void release(void* memory) {
   for (Stream* user : block.users) block.open.push_back(record(user));
   block.users.clear();
   d.free_blocks[{block.stream, block.bytes}].push_back(place->first);
+}
+
+std::size_t bytes_of(const void* memory) {
+  const std::lock_guard lock(world().mutex);
+  const int device = device_of_memory(memory);
+  if (device < 0) return 0;
+  const auto& blocks = world().device(device).blocks;
+  const auto place = blocks.find(static_cast<const char*>(memory));
+  return place == blocks.end() ? 0 : place->second.requested;
 }
 
 void record_use(const void* memory, Stream* stream) {

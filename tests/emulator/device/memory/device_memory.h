@@ -15,5 +15,6 @@ void* allocate(int device, std::size_t bytes);
 void release(void* memory);                           // throws Fault unless it was allocated and is in use
 void record_use(const void* memory, Stream* stream);  // the block is not used again before what the stream has now
 int device_of_memory(const void* memory);             // -1: of none
+std::size_t bytes_of(const void* memory);             // that were allocated at this address; 0: none
 
 }  // namespace emulated
