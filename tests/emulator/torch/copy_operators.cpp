@@ -23,7 +23,7 @@ void copy_between_devices(const at::Tensor& to, const at::Tensor& from) {
 
 void copy_to_device(const at::Tensor& to, const at::Tensor& from, bool is_pinned) {
   // Pageable memory is staged by the driver before the call returns.
-  const at::Tensor staged = is_pinned ? at::Tensor() : from.clone();
+  const at::Tensor staged = is_pinned ? at::Tensor() : uncounted_copy(from);
   enqueue(current_stream(to.device().index()), {"a copy to the device",
                                                 {access_of(to, true), access_of(from, false)},
                                                 [staged, to = SeenTensor(to), from = SeenTensor(from)] {

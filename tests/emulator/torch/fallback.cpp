@@ -116,7 +116,7 @@ void Call::read_scalars() {
         return t;
       }
       if (!t.defined()) return t;
-      at::Tensor copy = t.clone();
+      at::Tensor copy = uncounted_copy(t);
       copy.unsafeGetTensorImpl()->set_wrapped_number(t.unsafeGetTensorImpl()->is_wrapped_number());
       return copy;
     }));
@@ -196,7 +196,11 @@ Call::Function Call::function() const {
 void Call::run_and_wait() {
   note("host");
   auto kept = std::make_shared<Values>();
-  enqueue(current_stream(device_->index()), {name_, accesses_, [kept, run = function()] { *kept = run(); }});
+  enqueue(current_stream(device_->index()),
+          {name_, accesses_, [kept, run = function()] {
+             for (const IValue& value : run())
+               kept->push_back(mapped(value, [](const at::Tensor& t) { return t.defined() ? uncounted_copy(t) : t; }));
+           }});
   synchronize(current_stream(device_->index()), name_);
   for (const IValue& value : *kept)
     results_.push_back(mapped(value, [&](const at::Tensor& t) {

@@ -83,9 +83,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& dy, co
               const auto wide = in[2].scalar_type();
               const std::optional<at::Tensor> gamma = has_weight ? std::optional(in[4].to(wide)) : std::nullopt;
               const std::optional<at::Tensor> beta = in.size() > 5 ? std::optional(in[5].to(wide)) : std::nullopt;
-              const auto [x, w, b] = at::native_layer_norm_backward(in[0].to(wide), in[1].to(wide), {width},
-                                                                    in[2].view(rows), in[3].view(rows), gamma, beta,
-                                                                    wanted);
+              const auto [x, w, b] = at::native_layer_norm_backward(
+                  in[0].to(wide), in[1].to(wide), {width}, in[2].view(rows), in[3].view(rows), gamma, beta, wanted);
               std::size_t next = 0;
               for (const at::Tensor& t : {x, w, b})
                 if (t.defined()) out[next++].copy_(t);

@@ -6,6 +6,8 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+
 namespace emulated {
 
 SeenTensor::SeenTensor(const at::Tensor& t)
@@ -24,6 +26,12 @@ Access SeenTensor::access(bool is_write) const {
   std::int64_t last = 1;
   for (std::size_t i = 0; i < sizes_.size(); ++i) last += (sizes_[i] - 1) * strides_[i];
   return {data_, static_cast<std::size_t>(last) * c10::elementSize(type_), is_write};
+}
+
+at::Tensor uncounted_copy(const at::Tensor& t) {
+  const auto free_memory = [](void* memory) { delete[] static_cast<char*>(memory); };
+  auto* const memory = new char[std::max<std::size_t>(1, t.nbytes())];
+  return at::from_blob(memory, t.sizes(), free_memory, at::TensorOptions(t.scalar_type())).copy_(t);
 }
 
 void set_up_stream_thread() {

@@ -29,6 +29,10 @@ class SeenTensor {
 
 inline Access access_of(const at::Tensor& t, bool is_write) { return SeenTensor(t).access(is_write); }
 
+// A copy of a tensor of the host, in memory that LibTorch does not count: it counts for the thread that allocates, and
+// another one frees this.
+at::Tensor uncounted_copy(const at::Tensor& t);
+
 // Before LibTorch's operators run on a stream's thread.
 void set_up_stream_thread();
 
