@@ -4,7 +4,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <string>
@@ -90,7 +92,27 @@ at::Tensor padded_bias(const at::Tensor& bias) {
   return is_aligned(bias) ? bias : bias.clone();
 }
 
+// LibTorch refuses the product on GPUs without units, and says so of no device before.
+bool has_fp8_units(const at::Device& device) {
+  const at::Tensor zeros = at::zeros({alignment, alignment}, at::dtype(at::kByte).device(device));
+  const Fp8Matrix matrix{zeros.view(at::kFloat8_e4m3fn), at::ones({1}, at::dtype(at::kFloat).device(device))};
+  try {
+    Product(matrix, matrix).in(at::kBFloat16, Sums::fast, std::nullopt);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error&) {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool multiplies_fp8_on(const at::Device& device) {
+  if (!device.is_cuda()) return false;
+  static const bool has_units = has_fp8_units(device);
+  return has_units;
+}
 
 at::Tensor fp8_linear(const Fp8Matrix& x, const Fp8Matrix& weight, const std::optional<at::Tensor>& bias,
                       at::ScalarType type) {

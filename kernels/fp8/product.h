@@ -10,9 +10,9 @@
 namespace llmtrain::kernels {
 
 // The three products of a linear layer of FP8 numbers, on GPUs with units for them (from compute capability 8.9 on),
-// which CPUs lack: there operands are widened and multiplied by gemm.h. They accumulate in fp32 and round once, to
-// `type`. Ordered on the current stream. Operands of which a side is no multiple of 16, or that lie askew in memory,
-// are copied with zeros around them, since the library wants neither.
+// which CPUs and older GPUs lack: there operands are widened and multiplied by gemm.h. They accumulate in fp32 and
+// round once, to `type`. Ordered on the current stream. Operands of which a side is no multiple of 16, or that lie
+// askew in memory, are copied with zeros around them, since the library wants neither.
 
 // value = payload / scale: payload [rows, columns] in E4M3 or E5M2, contiguous; scale fp32 [1] on its device.
 struct Fp8Matrix {
@@ -20,8 +20,9 @@ struct Fp8Matrix {
   at::Tensor scale;
 };
 
-// Whether these functions, and not gemm.h, multiply FP8 numbers of this device.
-inline bool multiplies_fp8_on(const at::Device& device) { return device.is_cuda(); }
+// Whether these functions, and not gemm.h, multiply FP8 numbers of this device. The first call of a process tries it on
+// the current GPU, as which all of its GPUs count.
+bool multiplies_fp8_on(const at::Device& device);
 
 // y[T, out] = x[T, in] · weightᵀ (+ bias, of the type `type`), weight [out, in].
 at::Tensor fp8_linear(const Fp8Matrix& x, const Fp8Matrix& weight, const std::optional<at::Tensor>& bias,

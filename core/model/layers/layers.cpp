@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/layers/layers.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/amin.h>
 
 #include <cmath>
@@ -18,6 +19,15 @@ using kernels::Fp8Matrix;
 
 bool multiplies_payloads(const LinearInput& input) {
   return input.x.is_scaled() && kernels::multiplies_fp8_on(input.x.values.device());
+}
+
+// What is not finite would saturate, and must show: in all of the weight, of which `largest` is the largest magnitude.
+void show_infinity(const at::Tensor& weight, const at::Tensor& largest) {
+  if (!largest.is_cpu()) {
+    weight.add_(largest.sub(largest));
+  } else if (!std::isfinite(*largest.const_data_ptr<float>())) {
+    weight.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
 }
 
 Fp8Matrix matrix_of(const ScaledTensor& x) { return {x.values, x.scale}; }
@@ -122,8 +132,7 @@ at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::opt
   const auto [weight, largest] = weight_for(input);
   if (micro.fp8_history != nullptr && largest.defined()) {
     scaling_->note(Fp8Operand::weight, largest, micro);
-    // What is not finite would saturate, and must show.
-    if (!std::isfinite(*largest.const_data_ptr<float>())) weight.fill_(std::numeric_limits<double>::quiet_NaN());
+    show_infinity(weight, largest);
   }
   const at::Tensor x = input.x.widened(weight.scalar_type());
   at::Tensor y = kernels::linear(x, weight, bias);

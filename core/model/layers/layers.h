@@ -54,7 +54,7 @@ struct LinearInput {
 // y = x · weightᵀ + bias. Weight and bias may each be several consecutive parameters used as one matrix. With scaling,
 // the three products multiply FP8 numbers: input and weight in E4M3, the output's gradient in E5M2 (Micikevicius et
 // al., arXiv 2209.05433); they accumulate in fp32, and bias and results are in the compute type. On a GPU its units
-// multiply the payloads themselves; on a processor operands are widened.
+// multiply the payloads themselves; where there are none, operands are widened.
 class LinearLayer {
  public:
   // Adapters add to parts of the result's features.

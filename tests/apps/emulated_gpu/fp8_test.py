@@ -107,10 +107,10 @@ class Fp8Test(ProgramTest):
         self.write("text.txt", TEXT)
         self.write("recipe.json", recipe())
 
-    def train(self, name, *settings, ranks=1):
+    def train(self, name, *settings, ranks=1, environment=None):
         words = [word for setting in settings for word in ("--set", setting)]
         result = self.run_program("run", "recipe.json", "-q", "--run-dir", name, "--ranks", str(ranks), *words,
-                                  program=EMULATED, environment={"EMULATED_MEMORY": "2048"})
+                                  program=EMULATED, environment={"EMULATED_MEMORY": "2048", **(environment or {})})
         self.assertEqual(result.returncode, 0, f"{name}: {result.stderr}")
         return Trained(self.folder / name)
 
@@ -141,6 +141,12 @@ class Fp8Test(ProgramTest):
                 settings = fp8(level, method)
                 self.check_near(self.train(f"gpu-{level}-{method}", *settings), self.on_cpu(settings))
 
+    def check_old_gpu(self):
+        """One without FP8 products widens their operands, as the CPU does."""
+        settings = fp8("O1", "delayed")
+        got = self.train("old", *settings, environment={"EMULATED_WITHOUT_FP8": "1"})
+        self.check_near(got, self.on_cpu(settings))
+
     def check_two_ranks(self):
         """Sums over ranks, that of gradients in FP8 among them, are in one order on both."""
         for backend, settings in (("mpi", (*fp8("O1", "current"), "parallel.zero_stage=1")),
@@ -166,6 +172,7 @@ class Fp8Test(ProgramTest):
     def test_gpus_learn_what_the_cpu_learns(self):
         # In one, as they share the CPU's runs.
         self.check_one_rank()
+        self.check_old_gpu()
         self.check_two_ranks()
         self.check_other_device()
 

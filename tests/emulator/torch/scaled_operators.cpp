@@ -8,6 +8,7 @@
 #include <torch/library.h>
 
 #include <cstdint>
+#include <cstdlib>
 
 #include "tests/emulator/torch/backend.h"
 
@@ -26,6 +27,8 @@ void check_address(const at::Tensor& x, const char* name) {
 }
 
 void check_operands(const at::Tensor& left, const at::Tensor& right) {
+  static const bool has_units = std::getenv("EMULATED_WITHOUT_FP8") == nullptr;
+  TORCH_CHECK(has_units, "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9");
   TORCH_CHECK(left.dim() == 2 && right.dim() == 2, "_scaled_mm: operands must be matrices");
   TORCH_CHECK(left.size(1) == right.size(0), "_scaled_mm: mat1 and mat2 shapes cannot be multiplied (", left.sizes(),
               " and ", right.sizes(), ")");
