@@ -52,11 +52,14 @@ at::Tensor squares_of_rows(const at::Tensor& x) {
   return at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, false, wide_type(x)).to(at::kDouble).square().sum();
 }
 
+// Shorter than a processor's blocks, which are summed in float64: rounding grows with the length.
+constexpr std::int64_t device_row = 2048;
+
 at::Tensor device_sum(const at::Tensor& x) {
   const at::Tensor flat = x.reshape({-1});
-  const std::int64_t n = flat.numel(), whole = n / block * block;
+  const std::int64_t n = flat.numel(), whole = n / device_row * device_row;
   if (whole == 0) return squares_of_rows(flat.unsqueeze(0));
-  const at::Tensor sum = squares_of_rows(flat.narrow(0, 0, whole).view({-1, block}));
+  const at::Tensor sum = squares_of_rows(flat.narrow(0, 0, whole).view({-1, device_row}));
   return whole == n ? sum : sum.add(squares_of_rows(flat.narrow(0, whole, n - whole).unsqueeze(0)));
 }
 

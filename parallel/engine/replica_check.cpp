@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/replica_check.h"
 
+#include <ATen/ops/empty.h>
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
 
@@ -18,10 +19,16 @@ namespace {
 
 constexpr std::array<std::string_view, 4> words = {"weights", "states", "experts' weights", "experts' states"};
 
-// Adds a tensor to a hash.
+// Adds a tensor to a hash: a GPU's piece by piece, through pinned memory of a bounded size.
 void add(std::int64_t& hash, const at::Tensor& tensor) {
-  const at::Tensor here = tensor.cpu().contiguous();
-  hash = static_cast<std::int64_t>(memory_hash(here.data_ptr(), here.nbytes(), static_cast<std::uint64_t>(hash)));
+  const auto add_here = [&hash](const at::Tensor& here) {
+    hash = static_cast<std::int64_t>(memory_hash(here.data_ptr(), here.nbytes(), static_cast<std::uint64_t>(hash)));
+  };
+  const at::Tensor whole = tensor.contiguous();
+  if (whole.is_cpu()) return add_here(whole);
+  constexpr std::int64_t piece = std::int64_t{1} << 24;  // bytes
+  for (const at::Tensor& part : whole.view({-1}).view(at::kByte).split(piece))
+    add_here(at::empty(part.sizes(), at::TensorOptions(at::kByte).pinned_memory(true)).copy_(part));
 }
 
 GroupKind group_of(Replicated what, bool shards_states) {
