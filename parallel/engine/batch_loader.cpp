@@ -146,6 +146,8 @@ PackedBatch::PackedBatch(std::vector<MicroBatch> micros) : micros_(std::move(mic
   std::vector<at::Tensor> tensors;
   for_tensors(micros_, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
   tensors_ = PackedTensors(tensors);
+  // Freed by the thread that has made them, which LibTorch's memory profiler asks for.
+  for_tensors(micros_, [](at::Tensor& tensor) { tensor = at::empty({0}, at::kLong); });
 }
 
 std::vector<MicroBatch> PackedBatch::send(const at::Device& device) {
