@@ -29,10 +29,12 @@ TEST_CASE("Memory that is freed in a capture is the graph's until its end") {
     {
       Graph graph;
       graph.begin(stream);
+      const std::int64_t launches = counters(0).launches;
       const Floats x = device_floats(10);
       set(stream, x, 1);
       release(x.data);
       graph.end();
+      expect(counters(0).launches == launches, "no launch");
       expect(device_floats(10).data != x.data, "another block");
       graph.replay(stream);
       synchronize(stream, "a test");

@@ -79,7 +79,7 @@ void poison_contents(Stream* stream, char* begin, const Block& block) {
                      std::memset(reachable(begin), 0xff, zone.requested);
                      fill_unused(zone);
                    }});
-  --world().device(device_of(stream)).counters.launches;
+  if (stream->capture == nullptr) --world().device(stream->device).counters.launches;
 }
 
 }  // namespace
