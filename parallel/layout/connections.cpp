@@ -62,7 +62,7 @@ class Connections {
       add(Connection::Use::gradients, {next, here});
     }
     if (partition_.recipe.model.tie_embeddings && (rank_ == ranks.front() || rank_ == ranks.back()))
-      add(Connection::Use::computation, {ranks.front(), ranks.back()});
+      add(Connection::Use::ends, {ranks.front(), ranks.back()});
   }
 
   void add_experts() {

@@ -10,9 +10,9 @@ namespace llmtrain {
 
 // What one GPU is connected to others for: NCCL has a communicator, with its memory, for each.
 struct Connection {
-  // Collectives whose results computation waits for soon, those that go on beside it, and messages of a pipeline from
-  // the first rank to the second.
-  enum class Use { computation, background, activations, gradients };
+  // Collectives whose results computation waits for soon, those that go on beside it, messages of a pipeline from the
+  // first rank to the second, and sums over its two ends.
+  enum class Use { computation, background, activations, gradients, ends };
 
   Use use = Use::computation;
   std::vector<int> ranks;  // of the world, in their order within the connection

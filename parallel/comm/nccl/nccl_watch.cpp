@@ -2,6 +2,7 @@
 #include "parallel/comm/nccl/nccl_watch.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "core/base/error.h"
@@ -11,6 +12,18 @@ namespace {
 
 // Short enough for reports of failures, long enough to cost no noticeable processor time.
 constexpr auto look_every = std::chrono::milliseconds(20);
+// How long NCCL may take to abort all connections.
+constexpr auto for_aborting = std::chrono::seconds(10);
+
+// In one group, because aborting a communicator waits for what the device still runs, which may be what another one has
+// started (github.com/NVIDIA/nccl/issues/1013).
+void abort_all(const std::vector<std::weak_ptr<NcclLink>>& links) {
+  ncclGroupStart();
+  for (const std::weak_ptr<NcclLink>& entry : links) {
+    if (const std::shared_ptr<NcclLink> link = entry.lock()) link->abort();
+  }
+  ncclGroupEnd();
+}
 
 }  // namespace
 
@@ -23,10 +36,13 @@ NcclWatch::NcclWatch(std::shared_ptr<Communicator> host, std::shared_ptr<Operati
 
 NcclWatch::~NcclWatch() {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     has_stopped_ = true;
+    changed_.notify_all();
+    const bool has_ended = changed_.wait_for(lock, for_aborting, [this] { return has_ended_; });
+    // Not exit(): what it would destroy is in use.
+    if (const auto failure = host_->failure(); failure && !has_ended) std::_Exit(static_cast<int>(failure->code));
   }
-  changed_.notify_all();
   thread_.join();
 }
 
@@ -38,6 +54,8 @@ void NcclWatch::add(std::shared_ptr<NcclWork> work) {
 void NcclWatch::add(const std::shared_ptr<NcclLink>& link) {
   const std::lock_guard lock(mutex_);
   links_.push_back(link);
+  // Nobody looks any more.
+  if (has_failed_) link->abort();
 }
 
 void NcclWatch::look_after(int device) {
@@ -53,11 +71,17 @@ void NcclWatch::look_after(int device) {
     }
     if (host_->failure()) {
       // Links refuse what comes after, so that nothing is left to watch.
-      abort_links();
-      return;
+      has_failed_ = true;
+      const auto links = std::exchange(links_, {});
+      lock.unlock();
+      abort_all(links);
+      lock.lock();
+      break;
     }
     changed_.wait_for(lock, look_every);
   }
+  has_ended_ = true;
+  changed_.notify_all();
 }
 
 void NcclWatch::note_ends() {
@@ -68,7 +92,7 @@ void NcclWatch::note_ends() {
       const std::chrono::duration<double> took(CudaEvent::seconds_between(*work.begin, work.end));
       log_->finish(work.entry, work.entry.started + std::chrono::duration_cast<Clock::duration>(took));
       place = open_.erase(place);
-      // A hanging kernel cannot be interrupted from the host: the exception leads to abort_links(), which ends it.
+      // A hanging kernel cannot be interrupted from the host: the exception leads to abort_all(), which ends it.
       // Counted from the call, thus with the computation that the operation waits for on the device: what hangs there
       // is to be found as well.
     } else if (work.deadline.has_passed()) {
@@ -84,13 +108,6 @@ void NcclWatch::check_links() {
   for (const std::weak_ptr<NcclLink>& entry : links_) {
     if (const std::shared_ptr<NcclLink> link = entry.lock()) link->check();
   }
-}
-
-void NcclWatch::abort_links() {
-  for (const std::weak_ptr<NcclLink>& entry : links_) {
-    if (const std::shared_ptr<NcclLink> link = entry.lock()) link->abort();
-  }
-  links_.clear();
 }
 
 }  // namespace llmtrain

@@ -28,7 +28,7 @@ struct NcclWork {
 };
 
 // Monitors a rank's operations on a separate thread: logs their times, detects those that hang, and aborts them once a
-// rank has failed.
+// rank has failed. Should NCCL not come back from that, the destructor ends the process with the failure's exit code.
 class NcclWatch {
  public:
   // `device` is CUDA's index.
@@ -46,7 +46,6 @@ class NcclWatch {
   // Called under the mutex.
   void note_ends();
   void check_links();
-  void abort_links();
 
   std::shared_ptr<Communicator> host_;
   std::shared_ptr<OperationLog> log_;
@@ -55,6 +54,8 @@ class NcclWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_stopped_ = false;
+  bool has_failed_ = false;  // and links are being aborted
+  bool has_ended_ = false;   // the thread
   std::list<std::shared_ptr<NcclWork>> open_;
   std::vector<std::weak_ptr<NcclLink>> links_;
   std::thread thread_;
