@@ -21,6 +21,7 @@
 #include "parallel/shard/states/gradient_fallback.h"
 #include "parallel/shard/states/joined_experts.h"
 #include "parallel/shard/states/sharded_matrices.h"
+#include "parallel/shard/states/tensor_gradients.h"
 #include "parallel/shard/states/tensor_scales.h"
 #include "parallel/shard/states/wide_gradients.h"
 
@@ -39,26 +40,6 @@ struct ShardingOptions {
   // second takes which may follow. Both outlive the parameters.
   const Fp8History* fp8_history = nullptr;
   GradientFallback* gradient_fallback = nullptr;
-};
-
-// Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
-class TensorGradients {
- public:
-  // For the elements `owned` of the store, which must be the same on all ranks of the tensor group, and for gradients
-  // that begin with these.
-  TensorGradients(const Graph& graph, const ParameterStore& store, const TensorParallel& ranks, FlatInterval owned);
-
-  // In place, in flat gradients that start at the first owned element. Collective over the tensor ranks; blocks.
-  void sum(const at::Tensor& gradients) const;
-
-  // Sum of squares within `part` of the owned elements. Summed over all tensor ranks, every element counts once.
-  at::Tensor squares(const at::Tensor& gradients, FlatInterval part) const;
-
- private:
-  TensorParallel ranks_;
-  FlatInterval owned_;
-  // In elements of the store, adjacent intervals merged.
-  std::vector<FlatInterval> summed_, summed_over_copies_, counted_;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
