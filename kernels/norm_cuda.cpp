@@ -56,8 +56,8 @@ void cuda_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   const at::Tensor gradient = rows_of(dy), rows = rows_of(x);
   dx.add_(input_gradient(gradient, rows, mean, rstd, parameters).view(dx.sizes()));
   // Operands of two types are widened as they are read.
-  at::Tensor products = mean.defined() ? at::sub(rows, mean.unsqueeze(1)).mul_(rstd.unsqueeze(1))
-                                       : at::mul(rows, rstd.unsqueeze(1));
+  at::Tensor products =
+      mean.defined() ? at::sub(rows, mean.unsqueeze(1)).mul_(rstd.unsqueeze(1)) : at::mul(rows, rstd.unsqueeze(1));
   dweight.add_(products.mul_(gradient).sum(0));
   if (dbias) dbias->add_(at::sum(gradient, {0}, false, wide_type(gradient)));
 }

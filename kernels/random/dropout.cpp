@@ -56,8 +56,7 @@ void reference_dropout(at::Tensor& x, const Dropout& dropout) {
   }
   // Scaled, so that the expected value stays the same, and filled rather than multiplied by 0: dropped infinities and
   // NaN become 0 as well.
-  x.mul_(1 / (1 - dropout.probability))
-      .masked_fill_(dropped.view({-1}).narrow(0, skipped, x.numel()).view_as(x), 0);
+  x.mul_(1 / (1 - dropout.probability)).masked_fill_(dropped.view({-1}).narrow(0, skipped, x.numel()).view_as(x), 0);
 }
 
 // In pieces, whose words take a bounded amount of memory (core/graph/operators counts it).

@@ -73,10 +73,10 @@ void hold_fp32_copies(const OperatorWriter& writer, double keys_and_values, Oper
   if (is_stored) core.backward_working += (3 * fp32_bytes - 2 * shape.element) * shape.scores;
 }
 
-// What LibTorch's kernels take beside results on a GPU (kernels/attention/cuda_attention_calls.cpp). FlashAttention sums
-// the gradients of queries in fp32, in as many parts as there are multiprocessors for each head, so that the order of
-// the sums is fixed, and makes the gradients of keys and values per query head. CUTLASS's kernel reads keys and values
-// per query head, too.
+// What LibTorch's kernels take beside results on a GPU (kernels/attention/cuda_attention_calls.cpp). FlashAttention
+// sums the gradients of queries in fp32, in as many parts as there are multiprocessors for each head, so that the order
+// of the sums is fixed, and makes the gradients of keys and values per query head. CUTLASS's kernel reads keys and
+// values per query head, too.
 void hold_kernel_memory(const OperatorWriter& writer, Operator& core) {
   constexpr double multiprocessors = 132, row_block = 128;  // an H100's; other GPUs have fewer
   const LocalShape& shape = writer.shape();

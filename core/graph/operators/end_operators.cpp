@@ -56,8 +56,8 @@ void write_embedding(OperatorWriter& writer) {
 }
 
 // The loss ends the model, so core/model computes its gradient chunk by chunk in the forward. Other programs keep the
-// logits in fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is taken are
-// alive.
+// logits in fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is
+// taken are alive.
 void write_head(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   const double logits_elements = shape.tokens * shape.vocabulary;

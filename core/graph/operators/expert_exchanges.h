@@ -14,8 +14,8 @@ double routed_tokens(const OperatorWriter& writer);
 
 // What this rank's tokens choose, in rows: those that it sends to the experts (`own`), those that arrive at its
 // experts, and those that its experts compute (`places`), with the tokens of all ranks that split them. core/model's
-// kernels compute rows of tokens alone, other programs' also the empty places of an expert's capacity, of which each rank has a
-// part. Of the ranks that share the experts, all wait for the busiest, which this is.
+// kernels compute rows of tokens alone, other programs' also the empty places of an expert's capacity, of which each
+// rank has a part. Of the ranks that share the experts, all wait for the busiest, which this is.
 struct RoutedRows {
   double own = 0, arriving = 0, places = 0;
   RoutedLoad load;  // how all ranks' rows fall on them

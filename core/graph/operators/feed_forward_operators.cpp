@@ -116,8 +116,8 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts, 6 * tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
-  // Index and weight of each of a token's experts. In core/model also its row at that expert, and the way back; likewise
-  // of the rows that are exchanged.
+  // Index and weight of each of a token's experts. In core/model also its row at that expert, and the way back;
+  // likewise of the rows that are exchanged.
   const double own = tokens * top_k;
   const double exchanged = exchanges_rows(writer) ? routed_rows(writer, moe).places : 0;
   const double indices = !writer.is_own() ? own : 3 * own + 2 * exchanged;

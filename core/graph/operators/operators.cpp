@@ -134,8 +134,8 @@ PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double bo
     // Halves run one after another, so each adds to what the earlier ones keep.
     received += half.received;
     peak.forward = std::max(peak.forward, before + half.saved + received + half.forward_working + half.forward_scratch);
-    peak.backward = std::max(peak.backward, before + half.saved + half.backward_working + half.backward_scratch +
-                                                weight_gradient);
+    peak.backward =
+        std::max(peak.backward, before + half.saved + half.backward_working + half.backward_scratch + weight_gradient);
     before += repeats_all ? half.saved : half.kept;
     saved += half.saved;
   }

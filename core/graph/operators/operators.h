@@ -120,14 +120,13 @@ double repeated_flops(const OperatorList& operators, Recompute recompute);
 
 // Bytes of the tensors that are kept between the passes.
 //
-// megatron: of a layer with 16-bit activations, one-byte dropout masks and GPT-2's shapes sbh(34 + 5as/h) bytes, split over
-// tensor ranks as sbh(10 + 24/t + 5as/ht), with sequence parallelism sbh/t(34 + 5as/h). Selective recompute computes
-// the attention scores again and keeps 34sbh, full recompute keeps 2sbh. The head keeps its two inputs and fp32 logits.
-// Masks exist only with dropout; flash attention keeps one log-sum-exp per row in place of the scores. At FP8 levels
-// the inputs of the layers' matrix products are kept as FP8 in both orders, and flash attention also keeps its 16-bit
-// output.
-// cpu and cuda: masks are generated again, statistics of norms are kept, the head keeps the gradient of its input in place of
-// logits; selective recompute computes norms, activations and scores again.
+// megatron: of a layer with 16-bit activations, one-byte dropout masks and GPT-2's shapes sbh(34 + 5as/h) bytes, split
+// over tensor ranks as sbh(10 + 24/t + 5as/ht), with sequence parallelism sbh/t(34 + 5as/h). Selective recompute
+// computes the attention scores again and keeps 34sbh, full recompute keeps 2sbh. The head keeps its two inputs and
+// fp32 logits. Masks exist only with dropout; flash attention keeps one log-sum-exp per row in place of the scores. At
+// FP8 levels the inputs of the layers' matrix products are kept as FP8 in both orders, and flash attention also keeps
+// its 16-bit output. cpu and cuda: masks are generated again, statistics of norms are kept, the head keeps the gradient
+// of its input in place of logits; selective recompute computes norms, activations and scores again.
 double saved_bytes(const OperatorList& operators, Recompute recompute);
 
 // The most bytes alive while a block runs: its saved tensors, its operators' working memory, its output (forward), and

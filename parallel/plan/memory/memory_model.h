@@ -9,8 +9,8 @@
 namespace llmtrain {
 
 // Every byte that the ranks hold in one training step, by stage and micro-batch; the schedule determines how many
-// micro-batches are in flight. With KernelSet::cpu and ::cuda it is what one rank's runner allocates (core/model, core/optim,
-// parallel/engine).
+// micro-batches are in flight. With KernelSet::cpu and ::cuda it is what one rank's runner allocates (core/model,
+// core/optim, parallel/engine).
 //
 // memory.offload: `optimizer` moves master weights and moments to the host; `weights` the shards of ZeRO-3, or without
 // ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks. Moved bytes are counted in

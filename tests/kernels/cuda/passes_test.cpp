@@ -69,7 +69,8 @@ TEST_CASE("gradients of norms on a GPU are added, and those of parameters in fp3
   if (mode == NormMode::layer) CHECK(largest_error(got.dbias, want.dbias) < fp32_tolerance);
 }
 
-TEST_CASE("activation functions on a GPU equal the CPU's up to rounding, and swiglu's backward takes no memory beside") {
+TEST_CASE(
+    "activation functions on a GPU equal the CPU's up to rounding, and swiglu's backward takes no memory beside") {
   const auto kind = GENERATE(ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::swiglu);
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const std::int64_t width = 24, columns = kind == ActivationKind::swiglu ? 2 * width : width;

@@ -22,8 +22,10 @@ const std::vector<Overrides> recipes{
     {"batch.global=64", "batch.micro=64"},
     {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "model.kv_heads=4"},
     {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "memory.recompute=\"selective\""},
-    {"model.architecture=\"gpt2\"", "model.dropout=0.1", "batch.global=32", "batch.micro=32", "precision.compute=\"bf16\""},
-    {"precision.compute=\"bf16\"", "model.qk_norm=true", "batch.global=32", "batch.micro=32", "memory.recompute=\"full\""},
+    {"model.architecture=\"gpt2\"", "model.dropout=0.1", "batch.global=32", "batch.micro=32",
+     "precision.compute=\"bf16\""},
+    {"precision.compute=\"bf16\"", "model.qk_norm=true", "batch.global=32", "batch.micro=32",
+     "memory.recompute=\"full\""},
     {R"(data.document_mask={"end_of_text": 10})", "batch.micro=8"},
     {"precision.compute=\"bf16\"", "pipeline.loops=4", "kernels.attention=\"math\"", "batch.micro=4"},
 };
@@ -33,6 +35,16 @@ const std::vector<Overrides> recipes{
 TEST_CASE("a step on a GPU needs the planned memory") {
   const TrainingSetting setting;
   for (const Overrides& recipe : recipes) check_layout(setting, {1, gpu + recipe});
+}
+
+// Their communicators stage through the host, in other memory than the GPU's.
+TEST_CASE("ranks with GPUs send the planned bytes, and need the planned memory") {
+  const TrainingSetting setting;
+  const std::string bf16 = "precision.compute=\"bf16\"";
+  for (const RankCase& layout : std::vector<RankCase>{{2, {bf16, zero(3), "pipeline.loops=4"}},
+                                                      {2, {bf16, "parallel.context=2", "batch.micro=8"}},
+                                                      {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}}})
+    check_layout(setting, {layout.ranks, gpu + layout.overrides});
 }
 
 }  // namespace llmtrain::test

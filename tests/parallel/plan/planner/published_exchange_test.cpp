@@ -78,7 +78,8 @@ double layer_bytes(std::int64_t tokens) {
   stage.backward_workspace = peak.backward - stage.saved_activations;
   StepMemory memory;
   memory.stages = {stage};
-  memory.rank[MemoryCategory::framework] = make_step_memory(partition, KernelSet::megatron).rank[MemoryCategory::framework];
+  memory.rank[MemoryCategory::framework] =
+      make_step_memory(partition, KernelSet::megatron).rank[MemoryCategory::framework];
   StepCosts costs;
   costs.stages = {{.forward = {.seconds = 1}, .backward = {.seconds = 1}}};
   costs.transfer_seconds = costs.optimizer_seconds = {0};
