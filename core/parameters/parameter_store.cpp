@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 
 namespace llmtrain {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/adamw.h"
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/fp8/adamw_parts.h"
 #include "kernels/vector/adamw.h"
 
@@ -73,7 +73,7 @@ vector::ScaledAdamwConstants constants_of(const ScaledAdamwState& state, const A
           .gradients = one_over(state.gradients.scale)};
 }
 
-at::Tensor vector_largest(const ScaledAdamwState& state, const AdamwStep& step) {
+at::Tensor vector_step_largest(const ScaledAdamwState& state, const AdamwStep& step) {
   const vector::ScaledAdamwConstants constants = constants_of(state, step);
   const std::int64_t n = state.weights.payload.numel(), pieces = (n + weights_per_thread - 1) / weights_per_thread;
   // Pieces of a fixed size, each with a place for its result, instead of atomic operations on three numbers.
@@ -133,7 +133,7 @@ AdamwState stepped(const ScaledAdamwState& state, const AdamwStep& step) {
   return after;
 }
 
-at::Tensor device_largest(const ScaledAdamwState& state, const AdamwStep& step) {
+at::Tensor device_step_largest(const ScaledAdamwState& state, const AdamwStep& step) {
   at::Tensor largest = at::zeros({3}, state.weights.payload.options().dtype(at::kFloat));
   in_pieces(state, [&](const ScaledAdamwState& piece) {
     const AdamwState after = stepped(piece, step);
@@ -169,7 +169,7 @@ bool is_on_host(const ScaledAdamwState& state) { return state.weights.payload.is
 }  // namespace
 
 at::Tensor scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step) {
-  return (is_on_host(state) ? vector_largest : device_largest)(state, step);
+  return (is_on_host(state) ? vector_step_largest : device_step_largest)(state, step);
 }
 
 void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next) {

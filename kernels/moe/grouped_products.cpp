@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "core/base/error.h"
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Casts to FP8 (kernels/fp8.h) compared with a copy that moves as many bytes and with LibTorch's chain of operators:
+// Casts to FP8 (kernels/fp8/fp8.h) compared with a copy that moves as many bytes and with LibTorch's chain of operators:
 // fp8_bench [ELEMENTS]. Delayed scaling knows the scale and needs one pass, current scaling a pass for the largest
 // magnitude before it.
 #include <ATen/Parallel.h>
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "kernels/adamw.h"
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 #include "parallel/device/cpu_allocator.h"
 
 using namespace llmtrain;

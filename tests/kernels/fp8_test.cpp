@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_mm.h>

@@ -14,7 +14,7 @@
 #include "core/graph/fp8_products.h"
 #include "core/model/layers/maxima_window.h"
 #include "core/recipe/recipe.h"
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 
 namespace llmtrain {
 

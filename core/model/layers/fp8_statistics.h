@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 
 namespace llmtrain {
 

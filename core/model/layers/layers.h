@@ -13,7 +13,7 @@
 #include "core/model/layers/scaled_tensor.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/fp8/product.h"
 #include "kernels/norm.h"
 

@@ -10,7 +10,7 @@
 #include "core/model/layers/fp8_history.h"
 #include "core/model/layers/micro_batch.h"
 #include "core/model/layers/other_ranks.h"
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 
 namespace llmtrain {
 

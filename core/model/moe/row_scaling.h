@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/model/moe/expert_ranks.h"
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 
 namespace llmtrain {
 

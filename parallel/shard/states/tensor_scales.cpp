@@ -16,7 +16,7 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/reduction.h"
 #include "parallel/shard/states/flat_piece.h"
 

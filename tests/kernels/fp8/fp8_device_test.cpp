@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/fp8.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/fp8/product.h"
 
 namespace llmtrain::kernels {
