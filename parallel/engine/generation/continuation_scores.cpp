@@ -50,7 +50,7 @@ std::vector<double> continuation_scores(Decoder& decoder, std::span<const Scored
   const std::size_t prefix = common_prefix(seen);
   if (prefix > 0) {
     const NewTokens common{0, 0, seen.front().tokens.first(prefix)};
-    decoder.logits(std::span(&common, 1));
+    decoder.read(std::span(&common, 1));
   }
   std::vector<NewTokens> pieces;
   std::vector<std::int64_t> following;

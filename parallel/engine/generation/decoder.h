@@ -34,6 +34,9 @@ class Decoder {
   // id that is not in the vocabulary.
   at::Tensor logits(std::span<const NewTokens> pieces, Rows rows = Rows::last);
 
+  // Takes the pieces in, and asks for nothing that follows them: nobody waits for a GPU.
+  void read(std::span<const NewTokens> pieces) { pass(pieces, Rows::last); }
+
   // After each token of the pieces log P(the one of `following` at its place), in nats and float64 on the CPU, where
   // logits() has logits. A GPU's logits stay there, and it is waited for once.
   at::Tensor log_probabilities(std::span<const NewTokens> pieces, std::span<const std::int64_t> following);
