@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "kernels/adamw.h"
-#include "kernels/fp8/fp8.h"
 #include "kernels/fp8/adamw_parts.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/vector/adamw.h"
 
 namespace llmtrain::kernels {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Casts to FP8 (kernels/fp8/fp8.h) compared with a copy that moves as many bytes and with LibTorch's chain of operators:
-// fp8_bench [ELEMENTS]. Delayed scaling knows the scale and needs one pass, current scaling a pass for the largest
-// magnitude before it.
+// Casts to FP8 (kernels/fp8/fp8.h) compared with a copy that moves as many bytes and with LibTorch's chain of
+// operators: fp8_bench [ELEMENTS]. Delayed scaling knows the scale and needs one pass, current scaling a pass for the
+// largest magnitude before it.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/amax.h>

@@ -275,8 +275,8 @@ double framework_bytes(KernelSet kernels, const Mesh& mesh) {
   return cpu_program_bytes + (mesh.world() > 1 ? mpi_bytes : 0);
 }
 
-// Channel and staging buffers of the first rank's connections: of each for collectives, and of those between two pipeline
-// ranks together. 0 on the CPU, where ranks copy between tensors directly.
+// Channel and staging buffers of the first rank's connections: of each for collectives, and of those between two
+// pipeline ranks together. 0 on the CPU, where ranks copy between tensors directly.
 double communicator_bytes(KernelSet kernels, const Partition& partition) {
   if (kernels == KernelSet::cpu) return 0;
   double bytes = partition.mesh.pipeline > 1 ? transfer_bytes : 0;

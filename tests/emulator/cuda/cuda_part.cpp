@@ -44,16 +44,10 @@ void launch_graph(void* graph, int device) { static_cast<Graph*>(graph)->replay(
 
 void destroy_graph(void* graph) { delete static_cast<Graph*>(graph); }
 
-constexpr LlmtrainCudaInterface interface{
-    .device_count = device_count,
-    .describe = describe,
-    .peak_allocated_bytes = peak_allocated_bytes,
-    .measuring_size = measuring_size,
-    .compute_stream = compute_stream,
-    .begin_capture = begin_capture,
-    .end_capture = end_capture,
-    .launch_graph = launch_graph,
-    .destroy_graph = destroy_graph,
+constexpr LlmtrainCudaInterface interface {
+  .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
+  .measuring_size = measuring_size, .compute_stream = compute_stream, .begin_capture = begin_capture,
+  .end_capture = end_capture, .launch_graph = launch_graph, .destroy_graph = destroy_graph,
 };
 
 }  // namespace
