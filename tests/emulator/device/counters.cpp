@@ -26,15 +26,15 @@ Named& named() {
 
 }  // namespace
 
-Counters counters(int device) {
+Counters& counters(int device) {
   const std::lock_guard lock(world().mutex);
-  const Device& d = world().device(device);
-  Counters all = d.counters;
-  const std::vector<std::string> overruns = d.errors.overruns();
-  all.overruns = static_cast<std::int64_t>(overruns.size());
-  for (const std::string& overrun : overruns)
-    if (all.reports.size() < most_reports) all.reports.push_back(overrun);
-  return all;
+  Device& d = world().device(device);
+  Counters& c = d.counters;
+  for (const std::string& overrun : d.errors.take_overruns()) {
+    ++c.overruns;
+    if (c.reports.size() < most_reports) c.reports.push_back(overrun);
+  }
+  return c;
 }
 
 void count(int device, std::int64_t Counters::*what, std::int64_t amount) {

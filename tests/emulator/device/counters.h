@@ -22,7 +22,8 @@ struct Counters {
   std::vector<std::string> reports;           // of races and overruns, the first 100
 };
 
-Counters counters(int device);  // as they are now
+// They go on counting, and a test may set them back. To be read while no other host thread uses the device.
+Counters& counters(int device);
 void count(int device, std::int64_t Counters::*what, std::int64_t amount = 1);
 
 // What belongs to no device: {"communicators": {"created": 2}}, say. Part of the report.

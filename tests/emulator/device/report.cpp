@@ -52,7 +52,7 @@ Json leaks_of(const Blocks& blocks, const Describe& describe) {
 
 Json device_json(int index) {
   check_guard_zones(index);
-  const Counters c = counters(index);
+  const Counters& c = counters(index);
   const Json leaks = leaks_of(world().device(index).blocks, [](const Block& block) {
     return Json{{"bytes", block.requested}, {"allocation", block.number}};
   });
@@ -99,7 +99,7 @@ Json report_json() {
 }
 
 void print_device(int index) {
-  const Counters c = counters(index);
+  const Counters& c = counters(index);
   if (c.launches == 0) return;
   std::fprintf(
       stderr,

@@ -44,7 +44,7 @@ void DeviceErrors::report_overrun(const std::string& overrun) {
   if (settings().throws) report(overrun);
   const std::lock_guard lock(mutex_);
   overruns_.push_back(overrun);
-  if (overruns_.size() <= 20) std::fprintf(stderr, "emulated: %s\n", overrun.c_str());
+  if (++printed_ <= 20) std::fprintf(stderr, "emulated: %s\n", overrun.c_str());
 }
 
 bool DeviceErrors::has_error() const {
@@ -57,9 +57,9 @@ void DeviceErrors::raise() const {
   if (!error_.empty()) throw Fault("device error, seen late: " + error_);
 }
 
-std::vector<std::string> DeviceErrors::overruns() const {
+std::vector<std::string> DeviceErrors::take_overruns() {
   const std::lock_guard lock(mutex_);
-  return overruns_;
+  return std::exchange(overruns_, {});
 }
 
 }  // namespace emulated

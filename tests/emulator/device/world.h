@@ -70,13 +70,14 @@ class DeviceErrors {
   void report(const std::string& error);            // the first stays, as on CUDA
   void report_overrun(const std::string& overrun);  // is an error unless these are only logged
   bool has_error() const;
-  void raise() const;  // throws Fault if there is an error
-  std::vector<std::string> overruns() const;
+  void raise() const;                        // throws Fault if there is an error
+  std::vector<std::string> take_overruns();  // since the last call
 
  private:
   mutable std::mutex mutex_;
   std::string error_;
   std::vector<std::string> overruns_;
+  int printed_ = 0;
 };
 
 struct Device {
@@ -85,7 +86,7 @@ struct Device {
   AddressSpace unused;
   std::map<const char*, Block> blocks;
   std::map<std::pair<Stream*, std::size_t>, std::deque<const char*>> free_blocks;  // by stream and bytes
-  Counters counters;                                                               // but overruns
+  Counters counters;  // overruns: those that were taken from `errors`
   DeviceErrors errors;
   Stream* stream = nullptr;
   std::vector<Stream*> pool;

@@ -33,7 +33,7 @@ struct DeviceAllocator final : c10::Allocator {
     tell_profiler(memory, -bytes, device);
   }
   static void tell_profiler(void* memory, std::int64_t bytes, int device) {
-    const Counters c = counters(device);
+    const Counters& c = counters(device);
     c10::reportMemoryUsageToProfiler(memory, bytes, static_cast<std::size_t>(c.allocated),
                                      static_cast<std::size_t>(c.reserved), device_of(device));
   }
