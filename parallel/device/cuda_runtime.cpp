@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -11,32 +10,19 @@ namespace {
 
 const LlmtrainCudaInterface& cuda() { return *cuda_part().interface; }
 
-// Makes one stream wait for what another holds now.
-void order(const c10::Stream& first, const c10::Stream& second) {
-  c10::Event event(first.device_type());
-  event.record(first);
-  event.block(second);
-}
-
 class CudaGraph final : public CapturedWork {
  public:
   CudaGraph(const c10::Device& device, const std::function<void()>& work) : device_(device) {
-    const c10::impl::VirtualGuardImpl streams(device.type());
-    const c10::Stream current = streams.getStream(device), own = streams.getStreamFromGlobalPool(device);
-    order(current, own);
-    {
-      // CUDA captures no work of the default stream.
-      const c10::StreamGuard guard(own);
-      graph_ = cuda().begin_capture(device.index());
-      try {
-        work();
-        cuda().end_capture(graph_);
-      } catch (...) {
-        cuda().destroy_graph(graph_);
-        throw;
-      }
+    // CUDA captures no work of the default stream. This one has nothing to wait for: nothing runs on it.
+    const c10::StreamGuard guard(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+    graph_ = cuda().begin_capture(device.index());
+    try {
+      work();
+      cuda().end_capture(graph_);
+    } catch (...) {
+      cuda().destroy_graph(graph_);
+      throw;
     }
-    order(own, current);
   }
   ~CudaGraph() override { cuda().destroy_graph(graph_); }
 

@@ -2,6 +2,9 @@
 #include "parallel/plan/memory/memory_model.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "core/graph/graph.h"
 #include "core/graph/operators/operators.h"
@@ -275,16 +278,23 @@ double framework_bytes(KernelSet kernels, const Mesh& mesh) {
   return cpu_program_bytes + (mesh.world() > 1 ? mpi_bytes : 0);
 }
 
+<<<<<<< ours
 // Channel and staging buffers of the first rank's connections: of each for collectives, and of those between two
 // pipeline ranks together. 0 on the CPU, where ranks copy between tensors directly.
+=======
+// Channel and staging buffers of the first rank's connections: of each set of ranks with collectives, and of those
+// between two pipeline ranks together. The bytes are fitted to programs that connect a set once, for whatever order and
+// use. 0 on the CPU, where ranks copy between tensors directly.
+>>>>>>> theirs
 double communicator_bytes(KernelSet kernels, const Partition& partition) {
   if (kernels == KernelSet::cpu) return 0;
-  double bytes = partition.mesh.pipeline > 1 ? transfer_bytes : 0;
-  for (const Connection& connection : connections_of(partition, 0)) {
+  std::set<std::vector<int>> sets;
+  for (Connection& connection : connections_of(partition, 0)) {
     switch (connection.use) {
       case Connection::Use::computation:
       case Connection::Use::background:
-        bytes += collective_group_bytes;
+        std::ranges::sort(connection.ranks);
+        sets.insert(std::move(connection.ranks));
         break;
       case Connection::Use::activations:
       case Connection::Use::gradients:
@@ -292,7 +302,7 @@ double communicator_bytes(KernelSet kernels, const Partition& partition) {
         break;
     }
   }
-  return bytes;
+  return (partition.mesh.pipeline > 1 ? transfer_bytes : 0) + static_cast<double>(sets.size()) * collective_group_bytes;
 }
 
 }  // namespace

@@ -138,6 +138,9 @@ std::vector<Combination> optimizer_combinations() {
 
 std::vector<Combination> training_combinations() {
   return {
+      {R"({"precision": {"tf32": true}, "cluster": {"device": "cpu"}})",
+       "/precision/tf32",
+       {"multiplies fp32 exactly", "\"cuda\" or \"auto\"", "did you mean false?"}},
       {R"({"precision": {"loss_scale": {"initial": 1000}}})",
        "/precision/loss_scale/initial",
        {"1000 rounds gradients", "power of two", "did you mean 512?"}},

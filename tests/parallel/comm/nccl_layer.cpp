@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite's values are on emulated GPUs, which NCCL connects by its own names.
+#include "tests/parallel/comm/nccl_layer.h"
+
 #include "parallel/runtime/parts.h"
 #include "tests/emulator/device/runtime.h"
 #include "tests/parallel/comm/device_layer.h"
@@ -11,7 +13,9 @@ namespace {
 
 void* compute_stream(int device) { return emulated::current_stream(device); }
 
-std::shared_ptr<Communicator> connect(std::shared_ptr<Communicator> host, const c10::Device& device) {
+}  // namespace
+
+std::shared_ptr<Communicator> connect_over_nccl(std::shared_ptr<Communicator> host, const c10::Device& device) {
   const NcclJoin join{.host = staged_on_emulated_device(std::move(host), device),
                       .watchdog_seconds = 60,
                       .device = device.index(),
@@ -19,10 +23,8 @@ std::shared_ptr<Communicator> connect(std::shared_ptr<Communicator> host, const 
   return join_nccl(join);
 }
 
-}  // namespace
-
 std::shared_ptr<Communicator> with_layer(std::shared_ptr<Communicator> backend) {
-  return on_emulated_device(std::move(backend), connect);
+  return on_emulated_device(std::move(backend), connect_over_nccl);
 }
 
 std::vector<int> thread_counts() { return {2, 3}; }
