@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <stdexcept>
 
@@ -75,6 +76,19 @@ TEST_CASE("An invalid buffer or position is refused") {
   CHECK_THROWS_AS(dataset.read(-1, tokens), std::invalid_argument);
   tokens.resize(4);
   CHECK_THROWS_AS(dataset.read(0, tokens), std::invalid_argument);
+}
+
+TEST_CASE("An id that has come into an open file is refused with the file and its place there") {
+  const TemporaryDirectory folder;
+  folder.write("a.bin", little_endian<std::uint16_t>(Tokens{1, 2, 3}));
+  const std::string path = folder.write("b.bin", little_endian<std::uint16_t>(Tokens{1, 2, 3, 4, 5, 6, 7})).string();
+  const auto dataset = open((folder.path() / "*.bin").string(), {.vocab_size = 8});
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(8).write("\x08\x00", 2);
+  file.close();
+  Tokens tokens(5);
+  dataset.read(0, tokens);  // 1 2 3 | 1 2
+  require_error(ExitCode::bad_data, {path + ": token 4 has the id 8", "(8)"}, [&] { dataset.read(1, tokens); });
 }
 
 TEST_CASE("Reading data ends where that is asked for, in every format, and is no error of a source") {
