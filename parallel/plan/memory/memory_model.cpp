@@ -278,14 +278,9 @@ double framework_bytes(KernelSet kernels, const Mesh& mesh) {
   return cpu_program_bytes + (mesh.world() > 1 ? mpi_bytes : 0);
 }
 
-<<<<<<< ours
-// Channel and staging buffers of the first rank's connections: of each for collectives, and of those between two
-// pipeline ranks together. 0 on the CPU, where ranks copy between tensors directly.
-=======
 // Channel and staging buffers of the first rank's connections: of each set of ranks with collectives, and of those
 // between two pipeline ranks together. The bytes are fitted to programs that connect a set once, for whatever order and
 // use. 0 on the CPU, where ranks copy between tensors directly.
->>>>>>> theirs
 double communicator_bytes(KernelSet kernels, const Partition& partition) {
   if (kernels == KernelSet::cpu) return 0;
   std::set<std::vector<int>> sets;
