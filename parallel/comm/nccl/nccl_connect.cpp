@@ -14,7 +14,7 @@ namespace llmtrain {
 namespace {
 
 // How often the waiting rank looks for failures of others.
-constexpr std::chrono::milliseconds between_looks{5};
+constexpr std::chrono::milliseconds between_checks{5};
 
 // What the connecting thread and the waiting rank share. The thread may outlive the rank's patience, and its link.
 struct Connection {
@@ -93,7 +93,7 @@ ncclComm_t connect_ranks(const ncclUniqueId& id, NcclPlace place, NcclUse use,
 
   Deadline deadline(watchdog_seconds);
   std::unique_lock lock(connection->mutex);
-  while (!connection->changed.wait_for(lock, between_looks, [&] { return connection->has_ended; })) {
+  while (!connection->changed.wait_for(lock, between_checks, [&] { return connection->has_ended; })) {
     const bool has_failed = host.failure().has_value();
     if (!has_failed && !deadline.has_passed()) continue;
     // The thread cleans up after itself if NCCL ever releases it.

@@ -12,7 +12,7 @@ namespace llmtrain {
 namespace {
 
 // Bounds the fp32 sums, 16 MB.
-constexpr std::int64_t piece_elements = std::int64_t{1} << 22;
+constexpr std::int64_t elements_at_once = std::int64_t{1} << 22;
 
 }  // namespace
 
@@ -34,8 +34,8 @@ void Fp8Sum::finish(const at::Tensor& part) {
   sent_.reset();
   const std::int64_t count = own().count();
   const double most = kernels::largest_of(kernels::Fp8Format::e4m3);
-  for (std::int64_t begin = 0; begin < count; begin += piece_elements) {
-    const std::int64_t end = std::min(begin + piece_elements, count);
+  for (std::int64_t begin = 0; begin < count; begin += elements_at_once) {
+    const std::int64_t end = std::min(begin + elements_at_once, count);
     at::Tensor sum = received_.slice(0, begin, end).to(at::kFloat);
     for (std::int64_t rank = 1; rank < shards_.ranks; ++rank)
       sum.add_(received_.slice(0, rank * count + begin, rank * count + end).to(at::kFloat));

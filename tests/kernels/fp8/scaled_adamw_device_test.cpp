@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t n = 10001;
 
-at::Tensor number(float value) { return at::full({1}, value, at::kFloat); }
+at::Tensor scale_of(float value) { return at::full({1}, value, at::kFloat); }
 
 at::Tensor random_values(double largest) {
   const at::Tensor sizes = at::exp2(at::randint(-20, 1, {n}).to(at::kFloat)) * largest;
@@ -22,15 +22,15 @@ at::Tensor random_values(double largest) {
 }
 
 ScaledAdamwState random_state(bool has_small_moments, bool has_wide_gradients) {
-  ScaledAdamwState state{{random_values(60000).to(at::kHalf), number(0x1p12F)},
-                         {random_values(448).to(at::kFloat8_e4m3fn), number(0x1p9F)},
-                         {random_values(32000).abs().to(at::kHalf), number(0x1p20F)},
-                         {random_values(448).to(at::kFloat8_e4m3fn), number(0x1p7F)}};
+  ScaledAdamwState state{{random_values(60000).to(at::kHalf), scale_of(0x1p12F)},
+                         {random_values(448).to(at::kFloat8_e4m3fn), scale_of(0x1p9F)},
+                         {random_values(32000).abs().to(at::kHalf), scale_of(0x1p20F)},
+                         {random_values(448).to(at::kFloat8_e4m3fn), scale_of(0x1p7F)}};
   if (!has_small_moments) {
-    state.m = {random_values(1), number(1)};
-    state.v = {random_values(0.01).abs(), number(1)};
+    state.m = {random_values(1), scale_of(1)};
+    state.v = {random_values(0.01).abs(), scale_of(1)};
   }
-  if (has_wide_gradients) state.gradients = {random_values(3), number(1)};
+  if (has_wide_gradients) state.gradients = {random_values(3), scale_of(1)};
   return state;
 }
 
