@@ -185,7 +185,6 @@ class NotExecutable(ProgramTest):
         "/data/tokenizer": {"data.tokenizer": {"sentencepiece": "nowhere.model"}, "data.fine_tuning": {}},
         "/parallel/zero_shard_ranks": {"model.moe": {"experts": 4}, "parallel.expert": 2, "parallel.data": 4,
                                        "parallel.zero_shard_ranks": 1, "batch.global": 8},
-        "/precision/fp8_level": {"precision.fp8_level": "O3", "cluster.device": "cuda"},
         "/precision/high_precision": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
                                       "precision.high_precision": {"parameters": ["*.ffn.*"]}},
         "/precision/fp8_scaling/method": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},

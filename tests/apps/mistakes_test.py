@@ -52,7 +52,7 @@ MISTAKES = {
     "half a name of a profile": (["plan", "recipe.json", "--set", "cluster.profile=h100"], 2,
                                  ["/cluster/profile:", 'did you mean "h100-sxm-80gb"?']),
     "half a name of a program": (["plan", "recipe.json", "--program", "megatron"], 2,
-                                 ["/cluster/program:", 'did you mean "megatron-core"?']),
+                                 ["/cluster/program:", 'did you mean "megatron-lm"?']),
     "a profile that does not exist": (["plan", "recipe.json", "--set", "cluster.profile=h2000"], 2,
                                       ["/cluster/profile:", 'did you mean "h200"?']),
     "data that do not exist": ([*RUN, "--set", "data.train.0.path=nowhere.txt"], 66,

@@ -2,13 +2,9 @@
 #include "parallel/plan/memory/memory_model.h"
 
 #include <algorithm>
-#include <set>
-#include <utility>
-#include <vector>
 
 #include "core/graph/graph.h"
 #include "core/graph/operators/operators.h"
-#include "parallel/layout/connections.h"
 #include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
@@ -278,26 +274,18 @@ double framework_bytes(KernelSet kernels, const Mesh& mesh) {
   return cpu_program_bytes + (mesh.world() > 1 ? mpi_bytes : 0);
 }
 
-// Channel and staging buffers of the first rank's connections: of each set of ranks with collectives, and of those
-// between two pipeline ranks together. The bytes are fitted to programs that connect a set once, for whatever order and
-// use. 0 on the CPU, where ranks copy between tensors directly.
-double communicator_bytes(KernelSet kernels, const Partition& partition) {
+// Channel and staging buffers of the collectives, per kind of group that has more than one rank, and of point-to-point
+// transfers between pipeline ranks: the bytes are fitted to programs that connect several sets of ranks of a kind. 0 on
+// the CPU, where ranks copy between tensors directly.
+double communicator_bytes(KernelSet kernels, const Mesh& mesh, bool has_experts) {
   if (kernels == KernelSet::cpu) return 0;
-  std::set<std::vector<int>> sets;
-  for (Connection& connection : connections_of(partition, 0)) {
-    switch (connection.use) {
-      case Connection::Use::computation:
-      case Connection::Use::background:
-        std::ranges::sort(connection.ranks);
-        sets.insert(std::move(connection.ranks));
-        break;
-      case Connection::Use::activations:
-      case Connection::Use::gradients:
-      case Connection::Use::ends:
-        break;
-    }
-  }
-  return (partition.mesh.pipeline > 1 ? transfer_bytes : 0) + static_cast<double>(sets.size()) * collective_group_bytes;
+  double bytes = mesh.pipeline > 1 ? transfer_bytes : 0;
+  // One communicator per kind of group that has peers; pipeline neighbours only exchange point to point.
+  // Where all tensor ranks split an expert, and only they, their group serves for both.
+  const std::int64_t splitting = has_experts && mesh.expert_tensor != mesh.tensor ? mesh.expert_tensor : 1;
+  for (const std::int64_t ranks : {mesh.tensor, mesh.context, mesh.data, mesh.expert, splitting})
+    if (ranks > 1) bytes += collective_group_bytes;
+  return bytes;
 }
 
 }  // namespace
@@ -348,7 +336,8 @@ StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const
                               !partition.graph->logits_weight().is_frozen;
   // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(kernels, partition.mesh);
-  memory.rank[Category::communication] = communicator_bytes(kernels, partition);
+  memory.rank[Category::communication] =
+      communicator_bytes(kernels, partition.mesh, partition.recipe.model.moe.has_value());
   memory.rank[Category::buffers] = input_bytes(partition);
   return memory;
 }
