@@ -61,6 +61,9 @@ std::int64_t peak_allocated_bytes(int device) {
 // A product that fills an H100's processors for a millisecond.
 std::int64_t measuring_size() { return 8192; }
 
+// A GPU needs the time to raise its clock rate.
+double measuring_seconds() { return 0.1; }
+
 void* compute_stream(int device) {
   return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).stream();
 }
@@ -84,8 +87,9 @@ void destroy_graph(void* graph) { delete static_cast<at::cuda::CUDAGraph*>(graph
 
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
-  .measuring_size = measuring_size, .compute_stream = compute_stream, .begin_capture = begin_capture,
-  .end_capture = end_capture, .launch_graph = launch_graph, .destroy_graph = destroy_graph,
+  .measuring_size = measuring_size, .measuring_seconds = measuring_seconds, .compute_stream = compute_stream,
+  .begin_capture = begin_capture, .end_capture = end_capture, .launch_graph = launch_graph,
+  .destroy_graph = destroy_graph,
 };
 
 }  // namespace

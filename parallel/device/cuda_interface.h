@@ -21,6 +21,7 @@ struct LlmtrainCudaInterface {
   void (*describe)(int device, LlmtrainCudaDevice* result);
   std::int64_t (*peak_allocated_bytes)(int device);  // by LibTorch's caching allocator since the process started
   std::int64_t (*measuring_size)();                  // as DeviceRuntime::measuring_size()
+  double (*measuring_seconds)();                     // as DeviceRuntime::measuring_seconds()
   void* (*compute_stream)(int device);               // the cudaStream_t on which the calling thread enqueues its work
 
   // Of the calling thread's current stream, which must not be the default one: what is enqueued on it from begin to end

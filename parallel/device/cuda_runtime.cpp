@@ -42,6 +42,7 @@ class CudaRuntime final : public DeviceRuntime {
     return {properties.memory_bytes, cuda().peak_allocated_bytes(device.index())};
   }
   std::int64_t measuring_size() const override { return cuda().measuring_size(); }
+  double measuring_seconds() const override { return cuda().measuring_seconds(); }
   std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work) const override {
     return std::make_unique<CudaGraph>(device, work);
   }

@@ -41,6 +41,8 @@ class DeviceRuntime {
   // Rows and columns of a square matrix product that is large enough to reach the device's peak, and small enough to be
   // tried often.
   virtual std::int64_t measuring_size() const = 0;
+  // How long it is tried at most; once at least.
+  virtual double measuring_seconds() const = 0;
   // On a GPU runs `work` once, on a stream of its own, with its operations captured instead of run: it must not wait
   // for the device, nor read its memory on the host. On a CPU `work` is kept, and runs at every launch().
   virtual std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work) const = 0;

@@ -54,10 +54,10 @@ double measure_matmul_rate(const c10::Device& device, c10::ScalarType type) {
   double best_seconds = 1e30;
   int near_best = 0;
   const auto begin = std::chrono::steady_clock::now();
+  const double most_seconds = runtime_of(device).measuring_seconds();
   // Repeat long enough that other programs do not disturb every attempt; the best one counts. A processor that takes
-  // equally long three times is not disturbed; a GPU needs the time to raise its clock rate.
-  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(100) &&
-         (!device.is_cpu() || near_best < 3)) {
+  // equally long three times is not disturbed.
+  do {
     synchronize(device);
     const auto start = std::chrono::steady_clock::now();
     const at::Tensor product = kernels::linear(matrix, matrix, std::nullopt);
@@ -65,7 +65,7 @@ double measure_matmul_rate(const c10::Device& device, c10::ScalarType type) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     near_best = std::abs(seconds.count() / best_seconds - 1) < 0.02 ? near_best + 1 : 1;
     best_seconds = std::min(best_seconds, seconds.count());
-  }
+  } while (seconds_since(begin) < most_seconds && (!device.is_cpu() || near_best < 3));
   const auto cube = static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
   return 2 * cube / best_seconds;
 }
