@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <compare>
+#include <tuple>
 #include <vector>
 
 #include "parallel/layout/layout.h"
@@ -17,7 +17,8 @@ struct Connection {
   Use use = Use::computation;
   std::vector<int> ranks;  // of the world, in their order within the connection
 
-  auto operator<=>(const Connection&) const = default;
+  bool operator==(const Connection&) const = default;
+  bool operator<(const Connection& other) const { return std::tie(use, ranks) < std::tie(other.use, other.ranks); }
 };
 
 // All connections of this rank's GPU in a run, ascending, each once: groups of the same ranks in the same order and for

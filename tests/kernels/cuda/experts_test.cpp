@@ -73,7 +73,8 @@ TEST_CASE("a GPU assigns the CPU's rows, with any capacity, priority, and choice
         const std::optional<at::Tensor> priority = by_score ? std::optional(scores) : std::nullopt;
         const at::Tensor there = on_gpu(chosen);
         const std::optional<at::Tensor> priority_there = by_score ? std::optional(on_gpu(scores)) : std::nullopt;
-        const ExpertRows gpu = without_waits([&] { return assign_rows(there, experts, capacity, priority_there); });
+        const ExpertRows gpu =
+            without_waits([&, experts = experts] { return assign_rows(there, experts, capacity, priority_there); });
         check_equal(gpu, assign_rows(chosen, experts, capacity, priority));
       }
   }
