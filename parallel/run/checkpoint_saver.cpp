@@ -158,8 +158,9 @@ CheckpointSaver::~CheckpointSaver() {
   }
 }
 
-void CheckpointSaver::prepare(Slices slices) {
-  const std::size_t bytes = total_bytes(slices);
+void CheckpointSaver::prepare(Slices slices) { prepare(total_bytes(slices)); }
+
+void CheckpointSaver::prepare(std::size_t bytes) {
   if (!recipe_.async || bytes <= staging_bytes_) return;
   make_staging(bytes);
   // Because the system provides a page when it is first written.

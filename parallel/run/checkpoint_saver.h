@@ -47,6 +47,7 @@ class CheckpointSaver {
   // Makes the memory for copies of slices of these sizes, if the recipe asks for copies, so that the first write() does
   // not wait while the system provides it.
   void prepare(std::span<const TensorSlice> slices);
+  void prepare(std::size_t bytes);
   enum class Kind { regular, last };
   // The same memory, for slices that somebody else copies there: of so many bytes, for the write after step
   // `next_step`. Waits for the write before, which reads it.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <utility>
@@ -187,10 +186,7 @@ void TrainingLoop::prepare_to_save() {
   if (recipe_.checkpoint.every == 0) return;
   const LocalModel& model = trainer_.model();
   if (model.device().is_cpu()) return saver_.prepare(state_slices(model).slices);
-  if (!recipe_.checkpoint.async) return;
-  // Written, so that the first copy does not wait for the system's pages.
-  const std::size_t bytes = state_bytes(model);
-  std::memset(saver_.room_for(trainer_.steps_done(), bytes), 0, bytes);
+  saver_.prepare(state_bytes(model));
 }
 
 // Of a GPU a copy that is made while training goes on, by the thread that then writes it.
