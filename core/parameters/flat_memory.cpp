@@ -40,28 +40,15 @@ std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   return strides;
 }
 
-// `box` begins at element `first` of a tensor with these strides.
-void fill_box(at::Tensor box, const std::int64_t* strides, std::int64_t first, std::uint64_t key, double deviation) {
-  if (box.dim() > 2) {
-    // Experts: one matrix after another.
-    for (std::int64_t i = 0; i < box.size(0); ++i)
-      fill_box(box.select(0, i), strides + 1, first + i * strides[0], key, deviation);
-    // A part of each row, from a split by input features: rows are apart in the whole tensor. Otherwise all elements
-    // are consecutive there.
-  } else if (box.dim() == 2 && box.size(1) < strides[0]) {
-    kernels::fill_normal_block_(box, key, deviation, first, strides[0]);
+// `box`, rows of a matrix or elements of a vector, begins at element `first` of a tensor whose rows are `stride` apart.
+void fill_box(at::Tensor box, std::int64_t stride, std::int64_t first, std::uint64_t key, double deviation) {
+  // A part of each row, from a split by input features: rows are apart in the whole tensor. Otherwise all elements are
+  // consecutive there.
+  if (box.dim() == 2 && box.size(1) < stride) {
+    kernels::fill_normal_block_(box, key, deviation, first, stride);
   } else {
     kernels::fill_normal_(box, key, deviation, first);
   }
-}
-
-// `weights` has the part's shape.
-void fill_normal(const at::Tensor& weights, const Parameter& parameter, const LocalPart& part, std::uint64_t key) {
-  const auto strides = strides_of(parameter.shape);
-  const std::int64_t first = std::inner_product(strides.begin(), strides.end(), part.offset.begin(), std::int64_t{0});
-  const std::int64_t real = part.real_shape[0];
-  if (real > 0) fill_box(weights.narrow(0, 0, real), strides.data(), first, key, parameter.standard_deviation);
-  weights.narrow(0, real, part.shape[0] - real).zero_();
 }
 
 // Rows of a part are its elements along the last axis, whose length this is; of a vector each element is one.
@@ -87,8 +74,7 @@ void fill_rows(const at::Tensor& weights, const Parameter& parameter, const Loca
     } else {
       const std::size_t axis = axes > 1 ? axes - 2 : 0;
       const std::int64_t begin = origin + (axes > 2 ? matrix * strides[0] : 0) + in_matrix * strides[axis];
-      fill_box(axes > 1 ? to.view({rows, length}) : to, strides.data() + axis, begin, key,
-               parameter.standard_deviation);
+      fill_box(axes > 1 ? to.view({rows, length}) : to, strides[axis], begin, key, parameter.standard_deviation);
     }
     row = end;
   }
@@ -131,27 +117,6 @@ at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at
     report(start, -static_cast<std::int64_t>(bytes));
   };
   return at::from_blob(memory, {elements}, release, options);
-}
-
-void initialize_weights(const at::Tensor& flat, const ParameterStore& store, const Graph& graph, std::int64_t seed) {
-  for (const FlatRange& range : store.ranges()) {
-    const Parameter& parameter = graph.parameters[range.parameter];
-    at::Tensor weights = flat.slice(0, range.begin, range.end);
-    switch (parameter.initialization) {
-      case Initialization::zeros:
-        weights.zero_();
-        break;
-      case Initialization::ones:
-        weights.fill_(1);
-        break;
-      case Initialization::normal: {
-        // Only the rank's part is generated: elements are random-access in their stream.
-        const LocalPart& part = store.part(range.parameter);
-        fill_normal(weights.view(part.shape), parameter, part, stream_key(seed, parameter.name));
-        break;
-      }
-    }
-  }
 }
 
 void for_initial_weights(const ParameterStore& store, const Graph& graph, std::int64_t seed, std::int64_t begin,

@@ -16,12 +16,10 @@ namespace llmtrain {
 // before it is touched; on a GPU it is an ordinary zeroed tensor. Throws std::bad_alloc.
 at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at::Device& device);
 
-// Fills `flat`, fp32 memory of the store's parameters, as the Graph specifies. The values of the whole parameter, of
-// which this rank holds a part, depend only on (seed, its name); padding is zero.
-void initialize_weights(const at::Tensor& flat, const ParameterStore& store, const Graph& graph, std::int64_t seed);
-
-// The same values of elements [begin, end) of the store's flat memory, in pieces of at most about 16 MiB on the host,
-// in order: calls take(begin of the piece, its values), which are taken when it returns.
+// The initial values of elements [begin, end) of the store's flat memory, as the Graph specifies, in pieces of at most
+// about 16 MiB on the host, in fp32 and in order: calls take(begin of the piece, its values), which are taken when it
+// returns. The values of a whole parameter, of which this rank holds a part, depend only on (seed, its name); padding
+// is zero.
 using TakeWeights = std::function<void(std::int64_t begin, const at::Tensor& values)>;
 void for_initial_weights(const ParameterStore& store, const Graph& graph, std::int64_t seed, std::int64_t begin,
                          std::int64_t end, const TakeWeights& take);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/parameters/flat_memory.h"
+#include "kernels/host_copy.h"
 #include "kernels/reduction.h"
 #include "parallel/shard/states/flat_piece.h"
 #include "parallel/shard/tensor_array.h"
@@ -135,23 +136,13 @@ FlatInterval ShardedParameters::saved() const {
 }
 
 void ShardedParameters::initialize(std::int64_t seed) {
-  // Drawn in fp32 on the host: initial weights depend on no layout, type or device.
+  // Drawn in fp32 on the host: initial weights depend on no layout, type or device. Of what this rank owns, and never
+  // all of it at once: it may fill the memory of a GPU by itself.
   const at::Tensor own = incoming();
-  if (zero_stage_ == 0 && own.scalar_type() == at::kFloat && own.is_cpu()) {
-    initialize_weights(own, store_, graph_, seed);
-  } else {
-    // Of what this rank owns, and never all of it: it may fill the memory of a GPU by itself.
-    for_initial_weights(
-        store_, graph_, seed, owned().begin, owned().end, [&](std::int64_t begin, const at::Tensor& values) {
-          const at::Tensor to = piece_of(own, {begin, begin + values.numel()}, place_);
-          if (own.is_cpu()) {
-            to.copy_(values);
-            return;
-          }
-          const at::Tensor pinned = at::empty(values.sizes(), values.options().pinned_memory(true)).copy_(values);
-          to.copy_(pinned.to(own.device(), true));
-        });
-  }
+  for_initial_weights(
+      store_, graph_, seed, owned().begin, owned().end, [&](std::int64_t begin, const at::Tensor& values) {
+        piece_of(own, {begin, begin + values.numel()}, place_).copy_(kernels::to_device(values, own.device()));
+      });
   publish();
 }
 

@@ -36,7 +36,9 @@ NamedTensors initial_weights(const Graph& graph, const ShardPlace& place = {}, s
   ParameterStore store(graph, parameters, place);
   // A few elements of somebody else follow what is ours.
   const at::Tensor flat = at::full({store.elements() + 3}, 8.5, at::kFloat);
-  initialize_weights(flat, store, graph, seed);
+  for_initial_weights(store, graph, seed, 0, store.elements(), [&](std::int64_t begin, const at::Tensor& values) {
+    flat.slice(0, begin, begin + values.numel()).copy_(values);
+  });
   CHECK(flat.slice(0, store.elements()).eq(8.5).all().item<bool>());
   check_pieces(flat, store, graph, seed);
   store.attach_weights(flat);
