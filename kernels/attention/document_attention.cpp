@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/attention/flash_attention_cuda.h"
+#include "kernels/host_copy.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -84,11 +85,11 @@ at::Tensor empty_like_heads(const at::Tensor& x) { return at::empty(x.sizes(), x
 at::Tensor document_starts(std::span<const PositionRun> documents, const at::Device& device) {
   if (device.is_cpu() || documents.empty()) return {};
   const auto count = static_cast<std::int64_t>(documents.size());
-  const at::Tensor starts = at::empty({count + 1}, at::TensorOptions(at::kInt).pinned_memory(true));
+  const at::Tensor starts = at::empty({count + 1}, at::kInt);
   auto* const begin = starts.mutable_data_ptr<int>();
   for (std::size_t i = 0; i < documents.size(); ++i) begin[i] = static_cast<int>(documents[i].begin);
   begin[count] = static_cast<int>(documents.back().begin + documents.back().length);
-  return starts.to(device, /*non_blocking=*/true);
+  return to_device(starts, device);
 }
 
 AttentionOutput document_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "kernels/host_copy.h"
+
 namespace llmtrain {
 namespace {
 
@@ -17,13 +19,6 @@ constexpr std::int64_t alignment = 64;  // bytes
 
 at::Tensor pinned(std::int64_t elements, at::ScalarType type) {
   return at::empty({elements}, at::TensorOptions(type).pinned_memory(true));
-}
-
-// Waits for the copy.
-at::Tensor read(const at::Tensor& flat) {
-  const at::Tensor here = pinned(flat.numel(), flat.scalar_type());
-  here.copy_(flat);
-  return here;
 }
 
 }  // namespace
@@ -56,21 +51,12 @@ std::vector<at::Tensor> to_device(std::span<const at::Tensor> tensors, const at:
   return PackedTensors(tensors).send(device);
 }
 
-at::Tensor to_device(const at::Tensor& tensor, const at::Device& device) {
-  return to_device(std::span(&tensor, 1), device).front();
-}
-
-at::Tensor to_host(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor.to(at::kFloat).contiguous();
-  return read(tensor.to(at::kFloat).reshape({-1})).view(tensor.sizes());
-}
-
 std::vector<double> read_numbers(std::span<const at::Tensor> tensors) {
   std::vector<at::Tensor> distant;
   for (const at::Tensor& tensor : tensors)
     if (!tensor.is_cpu()) distant.push_back(tensor.to(at::kDouble).reshape({-1}));
   at::Tensor arrived;
-  if (!distant.empty()) arrived = read(distant.size() == 1 ? distant.front() : at::cat(distant));
+  if (!distant.empty()) arrived = kernels::to_host(distant.size() == 1 ? distant.front() : at::cat(distant));
   std::vector<double> numbers;
   std::int64_t next = 0;
   for (const at::Tensor& tensor : tensors) {

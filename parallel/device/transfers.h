@@ -9,7 +9,8 @@
 #include <span>
 #include <vector>
 
-// Small copies between the host and a GPU that its work does not stand still for. On a CPU nothing is copied.
+// Copies of several small tensors between the host and a GPU that its work does not stand still for; of one,
+// kernels/host_copy.h. On a CPU nothing is copied.
 namespace llmtrain {
 
 // Tensors of the host, of one type, one after another in pinned memory. Any thread may make one.
@@ -33,10 +34,6 @@ class PackedTensors {
 
 // The same at once.
 std::vector<at::Tensor> to_device(std::span<const at::Tensor> tensors, const at::Device& device);
-at::Tensor to_device(const at::Tensor& tensor, const at::Device& device);
-
-// A tensor of the device in fp32 on the host. Waits once.
-at::Tensor to_host(const at::Tensor& tensor);
 
 // The numbers of tensors of any shape, one after another, in float64. Waits once for those that are a GPU's, however
 // many they are: for what has been enqueued before them, and not for what others enqueue.

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/host_copy.h"
 #include "parallel/comm/stop_agreement.h"
 #include "parallel/device/transfers.h"
 #include "parallel/engine/batch_loader.h"
@@ -66,12 +67,12 @@ at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   // With sequence parallelism the rows must be a multiple of the tensor ranks: repeat the sequence as many times.
   const TensorParallel& tensor = model.groups().tensor;
   micro.batch = tensor.rows() == ActivationRows::split ? tensor.ranks() : 1;
-  micro.tokens = to_device(tokens.repeat({micro.batch}), model.device());
+  micro.tokens = kernels::to_device(tokens.repeat({micro.batch}), model.device());
   micro.sequence = tokens.size(0);
   ForwardPass pass(model);
   const at::Tensor logits = pass.run(micro, ForwardPass::Result::logits);
   pass.finish();
-  return logits.defined() ? to_host(logits.narrow(0, 0, micro.sequence)) : logits;
+  return logits.defined() ? kernels::to_host(logits.narrow(0, 0, micro.sequence).to(at::kFloat).contiguous()) : logits;
 }
 
 }  // namespace llmtrain

@@ -22,7 +22,7 @@
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/parameters/flat_memory.h"
-#include "parallel/device/transfers.h"
+#include "kernels/host_copy.h"
 #include "parallel/engine/fp8_history_state.h"
 #include "parallel/layout/flat_shards.h"
 
@@ -389,7 +389,7 @@ void load_weights(LocalModel& model, const WeightSource& source, const ReportSha
     visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
       const at::Tensor values = source.read(*elements.parameter, box).view({-1});
       require_held(values, memory, elements.parameter->name);
-      memory.incoming().slice(0, place, place + values.numel()).copy_(to_device(values, model.device()));
+      memory.incoming().slice(0, place, place + values.numel()).copy_(kernels::to_device(values, model.device()));
     });
   });
   publish(model);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/replica_check.h"
 
-#include <ATen/ops/empty.h>
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
 
@@ -12,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/machine/host_name.h"
+#include "kernels/host_copy.h"
 #include "parallel/comm/agreement.h"
 
 namespace llmtrain {
@@ -27,8 +27,7 @@ void add(std::int64_t& hash, const at::Tensor& tensor) {
   const at::Tensor whole = tensor.contiguous();
   if (whole.is_cpu()) return add_here(whole);
   constexpr std::int64_t piece = std::int64_t{1} << 24;  // bytes
-  for (const at::Tensor& part : whole.view({-1}).view(at::kByte).split(piece))
-    add_here(at::empty(part.sizes(), at::TensorOptions(at::kByte).pinned_memory(true)).copy_(part));
+  for (const at::Tensor& part : whole.view({-1}).view(at::kByte).split(piece)) add_here(kernels::to_host(part));
 }
 
 GroupKind group_of(Replicated what, bool shards_states) {

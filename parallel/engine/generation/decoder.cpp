@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "kernels/host_copy.h"
 #include "parallel/device/transfers.h"
 
 namespace llmtrain {
@@ -95,7 +96,7 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows rows) {
 
 at::Tensor Decoder::logits(std::span<const NewTokens> pieces, Rows rows) {
   const at::Tensor logits = pass(pieces, rows);
-  return logits.defined() ? to_host(logits) : logits;
+  return logits.defined() ? kernels::to_host(logits.to(at::kFloat).contiguous()) : logits;
 }
 
 at::Tensor Decoder::log_probabilities(std::span<const NewTokens> pieces, std::span<const std::int64_t> following) {
@@ -113,7 +114,7 @@ at::Tensor Decoder::log_probabilities(std::span<const NewTokens> pieces, std::sp
   }
   const at::Tensor ids = at::empty({std::ssize(following)}, at::kLong);
   std::copy(following.begin(), following.end(), ids.mutable_data_ptr<std::int64_t>());
-  const at::Tensor columns = to_device(ids, logits.device()).unsqueeze(1);
+  const at::Tensor columns = kernels::to_device(ids, logits.device()).unsqueeze(1);
   // In pieces of bounded size, as float64 takes twice the logits' memory.
   const std::int64_t step = std::max<std::int64_t>(1, (1 << 24) / logits.size(1));
   for (std::int64_t begin = 0; begin < logits.size(0); begin += step) {

@@ -19,7 +19,6 @@
 namespace llmtrain::test {
 namespace {
 
-// Linkers leave out a library that nothing refers to: this one registers the device with LibTorch.
 // As many as the largest test has ranks with a device each, before anything asks.
 [[maybe_unused]] const int devices = emulated::settings().devices = 4;
 

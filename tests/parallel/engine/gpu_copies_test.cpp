@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/host_copy.h"
 #include "kernels/reduction.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/state_copy.h"
@@ -108,7 +109,7 @@ TEST_CASE("small tensors go to a GPU in one copy that nobody waits for") {
     const emulated::NoSynchronisation forbidden;
     // The packed memory is another's while the copy is on its way.
     there = to_device(tensors, gpu);
-    to_device(at::full({32}, -1, at::kLong), gpu);
+    kernels::to_device(at::full({32}, -1, at::kLong), gpu);
   }
   CHECK(emulated::counters(0).launches - launches == 2);
   for (std::size_t i = 0; i < tensors.size(); ++i) CHECK(at::equal(there[i].cpu(), tensors[i]));

@@ -10,7 +10,7 @@
 #include "parallel/comm/staged/staged_world.h"
 #include "parallel/device/measurement.h"
 #include "parallel/plan/profile/cluster_profile.h"
-#include "tests/parallel/engine/planned/event_staging.h"
+#include "parallel/runtime/torch_staging.h"
 #include "tests/support/source_folder.h"
 
 namespace llmtrain::test {
@@ -145,7 +145,7 @@ std::vector<RankRun> run_ranks(const Plan& plan, const std::function<void(Traine
     RankRun& run = runs[static_cast<std::size_t>(communicator.rank())];
     std::shared_ptr<Communicator> connected = as_it_is(communicator);
     if (is_of_gpus(plan.layout->recipe()))
-      connected = stage_through_host(std::move(connected), std::make_unique<EventStaging>(c10::Device(at::kCUDA, 0)));
+      connected = stage_through_host(std::move(connected), make_torch_staging({at::kCUDA, 0}));
     run = run_rank(plan, *connected, prepare);
     run.pipeline_rank = communicator.rank() / (mesh.world() / mesh.pipeline);
   });
