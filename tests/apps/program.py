@@ -56,6 +56,15 @@ def small(changes=None, **sections):
     return recipe
 
 
+def numbers(value):
+    """All numbers inside a JSON value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for element in value for number in numbers(element)]
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
 def tree_hash(folder):
     """A hash of every name, type, permission and content below a folder."""
     digest = hashlib.sha256()
@@ -118,10 +127,14 @@ class ProgramTest(unittest.TestCase):
         self.assertIsNone(STEERING.search(result.stdout + result.stderr), repr(said))
         return result
 
-    def start_program(self, *arguments, environment=None, **options):
+    def rows(self, folder="runs/small"):
+        """Of a run's metrics."""
+        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+
+    def start_program(self, *arguments, program=PROGRAM, environment=None, **options):
         """Starts the program in the test's folder; the test ends it at the latest. Its stderr is a stream of text."""
         variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, env=variables, stderr=subprocess.PIPE,
+        process = subprocess.Popen([program, *arguments], cwd=self.folder, env=variables, stderr=subprocess.PIPE,
                                    text=True, **options)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
@@ -165,6 +178,3 @@ class TrainingTest(ProgramTest):
         result = self.run_program("run", "recipe.json", "-q", *arguments, **options)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result
-
-    def rows(self, folder="runs/small"):
-        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]

@@ -5,23 +5,15 @@ import math
 import unittest
 
 from emulated import EmulatedTest
-from program import SOURCE, small
-
-
-def numbers(value):
-    """All numbers inside a JSON value."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [number for element in value for number in numbers(element)]
-    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+from program import SOURCE, numbers, small
 
 
 class Calibrate(EmulatedTest):
+    variables = {"EMULATED_MEMORY": "512", "EMULATED_DEVICES": "2", "EMULATED_DELAY": "0"}
+
     def test_a_profile_of_the_gpu(self):
         result = self.run_emulated("calibrate", "--quick", "--device", "cuda", "--output", "gpu.json",
-                                   environment={"EMULATED_DEVICES": "2", "EMULATED_DELAY": "0",
-                                                "LLMTRAIN_PROFILES": str(SOURCE / "recipes/clusters")})
+                                   environment={"LLMTRAIN_PROFILES": str(SOURCE / "recipes/clusters")})
         self.assertEqual(result.returncode, 0, result.stderr)
         profile = json.loads((self.folder / "gpu.json").read_text())
         base = json.loads((SOURCE / "recipes/clusters/h100-sxm-80gb.json").read_text())

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dense models on one emulated GPU: losses and weights are the CPU's, up to the rounding of other orders of summing."""
 import json
+import shutil
 import unittest
 
-from emulated_gpu import emulated_run
+from emulated import EmulatedTest, distance, read_weights
 
+TEXT = "The quick brown fox jumps over the lazy dog, 12 times.\nIt barks. " * 60
 FP32 = {"tolerance": 1e-6, "of_change": 2e-4}
 HALF = {"tolerance": 1e-3, "of_change": 0.15}
 
@@ -35,7 +37,48 @@ def conversations():
     return "\n".join(json.dumps(line) for line in lines)
 
 
-class Dense(emulated_run.EmulatedTest):
+class Dense(EmulatedTest):
+    variables = {"EMULATED_MEMORY": "1024", "EMULATED_DELAY": "0", "EMULATED_SUMMARY": "1"}
+
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT)
+
+    def start(self, device, *arguments):
+        """Runs the command on the device, which on the GPU must have had work and no race."""
+        result = self.run_emulated(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        counts = self.counts_of(result)
+        self.assertEqual(len(counts), 1 if device == "cuda" else 0, result.stderr)
+        self.assertTrue(all(each["launches"] > 100 for each in counts), result.stderr)
+        return result
+
+    def run_on(self, device, recipe):
+        recipe = {**recipe, "cluster": {"device": device}, "log": {"directory": device, "tensorboard": False},
+                  "checkpoint": {"every": 1, "keep": 0}}
+        self.write(f"{device}.json", recipe)
+        shutil.rmtree(self.folder / device, ignore_errors=True)
+        self.start(device, "run", f"{device}.json", "-q")
+        return [row for row in self.rows(device) if "loss" in row]
+
+    def weights(self, device, step):
+        return read_weights(self.folder / device / "checkpoints" / f"step-{step:08d}")
+
+    def compare(self, recipe, tolerance, of_change):
+        """Losses to `tolerance`, relatively, and what training changed of the weights to the part `of_change`."""
+        expected, got = self.run_on("cpu", recipe), self.run_on("cuda", recipe)
+        self.assertEqual(len(expected), recipe["training"]["steps"])
+        self.assertEqual(len(got), len(expected))
+        for a, b in zip(expected, got):
+            self.assertAlmostEqual(a["loss"], b["loss"], delta=tolerance * a["loss"])
+        last = len(expected)
+        first, mine, theirs = self.weights("cpu", 1), self.weights("cuda", last), self.weights("cpu", last)
+        self.assertEqual(mine.keys(), theirs.keys())
+        self.assertTrue(theirs)
+        change = distance(theirs, first)
+        self.assertGreater(change, 0)
+        self.assertLess(distance(mine, theirs), of_change * change)
+
     def test_types(self):
         self.compare(recipe("llama"), **FP32)
         self.compare(recipe("llama", "bf16"), **HALF)
@@ -85,8 +128,8 @@ class Dense(emulated_run.EmulatedTest):
         said, losses = [], []
         for device in ("cpu", "cuda"):
             on = ("--set", f"cluster.device={device}")
-            text = self.start(device, "sample", "cuda", "--prompt", "The ", "--tokens", "12", "--temperature", "0", *on).stdout
-            said.append(text.split("device 0:")[0])
+            text = self.start(device, "sample", "cuda", "--prompt", "The ", "--tokens", "12", "--temperature", "0", *on)
+            said.append(text.stdout)
             losses.append(json.loads(self.start(device, "eval", "cuda", "--batches", "2", "--json", *on).stdout)["loss"])
         self.assertEqual(said[0], said[1])
         self.assertAlmostEqual(losses[0], losses[1], delta=1e-5)

@@ -1,37 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of many ranks on emulated GPUs (tests/emulator), one GPU per rank."""
+"""Runs on emulated GPUs (tests/emulator), and what their checkpoints hold."""
 import itertools
 import json
 import math
 import os
 import pathlib
+import re
 import struct
 
 from program import ProgramTest
 
 EMULATED = pathlib.Path(os.environ["LLMTRAIN_EMULATED_PROGRAM"])
+FORMATS = {"F32": ("f", 4), "F16": ("e", 2)}
+COUNTS = re.compile(r"device (?P<device>\d+): (?P<launches>\d+) launches, \d+ allocations \((?P<growths>\d+) new\), peak \d+, "
+                    r"(?P<waits>\d+) waits \(\d+ item\), (?P<pageable>\d+) pageable copies, .*, (?P<races>\d+) races")
 
 
-def boxes_of(folder, manifest):
-    """The fp32 values that each file of a checkpoint holds of a tensor, by (file, tensor)."""
+def boxes_of(folder, types=("F32",)):
+    """The numbers that each file of a checkpoint holds of a tensor, by (file, tensor)."""
     boxes = {}
-    for entry in manifest["files"]:
-        content = (folder / entry["name"]).read_bytes()
+    for path in sorted(folder.glob("*.safetensors")):
+        content = path.read_bytes()
         start = 8 + struct.unpack("<Q", content[:8])[0]
         for name, tensor in json.loads(content[8:start]).items():
-            if name != "__metadata__" and tensor["dtype"] == "F32":
+            if name != "__metadata__" and tensor["dtype"] in types:
+                letter, size = FORMATS[tensor["dtype"]]
                 begin, end = (start + offset for offset in tensor["data_offsets"])
-                boxes[entry["name"], name] = struct.unpack(f"<{(end - begin) // 4}f", content[begin:end])
+                boxes[path.name, name] = struct.unpack(f"<{(end - begin) // size}{letter}", content[begin:end])
     return boxes
 
 
-def read_weights(folder):
-    """The weights of a checkpoint, without the optimizer's states: {name: flat list}, however ranks have cut them."""
+def read_tensors(folder, types=("F32",)):
+    """The tensors of a checkpoint that have these types, {name: flat list}, however ranks have cut them."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    boxes = boxes_of(folder, manifest)
-    weights = {}
+    boxes = boxes_of(folder, types)
+    tensors = {}
     for tensor in manifest["tensors"]:
-        if tensor["name"].endswith((".m", ".v")):
+        if tensor["dtype"] not in types:
             continue
         shape = tensor["shape"]
         strides = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
@@ -40,35 +45,42 @@ def read_weights(folder):
             ranges = [range(first, first + size) for first, size in zip(piece["offset"], piece["shape"])]
             bounds = ",".join(f"{each.start}:{each.stop}" for each in ranges)
             name = tensor["name"] + ("" if piece["shape"] == shape else f"[{bounds}]")
-            box = boxes[piece["file"], name]
-            for place, value in zip(itertools.product(*ranges), box, strict=True):
+            for place, value in zip(itertools.product(*ranges), boxes[piece["file"], name], strict=True):
                 values[sum(index * stride for index, stride in zip(place, strides))] = value
-        weights[tensor["name"]] = values
-    return weights
+        tensors[tensor["name"]] = values
+    return tensors
+
+
+def read_weights(folder):
+    """A checkpoint's, without the optimizer's states."""
+    return {name: values for name, values in read_tensors(folder).items() if not name.endswith((".m", ".v"))}
 
 
 def distance(first, second):
     """Between two models: the root of the sum of squares of all differences."""
-    return math.sqrt(sum((a - b) ** 2 for name in first for a, b in zip(first[name], second[name], strict=True)))
+    return math.hypot(*(math.dist(values, second[name]) for name, values in first.items()))
 
 
 def without_warnings(text):
-    """Without what LibTorch's count of the CPU's memory says of tensors that the emulator makes on one thread and frees
-    on another, and without what the emulator says of operations that are aborted."""
-    return "".join(line for line in text.splitlines(True)
-                   if "CPUAllocator.cpp" not in line and not line.startswith("emulated: "))
+    """Without what the emulator says of operations that are aborted."""
+    return "".join(line for line in text.splitlines(True) if not line.startswith("emulated: "))
 
 
 class EmulatedTest(ProgramTest):
     """A race between streams, or a host that touches a GPU's memory, ends a run with another exit code than 0."""
 
-    def run_emulated(self, *arguments, environment=None, **options):
-        variables = {"EMULATED_MEMORY": "512", "EMULATED_DEVICES": "4", "EMULATED_DELAY": "20",
-                     "EMULATED_NCCL_SECONDS": "60", **(environment or {})}
-        return self.run_program(*arguments, program=EMULATED, environment=variables, **options)
+    variables = {"EMULATED_MEMORY": "1024"}
 
-    def rows(self, folder):
-        return [json.loads(row) for row in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+    def run_emulated(self, *arguments, environment=None, **options):
+        return self.run_program(*arguments, program=EMULATED, environment={**self.variables, **(environment or {})},
+                                **options)
+
+    def counts_of(self, result):
+        """What each GPU that had work has counted, of a program with EMULATED_SUMMARY; there must be no race."""
+        counts = [{name: int(value) for name, value in found.groupdict().items()}
+                  for found in COUNTS.finditer(result.stderr)]
+        self.assertFalse([each for each in counts if each["races"] > 0], result.stderr)
+        return sorted(counts, key=lambda each: each["device"])
 
     def newest_checkpoint(self, folder):
         return max((self.folder / folder / "checkpoints").glob("step-*"))

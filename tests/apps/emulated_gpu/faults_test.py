@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs on GPUs end as docs/faults.md says: asked to, when a rank fails or falls silent, and when memory runs out."""
-import os
 import subprocess
 import time
 import unittest
@@ -14,6 +13,8 @@ SECONDS = 15
 
 
 class Faults(EmulatedTest):
+    variables = {"EMULATED_MEMORY": "256", "EMULATED_DEVICES": "4", "EMULATED_DELAY": "20"}
+
     def setUp(self):
         super().setUp()
         self.write("text.txt", TEXT)
@@ -22,13 +23,8 @@ class Faults(EmulatedTest):
             "batch": {"global": 2, "micro": 1}, "launch": {"watchdog_seconds": 5}, "training": {"steps": 6}}))
 
     def start(self, *arguments, environment=None):
-        variables = {**os.environ, "OMP_NUM_THREADS": "1", "EMULATED_MEMORY": "256", **(environment or {})}
-        process = subprocess.Popen([EMULATED, "run", "recipe.json", *arguments], cwd=self.folder, env=variables,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
+        return self.start_program("run", "recipe.json", *arguments, program=EMULATED, stdout=subprocess.DEVNULL,
+                                  environment={**self.variables, **(environment or {})})
 
     def losses(self, folder):
         return [row["loss"] for row in self.rows(folder)]

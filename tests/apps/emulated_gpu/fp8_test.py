@@ -3,21 +3,15 @@
 and now and then a number falls on the other side of the middle between two of FP8. The CPU's own layouts differ by the
 same, which is measured here: no run on a GPU may be farther from the CPU's."""
 import itertools
-import json
-import math
-import os
-import pathlib
-import struct
 import unittest
 
-from program import ProgramTest, small
+from emulated import FORMATS, EmulatedTest, distance, read_tensors
+from program import small
 
-EMULATED = pathlib.Path(os.environ["LLMTRAIN_EMULATED_PROGRAM"])
 TEXT = "".join(f"{number} bottles of {word} on the wall, take {number - 1} down.\n"
                for number in range(99, 1, -1) for word in ("beer", "milk", "rain"))
 METHODS = ("current", "delayed")
 LEVELS = ("O0", "O1", "O2", "O3")
-FORMATS = {"F32": ("f", 4), "F16": ("e", 2)}
 
 
 def recipe():
@@ -30,44 +24,9 @@ def recipe():
         "checkpoint": {"every": 1, "keep": 0}})
 
 
-def boxes_of(folder, manifest):
-    """The numbers that each file of a checkpoint holds of a tensor, by (file, tensor)."""
-    boxes = {}
-    for entry in manifest["files"]:
-        content = (folder / entry["name"]).read_bytes()
-        start = 8 + struct.unpack("<Q", content[:8])[0]
-        for name, tensor in json.loads(content[8:start]).items():
-            if name != "__metadata__" and tensor["dtype"] in FORMATS:
-                letter, size = FORMATS[tensor["dtype"]]
-                begin, end = (start + offset for offset in tensor["data_offsets"])
-                boxes[entry["name"], name] = struct.unpack(f"<{(end - begin) // size}{letter}", content[begin:end])
-    return boxes
-
-
-def read_numbers(folder):
-    """The tensors of a checkpoint in fp32 and fp16, {name: flat list}, however ranks have cut them."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    boxes = boxes_of(folder, manifest)
-    tensors = {}
-    for tensor in manifest["tensors"]:
-        if tensor["dtype"] not in FORMATS:
-            continue
-        shape = tensor["shape"]
-        strides = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
-        values = [None] * math.prod(shape)
-        for piece in tensor["slices"]:
-            ranges = [range(first, first + size) for first, size in zip(piece["offset"], piece["shape"])]
-            bounds = ",".join(f"{each.start}:{each.stop}" for each in ranges)
-            name = tensor["name"] + ("" if piece["shape"] == shape else f"[{bounds}]")
-            for place, value in zip(itertools.product(*ranges), boxes[piece["file"], name], strict=True):
-                values[sum(index * stride for index, stride in zip(place, strides))] = value
-        tensors[tensor["name"]] = values
-    return tensors
-
-
 def read_weights(folder):
     """The weights in their most precise form."""
-    tensors = read_numbers(folder)
+    tensors = read_tensors(folder, FORMATS)
     weights = {}
     for name, values in tensors.items():
         if not name.endswith((".weight", ".weight.master")) or name + ".master" in tensors:
@@ -77,11 +36,6 @@ def read_weights(folder):
     return weights
 
 
-def distance(first, second):
-    """The root of the sum of squares of all differences."""
-    return math.sqrt(sum((a - b) ** 2 for name in first for a, b in zip(first[name], second[name], strict=True)))
-
-
 def fp8(level, method):
     return f"precision.fp8_level={level}", f"precision.fp8_scaling.method={method}"
 
@@ -89,8 +43,7 @@ def fp8(level, method):
 class Trained:
     """What a run has left: its losses, and its weights after the first and the last step."""
 
-    def __init__(self, folder):
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    def __init__(self, folder, rows):
         self.losses = [row["loss"] for row in rows]
         self.shares = [row.get("saturated_share") for row in rows]
         checkpoints = sorted((folder / "checkpoints").glob("step-*"))
@@ -100,7 +53,7 @@ class Trained:
         return max(abs(a - b) for a, b in zip(self.losses, other.losses, strict=True))
 
 
-class Fp8Test(ProgramTest):
+class Fp8Test(EmulatedTest):
     def setUp(self):
         super().setUp()
         self.cpu = {}  # the CPU's runs, by settings and ranks
@@ -109,10 +62,10 @@ class Fp8Test(ProgramTest):
 
     def train(self, name, *settings, ranks=1, environment=None):
         words = [word for setting in settings for word in ("--set", setting)]
-        result = self.run_program("run", "recipe.json", "-q", "--run-dir", name, "--ranks", str(ranks), *words,
-                                  program=EMULATED, environment={"EMULATED_MEMORY": "2048", **(environment or {})})
+        result = self.run_emulated("run", "recipe.json", "-q", "--run-dir", name, "--ranks", str(ranks), *words,
+                                   environment=environment)
         self.assertEqual(result.returncode, 0, f"{name}: {result.stderr}")
-        return Trained(self.folder / name)
+        return Trained(self.folder / name, self.rows(name))
 
     def on_cpu(self, settings, ranks=1):
         if (settings, ranks) not in self.cpu:
@@ -165,7 +118,7 @@ class Fp8Test(ProgramTest):
             with self.subTest(first=first, then=then):
                 name = f"{first}-{then}"
                 self.train(name, *settings, "training.steps=2", f"cluster.device={first}")
-                stored = read_numbers(self.folder / name / "checkpoints" / "step-00000002")
+                stored = read_tensors(self.folder / name / "checkpoints" / "step-00000002")
                 self.assertGreater(len([key for key in stored if key.endswith(".amax_history")]), 0)
                 self.check_near(self.train(name, *settings, f"cluster.device={then}"), self.on_cpu(settings))
 

@@ -43,6 +43,8 @@ def random_layout(draw):
 
 
 class Layouts(EmulatedTest):
+    variables = {"EMULATED_MEMORY": "512", "EMULATED_DEVICES": "4", "EMULATED_DELAY": "20"}
+
     def setUp(self):
         super().setUp()
         draw, token, text = random.Random(1), 0, bytearray()

@@ -1,22 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often the host waits for a GPU, on the emulated one, which counts: once per step, per position of texts that grow
 together and per batch of an evaluation; and that what no longer waits gives the processor's numbers."""
-import array
-import json
-import os
-import pathlib
-import re
-import struct
-import sys
+import math
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import program  # noqa: E402
+from emulated import EmulatedTest, boxes_of
+from program import TEXT
 
-EMULATED = pathlib.Path(os.environ["LLMTRAIN_EMULATED_PROGRAM"])
-COUNTS = re.compile(r"device 0: (?P<launches>\d+) launches, \d+ allocations \((?P<growths>\d+) new\), peak \d+, "
-                    r"(?P<waits>\d+) waits \((?P<items>\d+) item\), (?P<pageable>\d+) pageable copies, .*, "
-                    r"(?P<races>\d+) races")
 STEPS, MORE = 3, 6
 # Two micro-batches per step, and a norm that is clipped.
 RECIPE = {
@@ -30,48 +20,29 @@ RECIPE = {
 }
 
 
-def states_of(folder):
-    """The tensors in fp32 of the newest checkpoint, by name."""
-    states = {}
-    for path in sorted(max((folder / "checkpoints").glob("step-*")).glob("*.safetensors")):
-        content = path.read_bytes()
-        length, = struct.unpack("<Q", content[:8])
-        for name, entry in json.loads(content[8:8 + length]).items():
-            if name != "__metadata__" and entry["dtype"] == "F32":
-                begin, end = entry["data_offsets"]
-                states[name] = array.array("f", content[8 + length + begin:8 + length + end])
-    return states
+class StallsTest(EmulatedTest):
+    variables = {"EMULATED_SUMMARY": "1", "EMULATED_DEVICES": "2", "EMULATED_MEMORY": "1024"}
 
-
-def distance(a, b):
-    return sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) ** 0.5
-
-
-class StallsTest(program.ProgramTest):
     def setUp(self):
         super().setUp()
-        self.write("text.txt", program.TEXT)
+        self.write("text.txt", TEXT)
         self.write("recipe.json", RECIPE)
 
     def emulated(self, *arguments, code=0, **variables):
         """Runs the program, and returns what the emulated device has counted."""
-        environment = {"EMULATED_SUMMARY": "1", "EMULATED_DEVICES": "2", "EMULATED_MEMORY": "1024", **variables}
-        result = self.run_program(*arguments, program=EMULATED, environment=environment)
+        result = self.run_emulated(*arguments, environment=variables)
         self.assertEqual(result.returncode, code, result.stderr)
         self.assertNotIn("profiling", result.stderr)  # LibTorch's word on memory that another thread frees
-        found = COUNTS.search(result.stderr)
-        if found is None:  # of a run on the processor
-            return {}
-        counts = {name: int(value) for name, value in found.groupdict().items()}
-        self.assertEqual(counts["races"], 0, result.stderr)
-        return counts
+        counts = self.counts_of(result)
+        return counts[0] if counts else {}  # of a run on the processor
+
+    def states(self, folder):
+        """The tensors in fp32 of a run's newest checkpoint, by name."""
+        return {name: values for (_, name), values in boxes_of(self.newest_checkpoint(folder)).items()}
 
     def train(self, folder, *arguments, steps=STEPS, **options):
         return self.emulated("run", "recipe.json", "-q", "--run-dir", folder, "--set", f"training.steps={steps}",
                              "--set", "training.learning_rate.decay_steps=10", *arguments, **options)
-
-    def rows(self, folder):
-        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
 
     def check_steps(self, tolerance, *settings):
         few = self.train("few", *settings)
@@ -91,13 +62,13 @@ class StallsTest(program.ProgramTest):
 
     def check_states(self, folder, expected, tolerance):
         """Changes of weights since the few steps of the same run, and moments, against the expected run's."""
-        first = states_of(self.folder / "few")
-        states, right = states_of(self.folder / folder), states_of(self.folder / expected)
+        first = self.states("few")
+        states, right = self.states(folder), self.states(expected)
         self.assertEqual(states.keys(), right.keys())
         for name, values in right.items():
-            change = distance(values, first[name])
+            change = math.dist(values, first[name])
             # Adam divides by the gradient's size: where that is nearly 0, rounding decides a weight's step.
-            self.assertLessEqual(distance(states[name], values), 100 * tolerance * change, name)
+            self.assertLessEqual(math.dist(states[name], values), 100 * tolerance * change, name)
 
     def test_a_step_waits_once(self):
         self.check_steps(1e-6)
@@ -124,7 +95,7 @@ class StallsTest(program.ProgramTest):
             self.assertEqual(path.read_bytes(), same.read_bytes(), path)
         resumed = str(whole / "step-00000002")
         self.train("again", "--resume", resumed, steps=4)
-        self.assertEqual(states_of(self.folder / "again"), states_of(self.folder / "whole"))
+        self.assertEqual(self.states("again"), self.states("whole"))
         # From a GPU to a processor, and from there back.
         self.train("few", steps=2)
         self.train("cpu", "--resume", resumed, *often, "--set", "cluster.device=cpu", steps=4)
@@ -137,7 +108,7 @@ class StallsTest(program.ProgramTest):
         self.assertEqual([row["step"] for row in self.rows("stopped")], [1, 2])
         self.train("stopped", steps=4)
         self.train("whole", steps=4)
-        self.assertEqual(states_of(self.folder / "stopped"), states_of(self.folder / "whole"))
+        self.assertEqual(self.states("stopped"), self.states("whole"))
 
     def test_texts_and_evaluations(self):
         self.train("small")
@@ -152,7 +123,7 @@ class StallsTest(program.ProgramTest):
         self.assertEqual(waits(*batches, "4") - waits(*batches, "2"), 4)
         # Beyond max_sequence_length, too, and with more texts than grow together.
         texts = ("sample", "small", "--prompt", "The ", "--samples", "5", "--batch", "2", "--tokens", "20")
-        on_gpu, on_cpu = (self.run_program(*texts, "--set", f"cluster.device={device}", program=EMULATED).stdout
+        on_gpu, on_cpu = (self.run_emulated(*texts, "--set", f"cluster.device={device}").stdout
                           for device in ("cuda", "cpu"))
         self.assertEqual(on_gpu, on_cpu)
         self.assertGreater(len(on_gpu), 50)

@@ -6,16 +6,7 @@ import os
 import shutil
 import unittest
 
-from program import SOURCE, TEXT, ProgramTest, small
-
-
-def numbers(value):
-    """All numbers inside a JSON value."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [number for element in value for number in numbers(element)]
-    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+from program import SOURCE, TEXT, ProgramTest, numbers, small
 
 
 class MachineTest(ProgramTest):

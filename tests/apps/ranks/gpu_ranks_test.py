@@ -52,8 +52,7 @@ class GpuRanks(ProgramTest):
     def train(self, folder, ranks=1, *settings):
         result = self.run_gpu("--run-dir", folder, "--ranks", str(ranks), *flags(settings))
         self.assertEqual(result.returncode, 0, result.stderr)
-        rows = [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
-        return rows, result.stderr
+        return self.rows(folder), result.stderr
 
     def assert_close(self, rows, expected, tolerance=1e-5):
         self.assertEqual([row["step"] for row in rows], [row["step"] for row in expected])
@@ -94,7 +93,7 @@ class GpuRanks(ProgramTest):
         self.train("two", 2, "launch.backend=mpi", ZERO[1], "checkpoint.every=10")
         result = self.run_gpu("--run-dir", "on", "--resume", "two/checkpoints/step-00000010")
         self.assertEqual(result.returncode, 0, result.stderr)
-        rows = [json.loads(line) for line in (self.folder / "on" / "metrics.jsonl").read_text().splitlines()]
+        rows = self.rows("on")
         self.assert_close(rows, [row for row in expected if row["step"] > 10])
 
     def test_timeline(self):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layout does not change what a model learns: a table of layouts compared with a single rank."""
-import json
 import os
 import shutil
 import unittest
@@ -247,7 +246,7 @@ class Layouts(ProgramTest):
         folder, line = job
         result = self.run_program("run", "recipe.json", "-q", "--run-dir", folder, *flags_of(line))
         self.assertEqual((result.returncode, result.stderr), (0, ""), line)
-        rows = [json.loads(row) for row in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+        rows = self.rows(folder)
         self.assertEqual(len(rows), STEPS, line)
         shutil.rmtree(self.folder / folder)
         return [row["loss"] for row in rows], [row["grad_norm"] for row in rows]

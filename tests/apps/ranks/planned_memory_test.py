@@ -30,7 +30,7 @@ class PlannedMemory(ProgramTest):
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         self.assertEqual(process.returncode, 0)
-        rows = [json.loads(line) for line in (self.folder / "run" / "metrics.jsonl").read_text().splitlines()]
+        rows = self.rows("run")
         ranks = json.loads((self.folder / "run" / "plan.json").read_text())["ranks"]
         return usage.ru_maxrss * 1024, max(row.get("memory_bytes", 0) for row in rows), ranks
 

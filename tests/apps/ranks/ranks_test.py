@@ -38,9 +38,6 @@ class Ranks(ProgramTest):
         self.assertEqual((result.returncode, result.stderr, result.stdout), (0, "", ""))
         return self.rows(folder)
 
-    def rows(self, folder):
-        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
-
     def assert_close(self, rows, expected):
         self.assertEqual([row["step"] for row in rows], [row["step"] for row in expected])
         for row, wanted in zip(rows, expected):

@@ -2,7 +2,6 @@
 """Signals and arithmetic: a handler must never run on the stack of a thread that computes, because oneDNN's generated
 products point the stack pointer into memory of the heap. And requests to stop at any moment end a run with a checkpoint.
 """
-import json
 import os
 import pathlib
 import random
@@ -64,8 +63,7 @@ class SignalsTest(TrainingTest):
         return super().recipe({**SHAPE, "training.steps": STEPS, "checkpoint.every": 0, **(changes or {})})
 
     def losses(self, folder):
-        rows = [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
-        return [(row["step"], row["loss"], row["grad_norm"]) for row in rows if "loss" in row]
+        return [(row["step"], row["loss"], row["grad_norm"]) for row in self.rows(folder) if "loss" in row]
 
     def under_storm(self, *arguments, **environment):
         count = self.folder / "storm"
