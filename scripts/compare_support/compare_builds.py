@@ -19,7 +19,7 @@ DESCRIPTION = """Compares what two builds plan and train, where a change of the 
 
 Plans must be equal in bytes, FLOPs and all else; what is computed from times may differ by 1e-12 of itself. Runs must
 have the same losses and other metrics, checkpoints bitwise, and the same samples and evaluations. What one build
-refuses the other must refuse with the same words. Each case that differs gets a line."""
+refuses the other must refuse in the same words. Each case that differs gets a line; the exit code is 1 if any does."""
 SHOWN = 3
 
 
@@ -33,7 +33,9 @@ class Comparison:
         """Both results of a case, and how they differ."""
         results = [build.run(case) for build in (self.before, self.after)]
         found = list(itertools.islice(differences.of_case(*results), SHOWN + 1))
-        if not found and self.keep != "all" or self.keep == "none":
+        if not found and case.number is None and results[0].refused():
+            found = [f"both refuse it: {differences.last_line(results[0])}"]
+        if not (found and self.keep):
             for result in results:
                 shutil.rmtree(result.folder)
         return case, results, found
@@ -100,7 +102,7 @@ def parts_of(options):
 
 def compare(options, work):
     start = time.monotonic()
-    comparison = Comparison(options.before, options.after, work, "different" if options.keep else "none")
+    comparison = Comparison(options.before, options.after, work, options.keep is not None)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for fixed, make in parts_of(options):
             comparison.compare_all(pool, chosen(fixed, options))
