@@ -7,8 +7,10 @@ import values
 
 # Names of files that depend on times, and of those that describe a run to people.
 UNCOMPARED = {"metrics.prom", "report.html", "plan.json", "plan.html", ".lock", "recipe.json"}
+# The console's lines say times, and names in the cache depend on when the data was written.
+UNCOMPARED_FOLDERS = {"log", "data-cache"}
 # Of rows of metrics and of manifests: times, memory of the process, and the resolved recipe, whose keys may grow.
-UNCOMPARED_KEYS = {"step_seconds", "tokens_per_second", "mfu", "memory_bytes", "seconds", "checkpoint_seconds", "recipe"}
+UNCOMPARED_KEYS = {"step_seconds", "tokens_per_second", "mfu", "memory_bytes", "recipe"}
 
 
 def of_case(before, after):
@@ -31,11 +33,11 @@ def last_line(result):
     return lines[-1] if lines else "nothing said"
 
 
-def cleaned(value):
+def cleaned(value, uncompared=frozenset(UNCOMPARED_KEYS)):
     """A JSON value without what is not compared."""
     if isinstance(value, dict):
-        return {key: cleaned(each) for key, each in value.items() if key not in UNCOMPARED_KEYS}
-    return [cleaned(each) for each in value] if isinstance(value, list) else value
+        return {key: cleaned(each, uncompared) for key, each in value.items() if key not in uncompared}
+    return [cleaned(each, uncompared) for each in value] if isinstance(value, list) else value
 
 
 def parsed(text):
@@ -50,10 +52,6 @@ def parsed(text):
         return None
 
 
-def without_recipe(value):
-    return {key: each for key, each in value.items() if key != "recipe"} if isinstance(value, dict) else value
-
-
 def of_texts(before, after):
     if before == after:
         return
@@ -63,15 +61,15 @@ def of_texts(before, after):
         if difference:
             yield difference
         return
-    yield from values.differences(without_recipe(first), without_recipe(second))
+    yield from values.differences(cleaned(first, {"recipe"}), cleaned(second, {"recipe"}))
 
 
 def compared_files(folder):
     for path in folder.rglob("*"):
         name = path.name
-        in_run = any(parent.name == "log" for parent in path.parents)
-        if path.is_file() and name not in UNCOMPARED and not in_run and not name.startswith("events.out"):
-            yield path.relative_to(folder)
+        relative = path.relative_to(folder)
+        if path.is_file() and name not in UNCOMPARED and UNCOMPARED_FOLDERS.isdisjoint(relative.parts):
+            yield relative
 
 
 def of_folders(before, after):
@@ -79,25 +77,35 @@ def of_folders(before, after):
     for path in sorted(first ^ second):
         yield f"{path}: only {'before' if path in first else 'after'}"
     for path in sorted(first & second):
-        yield from (f"{path}: {line}" for line in of_files(before / path, after / path))
+        yield from (f"{path}: {line}" for line in of_files(before, after, path))
 
 
-def of_files(before, after):
-    if before.suffix == ".safetensors":
-        yield from tensors.differences(before, after)
+def of_files(before, after, path):
+    """Of a file that both folders of a case have."""
+    if path.suffix == ".safetensors":
+        yield from tensors.differences(before / path, after / path)
         return
-    contents = before.read_bytes(), after.read_bytes()
+    contents = [(folder / path).read_bytes() for folder in (before, after)]
     if contents[0] == contents[1]:
         return
-    first, second = (content.decode("utf-8", "replace") for content in contents)
-    if before.name == "timeline.json":
+    # Manifests name the checkpoint that a run began from.
+    first, second = (content.decode("utf-8", "replace").replace(str(folder), "FOLDER")
+                     for content, folder in zip(contents, (before, after)))
+    if path.name == "timeline.json":
         yield from of_timelines(json.loads(first), json.loads(second))
-    elif before.name == "manifest.json":
+    elif path.name == "manifest.json":
         yield from values.differences(of_manifest(first), of_manifest(second))
-    elif before.name == "metrics.jsonl":
-        yield from values.differences(cleaned(parsed(first)), cleaned(parsed(second)))
+    elif path.name == "metrics.jsonl":
+        uncompared = UNCOMPARED_KEYS | ({"tensor_bytes"} if has_ranks((before / path).parent) else set())
+        yield from values.differences(cleaned(parsed(first), uncompared), cleaned(parsed(second), uncompared))
     else:
         yield from of_texts(first, second)
+
+
+def has_ranks(run):
+    """Whether a run has several ranks, threads whose peaks of memory coincide or not."""
+    recipe = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
+    return recipe["launch"]["ranks"] not in (1, "auto")
 
 
 def of_manifest(text):
