@@ -106,11 +106,21 @@ void ask_to_stop() {
   } while (::sigismember(&pending, SIGTERM) == 1);
 }
 
+// The requested fault if it is one of here; null if not.
+const Fault* fault_at(FaultPlace place, std::int64_t rank, std::int64_t step) {
+  static const std::optional<Fault> fault = requested_fault();
+  return fault && fault->place.place == place && fault->rank == rank && fault->step == step ? &*fault : nullptr;
+}
+
 }  // namespace
 
+bool has_fault(FaultPlace place, std::int64_t rank, std::int64_t step) {
+  return fault_at(place, rank, step) != nullptr;
+}
+
 void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::span<std::byte> memory) {
-  static const std::optional<Fault> fault = requested_fault();
-  if (!fault || fault->place.place != place || fault->rank != rank || fault->step != step) return;
+  const Fault* const fault = fault_at(place, rank, step);
+  if (fault == nullptr) return;
   const std::string said = fmt::format("fault on demand: {} at step {}", fault->place.word, step);
   if (fault->action == "fail") throw Error(fault->place.code, said);
   if (fault->action == "throw") throw std::runtime_error(said);

@@ -21,4 +21,7 @@ enum class FaultPlace { recipe, data, load, forward, collective, save, commit, w
 // In a build without tests this does nothing, and the variable is not read.
 void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::span<std::byte> memory = {});
 
+// Whether fault_point() does something here.
+bool has_fault(FaultPlace place, std::int64_t rank, std::int64_t step);
+
 }  // namespace llmtrain

@@ -15,9 +15,9 @@
 
 #include "core/base/elapsed_time.h"
 #include "core/base/error.h"
-#include "core/base/fault_point.h"
 #include "core/optim/optimizer.h"
 #include "parallel/device/profiler_range.h"
+#include "parallel/device/tensor_fault.h"
 #include "parallel/device/transfers.h"
 #include "parallel/layout/layout.h"
 
@@ -49,14 +49,13 @@ std::vector<double> largest_from(const std::vector<double>& all, std::size_t fir
 }
 
 // Of a parameter of the stage, as far as this rank has computed it; none where nothing is trained.
-std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
+at::Tensor some_gradient(LocalModel::StageState& stage) {
   for (const ParameterUnit& unit : stage.units) {
     ParameterStore& store = unit.parameters->seen();
     const std::size_t first = store.ranges().front().parameter;
     if (store.is_frozen(first)) continue;
     const at::Tensor gradient = store.written_gradient(first);
-    if (!gradient.defined() || !gradient.is_cpu()) continue;  // a GPU's memory is not the host's to change
-    return {static_cast<std::byte*>(gradient.data_ptr()), gradient.nbytes()};
+    if (gradient.defined()) return gradient;
   }
   return {};
 }
@@ -144,8 +143,8 @@ void Runner::backward(std::size_t stage, std::size_t micro) {
   at::Tensor of_input =
       model_.stage(stage).passes->backward(std::move(of_output), static_cast<std::int64_t>(micro), micros_[micro]);
   last_pass_[stage] = FreeAfter::backward;
-  fault_point(FaultPlace::gradients, model_.groups().communicator().rank(), step_ + 1,
-              some_gradient(model_.stage(stage)));
+  tensor_fault_point(FaultPlace::gradients, model_.groups().communicator().rank(), step_ + 1,
+                     some_gradient(model_.stage(stage)));
   if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_input));
 }
 

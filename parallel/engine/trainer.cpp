@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/fault_point.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/adapters.h"
@@ -25,6 +24,7 @@
 #include "core/recipe/step_shapes.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/device/profiler_range.h"
+#include "parallel/device/tensor_fault.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/model_state.h"
 
@@ -117,11 +117,10 @@ RunData open_data(const Layout& layout, const DataCache& cache, FirstWeights fir
 }
 
 // Of the rank's first parameter, in the memory that it trains; none while it is gathered for use.
-std::span<std::byte> first_weights(LocalModel& model) {
+at::Tensor first_weights(LocalModel& model) {
   const ParameterUnit& unit = *model.units().front();
-  if (model.gathers_for_use() || unit.store->has_scaled_weights() || !model.device().is_cpu()) return {};
-  const at::Tensor weight = unit.store->weight(unit.store->ranges().front().parameter);
-  return {static_cast<std::byte*>(weight.data_ptr()), weight.nbytes()};
+  if (model.gathers_for_use() || unit.store->has_scaled_weights()) return {};
+  return unit.store->weight(unit.store->ranges().front().parameter);
 }
 
 // What all ranks have measured, in rank order. Collective; blocks.
@@ -190,7 +189,7 @@ StepResult Trainer::step(StopRequest stop) {
   // An overflow that a lower loss scale may cure is no sign of divergence.
   if (!result.lowers_scale) skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
   if (result.skipped) ++skipped_.total;
-  fault_point(FaultPlace::weights, communicator.rank(), steps_done_, first_weights(model_));
+  tensor_fault_point(FaultPlace::weights, communicator.rank(), steps_done_, first_weights(model_));
   return result;
 }
 

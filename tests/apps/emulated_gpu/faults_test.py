@@ -76,6 +76,22 @@ class Faults(EmulatedTest):
                 with self.subTest(backend=backend, fault=fault):
                     self.fails(fault, code, said, backend)
 
+    def test_numbers_that_change(self):
+        """In a GPU's memory: a gradient that is not finite or a spike, which all ranks leave out, and a flipped bit of a
+        replica, which is found."""
+        spikes = ("--set", 'training.spikes={"loss": 8, "gradient_norm": 8, "window": 8}', "--set", "training.steps=12")
+        for fault, layout in (("nan:gradients:0:3", ()), ("spike:gradients:1:11", ("--set", "parallel.zero_stage=3"))):
+            with self.subTest(fault):
+                step, folder = int(fault.split(":")[-1]), fault.replace(":", "-")
+                result = self.run_emulated("run", "recipe.json", "-q", "--run-dir", folder, "--ranks", "2", *spikes, *layout,
+                                           environment={"LLMTRAIN_FAULT": fault})
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual([row["skipped"] for row in self.rows(folder)], [int(n >= step) for n in range(1, 13)])
+        result = self.run_emulated("run", "recipe.json", "-q", "--run-dir", "flip", "--ranks", "2", "--set",
+                                   "launch.check_replicas_every=1", environment={"LLMTRAIN_FAULT": "flip:weights:1:3"})
+        self.assertEqual(result.returncode, 69, result.stderr)
+        self.assertRegex(result.stderr, "^step 3: the weights of rank 0 .* and rank 1 .* differ")
+
     def test_memory_runs_out(self):
         """One line says so, and what could make it fit; as a rank alone, and among others that wait for it."""
         large = ("--set", "model.hidden_size=256", "--set", "model.vocab_size=4096")
