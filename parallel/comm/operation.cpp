@@ -63,6 +63,16 @@ void OperationLog::reset_counts() {
   counts_ = {};
 }
 
+void OperationLog::add_connection(ConnectionKind kind) {
+  const std::lock_guard lock(mutex_);
+  ++connections_[static_cast<std::size_t>(kind)];
+}
+
+std::int64_t OperationLog::connections(ConnectionKind kind) const {
+  const std::lock_guard lock(mutex_);
+  return connections_[static_cast<std::size_t>(kind)];
+}
+
 OperationRecord OperationLog::record(std::uint64_t number) const {
   const Remembered& slot = last_[number % remembered];
   return {number, slot.operation.description(), slot.state, seconds_between(slot.entry.started, Clock::now())};

@@ -35,6 +35,9 @@ struct OperationRecord {
   double age_seconds = 0;  // since its start
 };
 
+// What connects a rank to a set of others until the run's end: a communicator of MPI, or one of NCCL.
+enum class ConnectionKind { mpi, nccl };
+
 // Counts the operations of one rank and remembers the latest, without keeping their groups: these hold what their
 // communicators need, communicators hold the log. Thread-safe.
 class OperationLog {
@@ -66,6 +69,10 @@ class OperationLog {
   // Of all operations since the start: how long this rank's threads have waited for them.
   double waited_seconds() const;
 
+  void add_connection(ConnectionKind kind);
+  // How many of them the rank has made.
+  std::int64_t connections(ConnectionKind kind) const;
+
   // The latest operations, oldest first: at most `remembered`.
   std::vector<OperationRecord> last_operations() const;
   // The latest operation as text: "…, done, started 1.2s ago", or "none"; then ", in " and activity(), if any.
@@ -82,6 +89,7 @@ class OperationLog {
   };
   static constexpr std::size_t purposes = 6;
   static constexpr std::size_t collectives = 8;
+  static constexpr std::size_t connection_kinds = 2;
 
   CommunicationCount& count_of(const Entry& entry);
   OperationRecord record(std::uint64_t number) const;
@@ -94,6 +102,7 @@ class OperationLog {
   std::string activity_;
   std::array<Remembered, remembered> last_;
   std::array<CommunicationCount, purposes * collectives> counts_;
+  std::array<std::int64_t, connection_kinds> connections_{};
 };
 
 // One rank's part in an operation in progress; backends derive from it. A waiting thread may execute its work.

@@ -22,6 +22,7 @@
 #include "parallel/engine/generation/generation.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/run_data.h"
+#include "parallel/layout/connections.h"
 #include "parallel/run/time_limit.h"
 #include "parallel/runtime/first_rank.h"
 #include "parallel/runtime/run_trace.h"
@@ -37,6 +38,16 @@ Logger rank_log(const RunRequest& request, int rank) {
   const std::filesystem::path folder = request.recipe().log.directory;
   log_to_file(folder / "log" / fmt::format("rank-{:05}.log", rank), logger);
   return logger;
+}
+
+// All are made before the first step, with the groups of ranks; each takes memory.
+void log_connections(Trainer& trainer, Logger& logger) {
+  const Communicator& communicator = trainer.model().groups().communicator();
+  const auto made = [&](ConnectionKind kind) { return communicator.log().connections(kind); };
+  if (made(ConnectionKind::mpi) == 0) return;  // ranks are threads, or there is one
+  logger.debug("connections: {} of NCCL, {} of MPI; a plan counts {} between GPUs", made(ConnectionKind::nccl),
+               made(ConnectionKind::mpi),
+               connections_of(trainer.model().layout().partition(), communicator.rank()).size());
 }
 
 // Runs a rank's training. If it fails, the rank's log then says what the rank did last: of a run that hangs, each rank
@@ -115,6 +126,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
     write_file_atomically(directory.path() / "plan.html", request.plan->page);
   }
   show_start_screen(request, trainer, directory);
+  log_connections(trainer, log());
   // All ranks resume from the checkpoint that the first one has chosen, whatever they would find themselves.
   Communicator& communicator = trainer.model().groups().communicator();
   share_text(communicator, checkpoint ? checkpoint->folder().string() : "");
@@ -156,6 +168,7 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerifica
   Logger logger = rank_log(request, communicator.rank());
   logger.info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
               describe_device(trainer.model().device()));
+  log_connections(trainer, logger);
   if (checkpoint.empty()) {
     trainer.load_first_weights();
   } else {

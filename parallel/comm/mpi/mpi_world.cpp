@@ -119,6 +119,7 @@ class MpiCommunicator : public Communicator {
     meet(name, ranks, position);
     auto group = std::make_shared<MpiGroup>(name, std::move(ranks), position);
     engine_->in_mpi([&] { group->communicator = communicator_of(group->ranks()); });
+    log().add_connection(ConnectionKind::mpi);
     return group;
   }
 

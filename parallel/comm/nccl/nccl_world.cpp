@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
 #include "parallel/comm/backend.h"
 #include "parallel/comm/nccl/nccl_link.h"
 #include "parallel/comm/nccl/nccl_watch.h"
@@ -153,7 +152,7 @@ class NcclCommunicator : public LayeredCommunicator {
                                     std::shared_ptr<CudaStream> stream) {
     auto link = std::make_shared<NcclLink>(id, place, use, std::move(stream), host(), options_.watchdog_seconds);
     watch_.add(link);
-    llmtrain::log().debug("rank {}: connection {} of NCCL, of {} ranks", rank(), ++connections_, place.size);
+    log().add_connection(ConnectionKind::nccl);
     return link;
   }
 
@@ -235,7 +234,6 @@ class NcclCommunicator : public LayeredCommunicator {
   std::map<GroupUse, std::shared_ptr<CudaStream>> streams_;                           // of collectives
   std::map<std::pair<std::vector<int>, GroupUse>, std::shared_ptr<NcclLink>> links_;  // of collectives
   std::vector<Issue>* together_ = nullptr;  // what is to be issued as one; null: nothing waits
-  int connections_ = 0;
 };
 
 }  // namespace

@@ -275,8 +275,9 @@ double framework_bytes(KernelSet kernels, const Mesh& mesh) {
 }
 
 // Channel and staging buffers of the collectives, per kind of group that has more than one rank, and of point-to-point
-// transfers between pipeline ranks: the bytes are fitted to programs that connect several sets of ranks of a kind. 0 on
-// the CPU, where ranks copy between tensors directly.
+// transfers between pipeline ranks. Not per connection (parallel/layout/connections.h), of which llmtrain has several of a
+// kind: published figures, which these bytes are fitted to, are of programs that connect their ranks otherwise. 0 on the
+// CPU, where ranks copy between tensors directly.
 double communicator_bytes(KernelSet kernels, const Mesh& mesh, bool has_experts) {
   if (kernels == KernelSet::cpu) return 0;
   double bytes = mesh.pipeline > 1 ? transfer_bytes : 0;
