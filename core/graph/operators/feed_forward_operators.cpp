@@ -229,11 +229,13 @@ void write_feed_forward(OperatorWriter& writer) {
     write_dense_network(writer, "feed_forward.network", model.ffn_hidden_size);
   } else {
     const MixtureOfExpertsRecipe& moe = *model.moe;
+    writer.begin_module(OperatorModule::experts);
     write_router(writer, moe);
     write_routed_experts(writer, moe);
     if (moe.shared_experts > 0)
       write_dense_network(writer, "feed_forward.experts.shared", moe.shared_experts * moe.ffn_hidden_size);
     if (moe.shared_gate) write_shared_gate(writer);
+    writer.begin_module(OperatorModule::none);
   }
   Operator& residual = writer.residual("feed_forward.residual");
   // The layer's output, beside the branch that is added to it.

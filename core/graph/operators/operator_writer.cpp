@@ -13,8 +13,11 @@ Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
   using Repetition = Operator::Repetition;
   // Recompute repeats layers only; embedding and head run once.
   const bool is_layer = graph_.blocks[block_].kind == BlockKind::layer;
-  return operators_.emplace_back(
-      Operator{.name = std::move(name), .kind = kind, .repetition = is_layer ? Repetition::full : Repetition::never});
+  return operators_.emplace_back(Operator{.name = std::move(name),
+                                          .half = half_,
+                                          .module = module_,
+                                          .kind = kind,
+                                          .repetition = is_layer ? Repetition::full : Repetition::never});
 }
 
 Operator& OperatorWriter::product(std::string name, const MatrixProduct& product,

@@ -33,6 +33,10 @@ class OperatorWriter {
   // Of a layer with experts.
   RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, layer(), setting_); }
 
+  // Where the operators that are added from here on belong.
+  void begin_half(LayerHalf half) { half_ = half; }
+  void begin_module(OperatorModule module) { module_ = module; }
+
   Operator& add(std::string name, OperatorKind kind);
   // A product in the compute type at every level, with those parameters of these roles that the block has, as one
   // matrix.
@@ -95,6 +99,8 @@ class OperatorWriter {
   std::size_t block_;
   const PassSetting& setting_;
   LocalShape shape_;
+  LayerHalf half_ = LayerHalf::none;
+  OperatorModule module_ = OperatorModule::none;
   OperatorList operators_;
 };
 

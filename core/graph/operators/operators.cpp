@@ -2,17 +2,14 @@
 #include "core/graph/operators/operators.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "core/graph/operators/operator_writer.h"
 
 namespace llmtrain {
 namespace {
 
-std::string_view half_of(const Operator& item) { return std::string_view(item.name).substr(0, item.name.find('.')); }
-
-// Bytes of one half of a layer, or of another block as a whole.
-struct Half {
+// Bytes of one half of a layer, or of an operator that is in neither.
+struct HalfBytes {
   double saved = 0;
   double kept = 0;
   double received = 0;  // and kept
@@ -21,13 +18,12 @@ struct Half {
   double forward_scratch = 0, backward_scratch = 0;
 };
 
-std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) {
-  std::vector<Half> halves;
+std::vector<HalfBytes> halves_of(const OperatorList& operators, Recompute recompute) {
+  std::vector<HalfBytes> halves;
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const Operator& item = operators[i];
-    // Operators of one half are adjacent, so a change of name starts the next.
-    if (i == 0 || half_of(item) != half_of(operators[i - 1])) halves.emplace_back();
-    Half& half = halves.back();
+    if (i == 0 || item.half == LayerHalf::none || item.half != operators[i - 1].half) halves.emplace_back();
+    HalfBytes& half = halves.back();
     for (const SavedTensor& tensor : item.saved) {
       half.saved += tensor.bytes;
       if (tensor.kept_through >= recompute) half.kept += tensor.bytes;
@@ -54,8 +50,11 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
       write_embedding(writer);
       break;
     case BlockKind::layer:
+      writer.begin_half(LayerHalf::attention);
       write_attention(writer);
+      writer.begin_half(LayerHalf::feed_forward);
       write_feed_forward(writer);
+      writer.begin_half(LayerHalf::none);
       if (drops) write_token_dropping(writer, local_shape(graph.model, setting));
       break;
     case BlockKind::head:
@@ -117,7 +116,7 @@ double repeated_flops(const OperatorList& operators, Recompute recompute) {
 
 double saved_bytes(const OperatorList& operators, Recompute recompute) {
   double bytes = 0;
-  for (const Half& half : halves_of(operators, recompute)) bytes += half.kept + half.received;
+  for (const HalfBytes& half : halves_of(operators, recompute)) bytes += half.kept + half.received;
   return bytes;
 }
 
@@ -130,7 +129,7 @@ PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double bo
   for (const Operator& item : operators) weight_gradient = std::max(weight_gradient, item.unscaled_weight_gradient);
   PassPeak peak;
   double before = 0, received = 0, saved = 0;
-  for (const Half& half : halves_of(operators, recompute)) {
+  for (const HalfBytes& half : halves_of(operators, recompute)) {
     // Halves run one after another, so each adds to what the earlier ones keep.
     received += half.received;
     peak.forward = std::max(peak.forward, before + half.saved + received + half.forward_working + half.forward_scratch);

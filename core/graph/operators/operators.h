@@ -74,10 +74,18 @@ struct Exchange {
   Exposure exposure = Exposure::whole;
 };
 
+// The halves of a layer run one after another, and what works within one counts as if it were alive at once. Operators
+// of neither half, an embedding's, a head's and those that drop tokens, count alone. Those of one half are adjacent.
+enum class LayerHalf { none, attention, feed_forward };
+
+// What computes an operator within its half, where something asks for it: a mixture of experts with its router and its
+// shared experts.
+enum class OperatorModule { none, experts };
+
 struct Operator {
-  // The path of its module: "feed_forward.network.up". The first component names the half of a layer; operators of one
-  // module are adjacent.
-  std::string name;
+  std::string name;  // as reports print it: "feed_forward.network.up"
+  LayerHalf half = LayerHalf::none;
+  OperatorModule module = OperatorModule::none;
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
   double parts = 1;                     // into which its rows are cut, one after another

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <numeric>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "parallel/layout/emulated_machine.h"
@@ -136,63 +135,30 @@ WorkPair price(const CostContext& context, const Operator& item) {
 
 using Range = std::span<const Operator>;
 
-// The first `depth` + 1 dotted parts of an operator's name, or all of it.
-// Names are hierarchical, "attention.query": the first part is a half of the block, the next ones are its modules.
-std::string_view module_of(const Operator& item, int depth) {
-  std::size_t end = item.name.find('.');
-  for (; depth > 0 && end != std::string::npos; --depth) end = item.name.find('.', end + 1);
-  return std::string_view(item.name).substr(0, end);
-}
+// Of a block: what its passes compute, and what its backward computes again.
+struct BlockWork {
+  WorkPair passes;
+  Work repeated;
+};
 
-// Removes and returns the leading operators that belong to the same module at this depth.
-Range take_module(Range& operators, int depth) {
-  const std::string_view module = module_of(operators.front(), depth);
-  std::size_t count = 1;
-  while (count < operators.size() && module_of(operators[count], depth) == module) ++count;
-  const Range taken = operators.first(count);
-  operators = operators.subspan(count);
-  return taken;
-}
-
-// The sum over the operators for which `counts` is true, module by module.
-template <class Counts>
-WorkPair sum_of(const CostContext& context, Range operators, int depth, Counts counts) {
-  WorkPair sum;
-  while (!operators.empty()) {
-    const Range module = take_module(operators, depth);
-    const bool is_operator = module.front().name == module_of(module.front(), depth);
-    if (!is_operator) {
-      sum += sum_of(context, module, depth + 1, counts);
-    } else if (counts(module.front())) {
-      sum += price(context, module.front());
-    }
+// Selective recompute repeats attention's scores, the others the whole forward pass (arXiv 2205.05198).
+BlockWork work_of(const CostContext& context, Range operators) {
+  BlockWork work;
+  for (const Operator& item : operators) {
+    const WorkPair cost = price(context, item);
+    work.passes += cost;
+    if (is_repeated(item, context.setting.recompute)) work.repeated += cost.forward;
   }
-  return sum;
+  return work;
 }
 
-double waited_seconds(const CostContext& context, Range block, const Operator& item, Direction direction) {
-  double seconds = 0;
-  for (const Exchange& exchange : item.exchanges)
-    if (exchange.direction == direction)
-      seconds += shown_share(context, block, exchange) * exchange_seconds(context, exchange);
-  return seconds;
-}
-
-// Of one pass: a backward visits the operators of each half in reverse.
+// Of one pass.
 double communication_seconds(const CostContext& context, Range block, Direction direction) {
-  Range operators = block;
   double seconds = 0;
-  while (!operators.empty()) {
-    const Range half = take_module(operators, 0);
-    double of_half = 0;
-    const auto add = [&](const Operator& item) { of_half += waited_seconds(context, block, item, direction); };
-    if (direction == Direction::forward) {
-      std::for_each(half.begin(), half.end(), add);
-    } else {
-      std::for_each(half.rbegin(), half.rend(), add);
-    }
-    seconds += of_half;
-  }
+  for (const Operator& item : block)
+    for (const Exchange& exchange : item.exchanges)
+      if (exchange.direction == direction)
+        seconds += shown_share(context, block, exchange) * exchange_seconds(context, exchange);
   return seconds;
 }
 
@@ -363,10 +329,7 @@ double moved_bytes(const CostContext& context, const Movement& movement) {
 
 StageCost block_cost(const CostContext& context, const OperatorList& operators) {
   const Recompute recompute = context.setting.recompute;
-  // Selective recompute repeats attention's scores, the others the whole forward pass (arXiv 2205.05198).
-  const auto repeats = [&](const Operator& item) { return is_repeated(item, recompute); };
-  WorkPair all = sum_of(context, operators, 0, [](const Operator&) { return true; });
-  const Work repeated = sum_of(context, operators, 0, repeats).forward;
+  auto [all, repeated] = work_of(context, operators);
   StageCost cost;
   cost.forward.communication_seconds = communication_seconds(context, operators, Direction::forward);
   cost.forward.seconds = context.roofline.seconds(all.forward) + cost.forward.communication_seconds;

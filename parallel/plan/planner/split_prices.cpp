@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,10 +55,9 @@ class ExchangePrices {
     setting.sequence_length = tokens;
     if (!setting.sends_tokens_once) setting.expert_node_ranks = relaying_ranks(context.mesh(), method.all_to_all);
     setting.expert_overlap = method.parts;
-    constexpr std::string_view experts = "feed_forward.experts.";
     OperatorList operators;
     for (Operator& item : block_operators(*context.partition.graph, block_, setting))
-      if (item.name.starts_with(experts)) operators.push_back(std::move(item));
+      if (item.module == OperatorModule::experts) operators.push_back(std::move(item));
     const StageCost cost = block_cost(context, operators);
     return cost.forward.seconds + cost.backward.seconds;
   }

@@ -35,7 +35,7 @@ Recipe single_layer(std::int64_t ranks, AllToAll all_to_all) {
 OperatorList experts_of(const Partition& partition, const PassSetting& setting) {
   OperatorList experts;
   for (Operator& item : block_operators(*partition.graph, 1, setting))
-    if (item.name.starts_with("feed_forward.experts.")) experts.push_back(std::move(item));
+    if (item.module == OperatorModule::experts) experts.push_back(std::move(item));
   return experts;
 }
 
