@@ -13,15 +13,13 @@ namespace {
 
 bool can_be_adapted(const Parameter& parameter) { return parameter.is_layer_matrix && !parameter.has_expert_axis; }
 
-Parameter make(const Parameter& matrix, const std::string& name, ParameterRole role, std::int64_t rows,
-               std::int64_t columns) {
+Parameter make(const Parameter& matrix, const std::string& name, std::int64_t rows, std::int64_t columns) {
   constexpr std::size_t suffix = std::string_view("weight").size();
   Parameter parameter;
-  parameter.name = matrix.name.substr(0, matrix.name.size() - suffix) + name;
-  parameter.role = role;
+  parameter.local_name = matrix.local_name.substr(0, matrix.local_name.size() - suffix) + name;
   parameter.shape = {rows, columns};
-  parameter.adapts = matrix.role;
   parameter.decays = true;
+  parameter.is_adapter = true;
   return parameter;
 }
 
@@ -33,10 +31,12 @@ Adapters::Adapters(std::optional<LoraRecipe> recipe)
 std::vector<Parameter> Adapters::of(const Parameter& matrix) {
   if (!can_be_adapted(matrix) || !targets_.match(matrix.name)) return {};
   const std::int64_t output = matrix.shape.front(), input = matrix.shape.back();
-  Parameter a = make(matrix, "lora_a", ParameterRole::adapter_input, recipe_->rank, input);
-  Parameter b = make(matrix, "lora_b", ParameterRole::adapter_output, output, recipe_->rank);
-  // The matrix that shares the split axis is split with it, and every rank has the other one.
-  (matrix.shard_axis == ShardAxis::input ? a : b).shard_axis = matrix.shard_axis;
+  Parameter a = make(matrix, "lora_a", recipe_->rank, input);
+  Parameter b = make(matrix, "lora_b", output, recipe_->rank);
+  // The one that shares the split axis is split as the matrix is. Every rank has the other one, and sees of the work on
+  // it what passes through its part of the split one.
+  (matrix.split.axis == 1 ? a : b).split = matrix.split;
+  (matrix.split.axis == 1 ? b : a).sums_over_ranks = true;
   // Of a uniform distribution on ±1 ÷ √input, which is that of torch.nn.Linear and PEFT.
   a.standard_deviation = 1 / std::sqrt(3 * static_cast<double>(input));
   b.initialization = Initialization::zeros;

@@ -15,9 +15,9 @@ class Adapters {
  public:
   explicit Adapters(std::optional<LoraRecipe> recipe);
 
-  // A and B of a parameter's adapter, "layers.0.attention.query.lora_a" and "….lora_b"; none where it is no matrix of a
-  // layer outside of the routed experts, or no pattern names it. A begins with the variance of PyTorch's linear layers
-  // and B with zeros, so that a model begins as it was.
+  // A and B of a parameter's adapter, with local names, "attention.query.lora_a" and "….lora_b"; none where it is no
+  // matrix of a layer outside of the routed experts, or no pattern names it. A begins with the variance of PyTorch's
+  // linear layers and B with zeros, so that a model begins as it was.
   std::vector<Parameter> of(const Parameter& matrix);
   // Throws Error(bad_recipe) where a pattern has named none of the parameters that of() was asked for.
   void require_used() const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,46 +17,25 @@ namespace llmtrain {
 
 namespace {
 
-using Role = ParameterRole;
+// The axes of a linear layer's weight, beside that of experts; a bias has rows alone.
+constexpr std::size_t rows = 0, columns = 1;
 
-// The roles of a feed-forward network, dense or of the experts.
-struct FeedForwardRoles {
-  ParameterRole gate_weight, gate_bias, up_weight, up_bias, down_weight, down_bias;
-};
-
-constexpr FeedForwardRoles dense_roles = {Role::ffn_gate_weight, Role::ffn_gate_bias,   Role::ffn_up_weight,
-                                          Role::ffn_up_bias,     Role::ffn_down_weight, Role::ffn_down_bias};
-constexpr FeedForwardRoles routed_roles = {Role::expert_gate_weight, Role::expert_gate_bias,   Role::expert_up_weight,
-                                           Role::expert_up_bias,     Role::expert_down_weight, Role::expert_down_bias};
-
-// The matrices whose output is added to the residual stream.
-bool ends_residual_branch(Role role) {
-  return role == Role::attention_output_weight || role == Role::ffn_down_weight || role == Role::expert_down_weight;
-}
-
-// Parameter::is_layer_matrix of the weights made by add_weight(). Routers and gates are small, and what they choose
-// is sensitive; the head is in no layer.
-bool is_layer_matrix(Role role) {
-  return role != Role::router_weight && role != Role::router_projection_weight && role != Role::shared_gate_weight &&
-         role != Role::head_weight;
-}
+Split even(std::size_t axis, std::int64_t units) { return {Split::Kind::even, axis, units}; }
+Split repeated(std::size_t axis, std::int64_t units) { return {Split::Kind::repeated, axis, units}; }
+Split padded(std::size_t axis, std::int64_t units) { return {Split::Kind::padded, axis, units}; }
 
 // Positions in the model do not matter: blocks of equal shapes cost the same.
 bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
-  const auto is_same = [&](std::size_t left, std::size_t right) {
-    return graph.parameters[left].role == graph.parameters[right].role &&
-           graph.parameters[left].shape == graph.parameters[right].shape &&
-           graph.parameters[left].is_high_precision == graph.parameters[right].is_high_precision &&
-           graph.parameters[left].is_frozen == graph.parameters[right].is_frozen &&
-           graph.parameters[left].adapts == graph.parameters[right].adapts;
+  const auto facts = [](const Parameter& parameter) {
+    return std::tie(parameter.local_name, parameter.shape, parameter.split, parameter.joined,
+                    parameter.is_high_precision, parameter.is_frozen);
+  };
+  const auto is_same = [&](std::size_t left_index, std::size_t right_index) {
+    const Parameter &left = graph.parameters[left_index], &right = graph.parameters[right_index];
+    return facts(left) == facts(right) && left.adapter.has_value() == right.adapter.has_value();
   };
   return graph.blocks[a].kind == graph.blocks[b].kind &&
          std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same);
-}
-
-std::vector<std::int64_t> with_experts(std::int64_t experts, std::vector<std::int64_t> shape) {
-  if (experts > 0) shape.insert(shape.begin(), experts);
-  return shape;
 }
 
 // Appends blocks and their parameters to a Graph in the order of the data: embedding, layers, head.
@@ -64,30 +44,33 @@ class GraphBuilder {
   explicit GraphBuilder(const ModelRecipe& model) : adapters_(model.lora) { graph_.model = model; }
 
   void add_embedding() {
-    begin(BlockKind::embedding, -1, "");
-    add_embedding_table("embedding.token.weight", Role::token_embedding, model().vocab_size);
-    if (model().position == Position::learned)
-      add_embedding_table("embedding.position.weight", Role::position_embedding, model().max_sequence_length);
+    begin(BlockKind::embedding, -1, "embedding.");
+    add(table("token.weight", model().vocab_size));
+    if (model().position != Position::learned) return;
+    // Learned positions do not decay and are not split: every tensor rank has all of them.
+    Parameter positions = table("position.weight", model().max_sequence_length);
+    positions.split = {};
+    positions.decays = false;
+    add(std::move(positions));
   }
 
   void add_layer(std::int64_t layer) {
     begin(BlockKind::layer, layer, "layers." + std::to_string(layer) + ".");
-    add_norm("attention_norm", Role::attention_norm_weight, Role::attention_norm_bias);
+    add_norm("attention_norm");
     add_attention();
-    add_norm("ffn_norm", Role::ffn_norm_weight, Role::ffn_norm_bias);
+    add_norm("ffn_norm");
     if (has_experts(model(), layer)) {
       add_experts();
     } else {
-      add_feed_forward("ffn", dense_roles, model().ffn_hidden_size, 0);
+      add_feed_forward("ffn", model().ffn_hidden_size, 0);
     }
     add_adapters();
   }
 
   void add_head() {
     begin(BlockKind::head, -1, "");
-    add_norm("final_norm", Role::final_norm_weight, Role::final_norm_bias);
-    if (!model().tie_embeddings)
-      add_weight({"head", Role::head_weight, model().vocab_size, model().hidden_size, ShardAxis::output});
+    add_norm("final_norm");
+    if (!model().tie_embeddings) add(table("head.weight", model().vocab_size));
   }
 
   Graph take(const HighPrecisionRecipe& high_precision, const std::vector<std::string>& frozen) {
@@ -103,13 +86,13 @@ class GraphBuilder {
   }
 
  private:
-  // One linear layer: its name under the block's prefix, and how it is split.
+  // One linear layer: its name within the block, and how it is split.
   struct Linear {
     std::string name;
-    ParameterRole role{};
     std::int64_t output = 0;
     std::int64_t input = 0;
-    ShardAxis axis = ShardAxis::none;
+    Split split{};
+    Joined joined = Joined::none;
     std::int64_t experts = 0;  // 0: no axis of experts
   };
 
@@ -118,120 +101,154 @@ class GraphBuilder {
     prefix_ = std::move(prefix);
   }
 
+  // With its local name alone.
   void add(Parameter parameter) {
+    parameter.name = prefix_ + parameter.local_name;
     graph_.blocks.back().parameters.push_back(graph_.parameters.size());
     graph_.parameters.push_back(std::move(parameter));
   }
 
-  void add_embedding_table(std::string name, Role role, std::int64_t rows) {
-    const bool is_token = role == Role::token_embedding;
-    add({.name = std::move(name),
-         .role = role,
-         .shape = {rows, model().hidden_size},
-         .shard_axis = is_token ? ShardAxis::output : ShardAxis::none,
-         .standard_deviation = model().init_std,
-         // Learned positions do not decay and are not split: every tensor rank has all of them.
-         .decays = is_token});
+  Parameter table(std::string name, std::int64_t size) const {
+    return {.local_name = std::move(name),
+            .shape = {size, model().hidden_size},
+            .split = padded(rows, size),
+            .standard_deviation = model().init_std,
+            .decays = true,
+            .is_table = true};
   }
 
   // Residual projections start smaller by the root of their number, so that the residual stream's variance does not
   // grow with depth (GPT-2, section 2.3).
   double residual_std() const { return model().init_std / std::sqrt(2.0 * static_cast<double>(model().layers)); }
 
-  void add_weight(const Linear& linear) {
-    add({.name = prefix_ + linear.name + ".weight",
-         .role = linear.role,
-         .shape = with_experts(linear.experts, {linear.output, linear.input}),
-         .has_expert_axis = linear.experts > 0,
-         .shard_axis = linear.axis,
-         .standard_deviation = ends_residual_branch(linear.role) ? residual_std() : model().init_std,
-         .decays = true,
-         .is_layer_matrix = is_layer_matrix(linear.role)});
+  // A weight or a bias, of experts where there are any.
+  static Parameter part_of(const Linear& linear, const char* name, std::vector<std::int64_t> shape) {
+    Parameter parameter{.local_name = linear.name + name,
+                        .shape = std::move(shape),
+                        .has_expert_axis = linear.experts > 0,
+                        .split = linear.split,
+                        .joined = linear.joined};
+    if (linear.experts == 0) return parameter;
+    parameter.shape.insert(parameter.shape.begin(), linear.experts);
+    if (parameter.split.kind != Split::Kind::none) ++parameter.split.axis;
+    return parameter;
+  }
+
+  Parameter weight(const Linear& linear) const {
+    Parameter parameter = part_of(linear, ".weight", {linear.output, linear.input});
+    parameter.standard_deviation = model().init_std;
+    parameter.decays = true;
+    return parameter;
+  }
+
+  void add_matrix(const Linear& linear) {
+    Parameter parameter = weight(linear);
+    parameter.is_layer_matrix = true;
+    add(std::move(parameter));
+  }
+
+  // A matrix whose output is added to the residual stream.
+  void add_last_matrix(const Linear& linear) {
+    Parameter parameter = weight(linear);
+    parameter.is_layer_matrix = true;
+    parameter.standard_deviation = residual_std();
+    add(std::move(parameter));
   }
 
   void add_bias(const Linear& linear) {
-    add({.name = prefix_ + linear.name + ".bias",
-         .role = linear.role,
-         .shape = with_experts(linear.experts, {linear.output}),
-         .has_expert_axis = linear.experts > 0,
-         .shard_axis = linear.axis,
-         .initialization = Initialization::zeros});
+    Parameter parameter = part_of(linear, ".bias", {linear.output});
+    parameter.initialization = Initialization::zeros;
+    add(std::move(parameter));
   }
 
-  void add_ones(const std::string& name, Role role, std::int64_t size) {
-    add({.name = prefix_ + name + ".weight", .role = role, .shape = {size}, .initialization = Initialization::ones});
-  }
-
-  void add_norm(const std::string& name, Role weight, Role bias) {
-    add_ones(name, weight, model().hidden_size);
+  void add_norm(const std::string& name) {
+    add({.local_name = name + ".weight", .shape = {model().hidden_size}, .initialization = Initialization::ones});
     // Root-mean-square norms have no shift.
-    if (model().bias && model().norm == NormKind::layernorm)
-      add_bias({.name = name, .role = bias, .output = model().hidden_size});
+    if (model().bias && model().norm == NormKind::layernorm) add_bias({.name = name, .output = model().hidden_size});
+  }
+
+  // One weight for all heads, of which each rank has some.
+  void add_head_norm(const std::string& name) {
+    add({.local_name = name + ".weight",
+         .shape = {model().head_dim},
+         .sums_over_ranks = true,
+         .initialization = Initialization::ones});
   }
 
   void add_attention() {
-    const std::int64_t hidden = model().hidden_size;
-    const std::int64_t query = model().heads * model().head_dim;
-    const std::int64_t key = model().kv_heads * model().head_dim;
+    const std::int64_t hidden = model().hidden_size, heads = model().heads, kv_heads = model().kv_heads;
+    const std::int64_t query = heads * model().head_dim, key = kv_heads * model().head_dim;
     // Query, key and value split by output features, that is by heads, and the output by input features: one sum over
-    // the tensor ranks per half of a layer (arXiv 1909.08053, section 3).
-    add_weight({"attention.query", Role::query_weight, query, hidden, ShardAxis::output});
-    add_weight({"attention.key", Role::key_weight, key, hidden, ShardAxis::output});
-    add_weight({"attention.value", Role::value_weight, key, hidden, ShardAxis::output});
-    if (model().qkv_bias) {
-      add_bias({"attention.query", Role::query_bias, query, 0, ShardAxis::output});
-      add_bias({"attention.key", Role::key_bias, key, 0, ShardAxis::output});
-      add_bias({"attention.value", Role::value_bias, key, 0, ShardAxis::output});
-    }
+    // the tensor ranks per half of a layer (arXiv 1909.08053, section 3). They are adjacent, weights before biases, so
+    // that flat storage makes them one matrix.
+    const Linear projections[] = {{"attention.query", query, hidden, even(rows, heads)},
+                                  {"attention.key", key, hidden, repeated(rows, kv_heads), Joined::product},
+                                  {"attention.value", key, hidden, repeated(rows, kv_heads), Joined::product}};
+    for (const Linear& projection : projections) add_matrix(projection);
+    for (const Linear& projection : projections)
+      if (model().qkv_bias) add_bias(projection);
     if (model().qk_norm) {
-      add_ones("attention.query_norm", Role::query_norm_weight, model().head_dim);
-      add_ones("attention.key_norm", Role::key_norm_weight, model().head_dim);
+      add_head_norm("attention.query_norm");
+      add_head_norm("attention.key_norm");
     }
-    add_weight({"attention.output", Role::attention_output_weight, hidden, query, ShardAxis::input});
-    if (model().bias) add_bias({"attention.output", Role::attention_output_bias, hidden});
+    add_last_matrix({"attention.output", hidden, query, even(columns, heads)});
+    if (model().bias) add_bias({"attention.output", hidden});
   }
 
+  // Routers are small, and what they choose is sensitive: they are no layer's matrices. Each tensor rank routes tokens
+  // of its own.
+  void add_router_weight(const std::string& name, std::int64_t output, std::int64_t input) {
+    Parameter parameter = weight({name, output, input});
+    parameter.sums_over_ranks = true;
+    add(std::move(parameter));
+  }
+
+  // The cosine router projects tokens into a space of its own before it compares them with the experts, and scales the
+  // cosines by 2·exp(τ), at most 100, where the temperature τ starts at 0 (Chi et al., arXiv 2204.09179).
   void add_router() {
     const MixtureOfExpertsRecipe& moe = *model().moe;
-    if (moe.router == Router::linear)
-      return add_weight({"ffn.router", Role::router_weight, moe.experts, model().hidden_size});
-    // The cosine router projects tokens into a space of its own before it compares them with the experts.
-    add_weight({"ffn.router_projection", Role::router_projection_weight, cosine_router_width, model().hidden_size});
-    add_weight({"ffn.router", Role::router_weight, moe.experts, cosine_router_width});
-    add({.name = prefix_ + "ffn.router.temperature",
-         .role = Role::router_temperature,
+    if (moe.router == Router::linear) return add_router_weight("ffn.router", moe.experts, model().hidden_size);
+    add_router_weight("ffn.router_projection", cosine_router_width, model().hidden_size);
+    add_router_weight("ffn.router", moe.experts, cosine_router_width);
+    add({.local_name = "ffn.router.temperature",
          .shape = {1},
+         .sums_over_ranks = true,
          .initialization = Initialization::zeros});
   }
 
-  void add_feed_forward(const std::string& name, const FeedForwardRoles& roles, std::int64_t inner,
-                        std::int64_t experts) {
+  void add_feed_forward(const std::string& name, std::int64_t inner, std::int64_t experts) {
     const std::int64_t hidden = model().hidden_size;
-    const bool gated = model().activation == Activation::swiglu;
-    // Gate and up next to each other, weights before biases: each pair is one matrix for one product.
-    if (gated) add_weight({name + ".gate", roles.gate_weight, inner, hidden, ShardAxis::output, experts});
-    add_weight({name + ".up", roles.up_weight, inner, hidden, ShardAxis::output, experts});
-    if (gated && model().bias) add_bias({name + ".gate", roles.gate_bias, inner, 0, ShardAxis::output, experts});
-    if (model().bias) add_bias({name + ".up", roles.up_bias, inner, 0, ShardAxis::output, experts});
-    add_weight({name + ".down", roles.down_weight, hidden, inner, ShardAxis::input, experts});
-    if (model().bias) add_bias({name + ".down", roles.down_bias, hidden, 0, ShardAxis::none, experts});
+    const Split split = even(rows, inner);
+    std::vector<Linear> first;
+    if (model().activation == Activation::swiglu) first.push_back({name + ".gate", inner, hidden, split, {}, experts});
+    // Gate and up next to each other, weights before biases: each pair is one matrix for one product, but that of
+    // experts, whose grouped products are two.
+    const Joined joined = experts > 0 ? Joined::input : Joined::product;
+    first.push_back({name + ".up", inner, hidden, split, first.empty() ? Joined::none : joined, experts});
+    for (const Linear& linear : first) add_matrix(linear);
+    for (const Linear& linear : first)
+      if (model().bias) add_bias(linear);
+    add_last_matrix({name + ".down", hidden, inner, even(columns, inner), {}, experts});
+    if (model().bias) add_bias({name + ".down", hidden, 0, {}, {}, experts});
   }
 
   void add_experts() {
     const MixtureOfExpertsRecipe& moe = *model().moe;
     add_router();
-    if (moe.shared_gate) add_weight({"ffn.shared_gate", Role::shared_gate_weight, 1, model().hidden_size});
+    if (moe.shared_gate) add(weight({"ffn.shared_gate", 1, model().hidden_size}));
     // Several shared experts compute the same as one that is as wide as all of them.
-    if (moe.shared_experts > 0)
-      add_feed_forward("ffn.shared", dense_roles, moe.shared_experts * moe.ffn_hidden_size, 0);
-    add_feed_forward("ffn.experts", routed_roles, moe.ffn_hidden_size, moe.experts);
+    if (moe.shared_experts > 0) add_feed_forward("ffn.shared", moe.shared_experts * moe.ffn_hidden_size, 0);
+    add_feed_forward("ffn.experts", moe.ffn_hidden_size, moe.experts);
   }
 
   // Of the block's matrices, and after all of these, so that those which are multiplied as one stay adjacent.
   void add_adapters() {
     const std::vector<std::size_t> matrices = graph_.blocks.back().parameters;
-    for (const std::size_t index : matrices)
-      for (Parameter& parameter : adapters_.of(graph_.parameters[index])) add(std::move(parameter));
+    for (const std::size_t index : matrices) {
+      std::vector<Parameter> adapter = adapters_.of(graph_.parameters[index]);
+      if (!adapter.empty()) graph_.parameters[index].adapter = graph_.parameters.size();
+      for (Parameter& parameter : adapter) add(std::move(parameter));
+    }
   }
 
   const ModelRecipe& model() const { return graph_.model; }

@@ -5,26 +5,14 @@
 #include <iterator>
 
 namespace llmtrain {
-namespace {
-
-using Role = ParameterRole;
-
-// Whether the block's weight of this role is a part of the matrix that an earlier one begins.
-bool continues(const Graph& graph, std::size_t block, Role role) {
-  if (role == Role::key_weight || role == Role::value_weight) return true;
-  return role == Role::ffn_up_weight && graph.has_parameter(block, Role::ffn_gate_weight);
-}
-
-}  // namespace
 
 std::vector<std::size_t> fp8_products(const Graph& graph) {
   std::vector<std::size_t> products;
-  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
-    for (const std::size_t index : graph.blocks[block].parameters) {
-      const Parameter& parameter = graph.parameters[index];
-      if (parameter.takes_fp8() && !parameter.has_expert_axis && !continues(graph, block, parameter.role))
-        products.push_back(index);
-    }
+  for (std::size_t index = 0; index < graph.parameters.size(); ++index) {
+    const Parameter& parameter = graph.parameters[index];
+    if (parameter.takes_fp8() && !parameter.has_expert_axis && parameter.joined != Joined::product)
+      products.push_back(index);
+  }
   return products;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/graph.h"
 
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -9,19 +12,6 @@
 namespace llmtrain {
 
 namespace {
-
-using Role = ParameterRole;
-
-// Index of the block's parameter of that role, or the number of parameters.
-std::size_t find_parameter(const Graph& graph, std::size_t block, ParameterRole role) {
-  for (const std::size_t index : graph.blocks.at(block).parameters)
-    if (graph.parameters[index].role == role) return index;
-  return graph.parameters.size();
-}
-
-bool grows_with_vocabulary_or_positions(ParameterRole role) {
-  return role == Role::token_embedding || role == Role::position_embedding || role == Role::head_weight;
-}
 
 // Of what `count` counts of each parameter.
 template <class Count>
@@ -54,25 +44,27 @@ std::int64_t Graph::active_parameter_count() const {
 }
 
 std::int64_t Graph::embedding_parameter_count() const {
-  return sum(parameters, [](const Parameter& parameter) {
-    return grows_with_vocabulary_or_positions(parameter.role) ? parameter.elements() : 0;
-  });
+  return sum(parameters, [](const Parameter& parameter) { return parameter.is_table ? parameter.elements() : 0; });
 }
 
-const Parameter& Graph::parameter(std::size_t block, ParameterRole role) const {
-  const std::size_t index = find_parameter(*this, block, role);
-  if (index == parameters.size()) throw std::out_of_range("a block of the graph has no parameter of this role");
-  return parameters[index];
-}
-
-bool Graph::has_parameter(std::size_t block, ParameterRole role) const {
-  return find_parameter(*this, block, role) != parameters.size();
-}
-
-const Parameter* Graph::adapter(std::size_t block, ParameterRole role, ParameterRole adapted) const {
+const Parameter* Graph::find_parameter(std::size_t block, std::string_view local_name) const {
   for (const std::size_t index : blocks.at(block).parameters)
-    if (parameters[index].role == role && parameters[index].adapts == adapted) return &parameters[index];
+    if (parameters[index].local_name == local_name) return &parameters[index];
   return nullptr;
+}
+
+const Parameter& Graph::parameter(std::size_t block, std::string_view local_name) const {
+  if (const Parameter* found = find_parameter(block, local_name)) return *found;
+  std::vector<std::string_view> names;
+  for (const std::size_t index : blocks[block].parameters) names.emplace_back(parameters[index].local_name);
+  throw std::out_of_range(
+      fmt::format("block {} of the graph has no parameter {}, but {}", block, local_name, fmt::join(names, ", ")));
+}
+
+std::size_t Graph::last_of_product(std::size_t first) const {
+  std::size_t last = first;
+  while (last + 1 < parameters.size() && parameters[last + 1].joined == Joined::product) ++last;
+  return last;
 }
 
 std::size_t Graph::block_of(BlockKind kind) const {
@@ -82,8 +74,8 @@ std::size_t Graph::block_of(BlockKind kind) const {
 }
 
 const Parameter& Graph::logits_weight() const {
-  return model.tie_embeddings ? parameter(block_of(BlockKind::embedding), Role::token_embedding)
-                              : parameter(block_of(BlockKind::head), Role::head_weight);
+  return model.tie_embeddings ? parameter(block_of(BlockKind::embedding), "token.weight")
+                              : parameter(block_of(BlockKind::head), "head.weight");
 }
 
 }  // namespace llmtrain

@@ -42,12 +42,12 @@ LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
   shape.hidden = static_cast<double>(model.hidden_size);
   shape.head_dim = static_cast<double>(model.head_dim);
   shape.heads = divided(model.heads, tensor);
-  shape.kv_heads = static_cast<double>(local_kv_heads(model, tensor));
+  shape.kv_heads = static_cast<double>(local_units({Split::Kind::repeated, 0, model.kv_heads}, tensor));
   shape.query = shape.heads * shape.head_dim;
   shape.key = shape.kv_heads * shape.head_dim;
   // A context rank has a part of the queries and all keys.
   shape.scores = shape.heads * shape.tokens * shape.sequence_length;
-  shape.vocabulary = static_cast<double>(local_vocabulary(model, tensor));
+  shape.vocabulary = static_cast<double>(local_units({Split::Kind::padded, 0, model.vocab_size}, tensor));
   shape.element = element_bytes(element_type(setting.compute));
   shape.fp8_input =
       setting.keeps_wide_inputs ? shape.element : (1 + setting.fp8_scale_bytes) * fp8_orders(setting.kernels);

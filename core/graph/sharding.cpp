@@ -8,17 +8,9 @@ namespace llmtrain {
 
 namespace {
 
-using Role = ParameterRole;
+using Kind = Split::Kind;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
-
-// An adapter's output follows that of its matrix.
-bool belongs_to_kv_heads(const Parameter& parameter) {
-  const Role role = parameter.adapts.value_or(parameter.role);
-  return role == Role::key_weight || role == Role::value_weight || role == Role::key_bias || role == Role::value_bias;
-}
-
-bool grows_with_vocabulary(Role role) { return role == Role::token_embedding || role == Role::head_weight; }
 
 // Gives one of `ranks` ranks its share of an axis whose size they divide.
 void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int64_t position) {
@@ -27,96 +19,94 @@ void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int6
   part.offset[axis] = position * part.shape[axis];
 }
 
-void split_vocabulary(LocalPart& part, std::int64_t ranks, std::int64_t position) {
-  const std::int64_t vocabulary = part.shape[0];
+void split_padded(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int64_t position) {
+  const std::int64_t whole = part.shape[axis];
   // All ranks get equally many rows, so that collectives and flat memory are uniform; the last ranks' rows may be
   // padding.
-  part.shape[0] = divide_up(vocabulary, ranks);
-  part.offset[0] = std::min(position * part.shape[0], vocabulary);
-  part.real_shape[0] = std::min(part.shape[0], vocabulary - part.offset[0]);
+  part.shape[axis] = divide_up(whole, ranks);
+  part.offset[axis] = std::min(position * part.shape[axis], whole);
+  part.real_shape[axis] = std::min(part.shape[axis], whole - part.offset[axis]);
 }
 
-void split_kv_heads(LocalPart& part, const ModelRecipe& model, const ShardPlace& place) {
-  // With fewer heads than ranks, neighbouring ranks hold copies of one head: those whose query heads read it.
-  const std::int64_t parts = std::min(model.kv_heads, place.degrees.tensor);
-  part.copies = place.degrees.tensor / parts;
-  part.copy = place.tensor % part.copies;
-  split_axis(part, 0, parts, place.tensor / part.copies);
+std::int64_t copies_of(const Split& split, std::int64_t ranks) {
+  return split.kind == Kind::repeated ? ranks / std::min(split.units, ranks) : 1;
 }
 
-// Experts are divided among ranks, and each expert's matrices among expert_tensor of them.
-void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
-  const std::int64_t ranks = place.degrees.expert_tensor, position = place.expert_tensor;
-  split_axis(part, 0, place.degrees.expert, place.expert);
-  part.copies = axis == ShardAxis::none ? ranks : 1;
-  part.copy = axis == ShardAxis::none ? position : 0;
-  if (axis == ShardAxis::none) return;
-  split_axis(part, axis == ShardAxis::output ? 1 : part.shape.size() - 1, ranks, position);
-}
-
-// Each tensor rank routes tokens of its own.
-bool is_of_router(Role role) {
-  return role == Role::router_weight || role == Role::router_projection_weight || role == Role::router_temperature;
+// Gives one of `ranks` ranks what it holds of the axis. What is split has one copy unless units are repeated.
+void divide(LocalPart& part, const Split& split, std::int64_t ranks, std::int64_t position) {
+  part.copies = copies_of(split, ranks);
+  part.copy = position % part.copies;
+  switch (split.kind) {
+    case Kind::none:
+      part.copies = ranks;
+      part.copy = position;
+      break;
+    case Kind::even:
+    case Kind::repeated:
+      // Neighbouring ranks hold copies of one unit: those whose other parameters work with it.
+      split_axis(part, split.axis, ranks / part.copies, position / part.copies);
+      break;
+    case Kind::padded:
+      split_padded(part, split.axis, ranks, position);
+      break;
+  }
 }
 
 }  // namespace
 
-LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const ShardPlace& place) {
-  LocalPart part{parameter.shape, parameter.shape, std::vector<std::int64_t>(parameter.shape.size(), 0),
-                 place.degrees.tensor, place.tensor};
+LocalPart local_part(const Parameter& parameter, const ShardPlace& place) {
+  LocalPart part{parameter.shape, parameter.shape, std::vector<std::int64_t>(parameter.shape.size(), 0)};
   if (parameter.has_expert_axis) {
-    split_expert(part, parameter.shard_axis, place);
-    return part;
-  }
-  if (parameter.shard_axis == ShardAxis::none) return part;
-  // Split parameters have one copy unless heads are repeated; the initial values were those of a parameter that every
-  // rank holds.
-  part.copies = 1;
-  part.copy = 0;
-  if (belongs_to_kv_heads(parameter)) {
-    split_kv_heads(part, model, place);
-  } else if (grows_with_vocabulary(parameter.role)) {
-    split_vocabulary(part, place.degrees.tensor, place.tensor);
+    // Experts are divided among ranks, and each expert's matrices among expert_tensor of them.
+    split_axis(part, 0, place.degrees.expert, place.expert);
+    divide(part, parameter.split, place.degrees.expert_tensor, place.expert_tensor);
   } else {
-    const std::size_t axis = parameter.shard_axis == ShardAxis::output ? 0 : parameter.shape.size() - 1;
-    split_axis(part, axis, place.degrees.tensor, place.tensor);
+    divide(part, parameter.split, place.degrees.tensor, place.tensor);
   }
   return part;
 }
 
-GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, std::int64_t tensor,
-                         bool splits_sequence) {
+GradientSum gradient_sum(const Parameter& parameter, std::int64_t tensor, bool splits_sequence) {
   if (tensor == 1 || parameter.has_expert_axis) return GradientSum::none;
-  if (parameter.shard_axis != ShardAxis::none) {
-    const bool repeats = belongs_to_kv_heads(parameter) && tensor > model.kv_heads;
-    return repeats ? GradientSum::same_heads : GradientSum::none;
+  if (parameter.split.kind == Kind::repeated && tensor > parameter.split.units) return GradientSum::copies;
+  if (parameter.split.kind != Kind::none) return GradientSum::none;
+  return splits_sequence || parameter.sums_over_ranks ? GradientSum::tensor_group : GradientSum::none;
+}
+
+std::int64_t copies_of_repeated(const Graph& graph, std::int64_t tensor) {
+  const auto repeated = std::ranges::find(graph.parameters, Kind::repeated,
+                                          [](const Parameter& parameter) { return parameter.split.kind; });
+  return repeated == graph.parameters.end() ? 1 : copies_of(repeated->split, tensor);
+}
+
+std::int64_t local_units(const Split& split, std::int64_t ranks) {
+  switch (split.kind) {
+    case Kind::none:
+      return split.units;
+    case Kind::even:
+      return split.units / ranks;
+    case Kind::repeated:
+      return std::max<std::int64_t>(1, split.units / ranks);
+    case Kind::padded:
+      break;
   }
-  // One weight for all heads, of which each rank has some.
-  const bool is_of_heads = parameter.role == Role::query_norm_weight || parameter.role == Role::key_norm_weight;
-  // Each rank sees what passes through its part of the adapter's other matrix.
-  const bool is_half_split = parameter.adapts.has_value();
-  const bool is_partial = splits_sequence || is_of_heads || is_half_split || is_of_router(parameter.role);
-  return is_partial ? GradientSum::tensor_group : GradientSum::none;
+  return divide_up(split.units, ranks);
 }
 
-std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor) {
-  return divide_up(model.vocab_size, tensor);
-}
-
-std::int64_t local_kv_heads(const ModelRecipe& model, std::int64_t tensor) {
-  // At least one: with fewer heads than ranks a head is repeated.
-  return std::max<std::int64_t>(1, model.kv_heads / tensor);
-}
-
-std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter, const ShardDegrees& degrees) {
+std::int64_t local_elements(const Parameter& parameter, const ShardDegrees& degrees) {
   const std::int64_t elements = parameter.elements();
-  if (parameter.has_expert_axis) {
-    const std::int64_t features = parameter.shard_axis == ShardAxis::none ? 1 : degrees.expert_tensor;
-    return elements / degrees.expert / features;
+  const Split& split = parameter.split;
+  if (parameter.has_expert_axis)
+    return elements / degrees.expert / (split.kind == Kind::none ? 1 : degrees.expert_tensor);
+  switch (split.kind) {
+    case Kind::none:
+      return elements;
+    case Kind::even:
+      break;
+    case Kind::repeated:
+    case Kind::padded:
+      return elements / split.units * local_units(split, degrees.tensor);
   }
-  if (parameter.shard_axis == ShardAxis::none) return elements;
-  if (belongs_to_kv_heads(parameter)) return elements / model.kv_heads * local_kv_heads(model, degrees.tensor);
-  if (grows_with_vocabulary(parameter.role)) return local_vocabulary(model, degrees.tensor) * model.hidden_size;
   // Rounded up, so that layouts that do not divide can still be estimated.
   return divide_up(elements, degrees.tensor);
 }

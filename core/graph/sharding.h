@@ -30,7 +30,7 @@ struct LocalPart {
   std::vector<std::int64_t> real_shape;  // without padding; only the first axis can be shorter
   std::vector<std::int64_t> offset;      // of its first element in the whole parameter
   // How many ranks of the tensor group hold this part, and which of them this rank is (0 is the first). The ranks that
-  // share a head of keys and values are adjacent. Of experts: how many of the ranks that split them; other ranks with
+  // share repeated units are adjacent. Of experts: how many of the ranks that split them; other ranks with
   // the same part see other tokens, as data ranks do.
   std::int64_t copies = 1;
   std::int64_t copy = 0;
@@ -39,26 +39,26 @@ struct LocalPart {
   std::int64_t real_elements() const { return element_count(real_shape); }  // without
 };
 
-// Rows of the vocabulary on one rank; where `tensor` does not divide the vocabulary it is padded to a multiple.
-std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor);
+// Units of a split that one rank has, padding and repeated ones included.
+std::int64_t local_units(const Split& split, std::int64_t ranks);
 
-// Key and value heads on one rank; where there are fewer heads than ranks, several ranks hold the same one.
-std::int64_t local_kv_heads(const ModelRecipe& model, std::int64_t tensor);
+// The part of a parameter that the rank at `place` holds. The degrees divide the units of what they split evenly.
+LocalPart local_part(const Parameter& parameter, const ShardPlace& place);
 
-// The part of a parameter that the rank at `place` holds. The degrees divide what they split, but for the vocabulary,
-// which is padded, and the heads of keys and values, which are repeated.
-LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const ShardPlace& place);
+// Elements of a parameter on one rank, padding and repeated units included.
+std::int64_t local_elements(const Parameter& parameter, const ShardDegrees& degrees);
 
-// Elements of a parameter on one rank, padding and repeated heads included.
-std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter, const ShardDegrees& degrees);
+// How many neighbours of `tensor` ranks hold copies of each unit of what the graph repeats, as of the heads of keys and
+// values where there are fewer than ranks: 1 where nothing is repeated. All of the graph's repeated parameters have
+// equally many units.
+std::int64_t copies_of_repeated(const Graph& graph, std::int64_t tensor);
 
 // With which ranks a rank of a tensor group sums a parameter's gradient once per step, because each rank sees only part
 // of the work of what they hold in common. None: the parameter belongs to one rank, or all compute the same gradient.
-// The tensor group: norms of query and key heads, routers, the matrix of an adapter that is not split, and where
-// sequences are split over the ranks everything that works on rows of tokens (Korthikanti et al., arXiv 2205.05198).
-// Same heads: the ranks that share heads of keys and values.
-enum class GradientSum { none, tensor_group, same_heads };
-GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, std::int64_t tensor,
-                         bool splits_sequence);
+// The tensor group: what sums_over_ranks, and where sequences are split over the ranks all of which every rank has the
+// whole, as that works on rows of tokens (Korthikanti et al., arXiv 2205.05198). Copies: the ranks that hold copies of
+// the same units.
+enum class GradientSum { none, tensor_group, copies };
+GradientSum gradient_sum(const Parameter& parameter, std::int64_t tensor, bool splits_sequence);
 
 }  // namespace llmtrain

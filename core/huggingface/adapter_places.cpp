@@ -26,16 +26,13 @@ std::string module_of(const std::vector<HuggingfaceTensor>& tensors, const Graph
 std::vector<AdapterPlace> adapter_places(const Graph& graph, HuggingfaceType type) {
   const std::vector<HuggingfaceTensor> tensors = huggingface_tensors(graph, type);
   std::vector<AdapterPlace> places;
-  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
-    for (const std::size_t index : graph.blocks[block].parameters) {
-      const Parameter& matrix = graph.parameters[index];
-      const Parameter* a = graph.adapter(block, ParameterRole::adapter_input, matrix.role);
-      if (matrix.adapts || a == nullptr) continue;
-      const std::string module = module_of(tensors, graph, index), path = "base_model.model." + module;
-      places.push_back({a, module, path + ".lora_A.weight"});
-      places.push_back(
-          {graph.adapter(block, ParameterRole::adapter_output, matrix.role), module, path + ".lora_B.weight"});
-    }
+  for (std::size_t index = 0; index < graph.parameters.size(); ++index) {
+    const auto a = graph.parameters[index].adapter;
+    if (!a) continue;
+    const std::string module = module_of(tensors, graph, index), path = "base_model.model." + module;
+    places.push_back({&graph.parameters[*a], module, path + ".lora_A.weight"});
+    places.push_back({&graph.parameters[*a + 1], module, path + ".lora_B.weight"});
+  }
   return places;
 }
 

@@ -44,13 +44,9 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
 MergedWeights::MergedWeights(const Graph& graph, const WeightSource& weights) : weights_(weights) {
   if (!graph.model.lora) return;
   scale_ = graph.model.lora->scale();
-  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
-    for (const std::size_t index : graph.blocks[block].parameters) {
-      const Parameter& matrix = graph.parameters[index];
-      const Parameter* a = graph.adapter(block, ParameterRole::adapter_input, matrix.role);
-      if (!matrix.adapts && a != nullptr)
-        adapters_[matrix.name] = {a, graph.adapter(block, ParameterRole::adapter_output, matrix.role)};
-    }
+  for (const Parameter& matrix : graph.parameters)
+    if (matrix.adapter)
+      adapters_[matrix.name] = {&graph.parameters[*matrix.adapter], &graph.parameters[*matrix.adapter + 1]};
 }
 
 bool MergedWeights::holds(const Parameter& parameter) const { return weights_.holds(parameter); }

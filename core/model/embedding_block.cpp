@@ -21,8 +21,8 @@ kernels::SequencePart part_of_positions(const MicroBatch& micro) {
 EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
     : split_(parameters.split()),
       dropout_(parameters.model().dropout),
-      tokens_(parameters.bind(ParameterRole::token_embedding)),
-      positions_(parameters.bind_if_there(ParameterRole::position_embedding)) {}
+      tokens_(parameters.bind("token.weight")),
+      positions_(parameters.bind_if_there("position.weight")) {}
 
 void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
   // The site's key is the same on every rank; the rows' positions decide the mask, so it does not depend on the layout.

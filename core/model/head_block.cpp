@@ -26,7 +26,7 @@ HeadBlock::HeadBlock(const BlockParameters& parameters)
       split_(parameters.split()),
       slice_{weight_.part().offset[0], parameters.model().vocab_size},
       columns_(weight_.part().real_shape[0]),
-      norm_(parameters.norm(ParameterRole::final_norm_weight, ParameterRole::final_norm_bias)) {}
+      norm_(parameters.norm("final_norm")) {}
 
 at::Tensor HeadBlock::project(const at::Tensor& chunk) const {
   // A rank may hold nothing but padding; it still takes part in the collectives.

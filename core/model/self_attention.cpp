@@ -14,8 +14,6 @@
 namespace llmtrain {
 namespace {
 
-using Role = ParameterRole;
-
 // The Graph chooses the method; it links no LibTorch, so the kernels have an enumeration of their own.
 kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
   return attention_method(model, kernel) == AttentionMethod::flash ? kernels::AttentionMethod::flash
@@ -23,7 +21,7 @@ kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel ke
 }
 
 // Norms of queries and keys are root-mean-square norms without bias, as in Qwen3.
-std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weight) {
+std::optional<NormLayer> head_norm(const BlockParameters& parameters, std::string_view weight) {
   if (!parameters.has(weight)) return std::nullopt;
   return NormLayer(NormKind::rmsnorm, parameters.model().norm_eps, parameters.bind(weight), std::nullopt);
 }
@@ -33,11 +31,11 @@ std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weigh
 SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                              const kernels::RopeTable* rope, const ContextRanks* context)
     : layer_(parameters.block().layer),
-      heads_(parameters.model().heads / parameters.split().ranks()),
-      kv_heads_(local_kv_heads(parameters.model(), parameters.split().ranks())),
+      heads_(parameters.local_units("attention.query.weight")),
+      kv_heads_(parameters.local_units("attention.key.weight")),
       head_dim_(parameters.model().head_dim),
       first_head_(parameters.split().position() * heads_),
-      all_heads_(parameters.model().heads),
+      all_heads_(parameters.units("attention.query.weight")),
       dropout_(parameters.model().dropout),
       dropout_site_(stable_hash("layers." + std::to_string(parameters.block().layer) + ".attention.probabilities")),
       method_(method_for(parameters.model(), kernel)),
@@ -45,10 +43,10 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel 
       keeps_probabilities_(method_ == kernels::AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
       context_(context),
-      projection_(parameters.column_linear(Role::query_weight, Role::value_weight, Role::query_bias, Role::value_bias)),
-      output_(parameters.row_linear(Role::attention_output_weight, Role::attention_output_bias)),
-      query_norm_(head_norm(parameters, Role::query_norm_weight)),
-      key_norm_(head_norm(parameters, Role::key_norm_weight)) {}
+      projection_(parameters.column_linear("attention.query")),
+      output_(parameters.row_linear("attention.output")),
+      query_norm_(head_norm(parameters, "attention.query_norm.weight")),
+      key_norm_(head_norm(parameters, "attention.key_norm.weight")) {}
 
 SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, const MicroBatch& micro) const {
   const at::Tensor heads = query_key_value.view({micro.batch, micro.sequence, heads_ + 2 * kv_heads_, head_dim_});

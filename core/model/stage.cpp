@@ -53,7 +53,9 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
   chosen_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
     layers_.push_back(graph.blocks[block].layer);
-    blocks_.push_back(make_block(BlockParameters(graph, block, stores, split, scaling), options, kept_.get()));
+    const BlockParameters parameters(graph, block, stores, split, scaling);
+    blocks_.push_back(make_block(parameters, options, kept_.get()));
+    parameters.require_all_bound();
   }
 }
 

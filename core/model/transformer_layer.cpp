@@ -15,7 +15,6 @@
 namespace llmtrain {
 namespace {
 
-using Role = ParameterRole;
 using kernels::ActivationKind;
 
 ActivationKind activation_kind(Activation activation) {
@@ -30,32 +29,30 @@ ActivationKind activation_kind(Activation activation) {
   return ActivationKind::swiglu;
 }
 
-// Gate and up are adjacent parameters: for swiglu one product makes both.
-ColumnLinear up_projection(const BlockParameters& parameters) {
+// For swiglu one product makes gate and up.
+ColumnLinear up_projection(const BlockParameters& parameters, const std::string& network) {
   const bool gated = parameters.model().activation == Activation::swiglu;
-  return parameters.column_linear(gated ? Role::ffn_gate_weight : Role::ffn_up_weight, Role::ffn_up_weight,
-                                  gated ? Role::ffn_gate_bias : Role::ffn_up_bias, Role::ffn_up_bias);
+  return parameters.column_linear(network + (gated ? ".gate" : ".up"));
 }
 
-GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Role bias,
+GroupedLinear grouped_linear(const BlockParameters& parameters, const std::string& name,
                              const std::optional<RowScaling>& scaling, const RowRanks* summed = nullptr) {
-  return {parameters.bind(weight), parameters.bind_if_there(bias), summed, scaling};
+  return {parameters.bind(name + ".weight"), parameters.bind_if_there(name + ".bias"), summed, scaling};
 }
 
 MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks) {
   std::optional<RowScaling> scaling;
   if (parameters.multiplies_fp8()) scaling.emplace(ranks.features);
   std::optional<GroupedLinear> gate;
-  if (parameters.has(Role::expert_gate_weight))
-    gate = grouped_linear(parameters, Role::expert_gate_weight, Role::expert_gate_bias, scaling);
+  if (parameters.model().activation == Activation::swiglu)
+    gate = grouped_linear(parameters, "ffn.experts.gate", scaling);
   std::optional<RouterLogits::CosineParameters> cosine;
-  if (parameters.has(Role::router_projection_weight))
-    cosine = {parameters.bind(Role::router_projection_weight), parameters.bind(Role::router_temperature)};
-  const RouterLogits logits(parameters.bind(Role::router_weight), cosine);
-  const GroupedLinear down =
-      grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias, scaling, ranks.features);
+  if (parameters.model().moe->router == Router::cosine)
+    cosine = {parameters.bind("ffn.router_projection.weight"), parameters.bind("ffn.router.temperature")};
+  const RouterLogits logits(parameters.bind("ffn.router.weight"), cosine);
+  const GroupedLinear down = grouped_linear(parameters, "ffn.experts.down", scaling, ranks.features);
   return {ExpertRouter(logits, *parameters.model().moe, MicroBatchTokens(ranks.tokens)),
-          Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias, scaling), down,
+          Experts(gate, grouped_linear(parameters, "ffn.experts.up", scaling), down,
                   activation_kind(parameters.model().activation), recompute, scaling),
           ranks};
 }
@@ -70,11 +67,11 @@ std::int64_t first_token(const MicroBatch& micro) { return micro.first_sample * 
 
 }  // namespace
 
-FeedForward::FeedForward(const BlockParameters& parameters, Recompute recompute)
+FeedForward::FeedForward(const BlockParameters& parameters, const std::string& name, Recompute recompute)
     : activation_(activation_kind(parameters.model().activation)),
       keeps_activated_(recompute == Recompute::none),
-      up_(up_projection(parameters)),
-      down_(parameters.row_linear(Role::ffn_down_weight, Role::ffn_down_bias)) {}
+      up_(up_projection(parameters, name)),
+      down_(parameters.row_linear(name + ".down")) {}
 
 at::Tensor FeedForward::forward(at::Tensor x, const MicroBatch& micro, Saved& saved) const {
   saved.input = up_.keep(x, micro);
@@ -105,12 +102,14 @@ FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute re
       jitter_site_(random_site(parameters, "ffn.router")),
       noise_site_(random_site(parameters, "ffn.router.noise")),
       replay_(parameters.routing()) {
-  if (parameters.has(Role::router_weight)) {
-    experts_ = routed_experts(parameters, recompute, ranks);
-    moe_ = *parameters.model().moe;
+  if (!has_experts(parameters.model(), layer_)) {
+    network_.emplace(parameters, "ffn", recompute);
+    return;
   }
-  if (parameters.has(Role::ffn_down_weight)) network_.emplace(parameters, recompute);
-  if (const auto weight = parameters.bind_if_there(Role::shared_gate_weight)) shared_gate_.emplace(*weight);
+  moe_ = *parameters.model().moe;
+  experts_ = routed_experts(parameters, recompute, ranks);
+  if (moe_.shared_experts > 0) network_.emplace(parameters, "ffn.shared", recompute);
+  if (moe_.shared_gate) shared_gate_.emplace(parameters.bind("ffn.shared_gate.weight"));
 }
 
 ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const MicroBatch& micro,
@@ -203,8 +202,8 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
       kept_(kept),
       attention_site_(random_site(parameters, "attention.residual")),
       ffn_site_(random_site(parameters, "ffn.residual")),
-      attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
-      ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
+      attention_norm_(parameters.norm("attention_norm")),
+      ffn_norm_(parameters.norm("ffn_norm")),
       // A layer that runs again as a whole needs no further recompute inside.
       attention_(parameters, kernel, repeats_layers(recompute) ? Recompute::none : recompute, rope, context),
       feed_forward_(parameters, repeats_layers(recompute) ? Recompute::none : recompute, experts) {}

@@ -29,7 +29,8 @@ class FeedForward {
     LinearInput activated;  // [T, F]; likewise
   };
 
-  FeedForward(const BlockParameters& parameters, Recompute recompute);
+  // `name`: of its parameters within the block, "ffn".
+  FeedForward(const BlockParameters& parameters, const std::string& name, Recompute recompute);
 
   // This rank's rows: [R, H] → [R, H].
   at::Tensor forward(at::Tensor x, const MicroBatch& micro, Saved& saved) const;

@@ -24,7 +24,7 @@ void ParameterStore::move_to(const Graph& graph, const ShardPlace& place) {
   parts_.clear();
   std::int64_t end = 0;
   for (FlatRange& range : ranges_) {
-    parts_.push_back(local_part(graph.model, graph.parameters[range.parameter], place));
+    parts_.push_back(local_part(graph.parameters[range.parameter], place));
     // Without gaps, so that adjacent weights form one matrix.
     range.begin = end;
     end += parts_.back().elements();

@@ -370,7 +370,7 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const R
   for_owned(model, report, [&](const OwnedElements& elements, ShardedParameters& memory) {
     const std::string name = weights_name(checkpoint, *elements.parameter);
     // A model without adapters gets those that were made with it.
-    if (elements.parameter->adapts && checkpoint.find(name) == nullptr) return;
+    if (elements.parameter->is_adapter && checkpoint.find(name) == nullptr) return;
     const std::string where = checkpoint.folder().string() + ": " + name;
     const at::Tensor owned = memory.incoming();
     const double scale = read_number(checkpoint, scale_name(name)).value_or(1);

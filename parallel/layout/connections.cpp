@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "core/graph/sharding.h"
+
 namespace llmtrain {
 namespace {
 
@@ -38,11 +40,10 @@ class Connections {
     add(Connection::Use::computation, std::move(ranks));
   }
 
-  // All of the group, and within it those that hold the same key heads.
+  // All of the group, and within it those that hold copies of the same units.
   void add_tensor() {
     const std::vector<int> ranks = group_members(mesh(), GroupKind::tensor, rank_);
-    const auto copies =
-        static_cast<std::ptrdiff_t>(std::max<std::int64_t>(1, mesh().tensor / partition_.recipe.model.kv_heads));
+    const std::ptrdiff_t copies = copies_of_repeated(*partition_.graph, mesh().tensor);
     const auto position = std::ranges::find(ranks, rank_) - ranks.begin();
     const auto first = ranks.begin() + position / copies * copies;
     add(Connection::Use::computation, {first, first + copies});

@@ -27,11 +27,10 @@ std::vector<CutParameter> parameters_of(const Graph& graph, const StateGroup& gr
   std::int64_t stored = 0, joined = 0;
   for (const std::size_t index : group.parameters) {
     const Parameter& parameter = graph.parameters[index];
-    const LocalPart part = local_part(graph.model, parameter, {shard_degrees(mesh)});
-    const bool is_cut = parameter.shard_axis != ShardAxis::none;
-    // Experts are the first axis, and the outputs of a matrix the second.
-    const std::size_t axis = parameter.shard_axis == ShardAxis::input ? part.shape.size() - 1 : 1;
-    const std::int64_t elements = part.elements(), row = is_cut ? elements_from(part.shape, axis) : elements;
+    const LocalPart part = local_part(parameter, {shard_degrees(mesh)});
+    const bool is_cut = parameter.split.kind != Split::Kind::none;
+    const std::int64_t elements = part.elements();
+    const std::int64_t row = is_cut ? elements_from(part.shape, parameter.split.axis) : elements;
     const std::int64_t joins = is_cut ? mesh.expert_joined : 1;
     cuts.push_back({{stored, stored + elements}, row, joined + (is_cut ? slice * row : 0), joins * row});
     stored += elements;

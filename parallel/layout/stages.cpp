@@ -180,7 +180,7 @@ std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, c
   std::vector<StateGroup> groups;
   const auto add = [&](std::size_t index) {
     const Parameter& parameter = graph.parameters[index];
-    const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph, mesh);
+    const bool is_shared = shares_embedding(graph, mesh) && index == graph.index_of(graph.logits_weight());
     const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
     // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
     const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.takes_fp8() && !parameter.is_frozen;
@@ -188,7 +188,7 @@ std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, c
         recipe.training.optimizer.name == OptimizerKind::muon && parameter.is_layer_matrix && !parameter.is_frozen;
     StateGroup& group = group_of(groups, {kind, is_fp8, parameter.is_frozen, is_muon}, recipe, mesh);
     group.parameters.push_back(index);
-    group.sizes.push_back(local_elements(graph.model, parameter, shard_degrees(mesh)));
+    group.sizes.push_back(local_elements(parameter, shard_degrees(mesh)));
   };
   const auto has = [&](BlockKind kind) {
     return std::ranges::any_of(stage.blocks, [&](std::size_t block) { return graph.blocks[block].kind == kind; });

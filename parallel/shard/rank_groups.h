@@ -69,8 +69,8 @@ class TensorParts {
   Purpose purpose_;
 };
 
-// TensorRanks over a Communicator: the tensor group, and within it the neighbours that hold the same key-value heads if
-// there are more ranks than such heads. Copyable; copies share the groups.
+// TensorRanks over a Communicator: the tensor group, and within it the neighbours that hold copies of the same units of
+// what is repeated (copies_of_repeated()). Copyable; copies share the groups.
 class TensorParallel final : public TensorRanks {
  public:
   // Collective over the world; blocks. The communicator must outlive this.
@@ -85,7 +85,7 @@ class TensorParallel final : public TensorRanks {
   at::Tensor gather_rows(const at::Tensor& part) const override { return gather_rows(part, Purpose::tensor_parallel); }
   at::Tensor gather_rows(const at::Tensor& part, Purpose purpose) const;
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
-  // Sums in place over the ranks with the same key-value heads.
+  // Sums in place over the ranks with copies of the same units.
   void sum_copies(const at::Tensor& x) const;
   // The group itself, to agree on scales, and to exchange parts of matrices.
   TensorParts parts() const;

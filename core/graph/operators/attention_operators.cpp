@@ -7,8 +7,6 @@
 namespace llmtrain {
 namespace {
 
-using Role = ParameterRole;
-
 // Query, key and value as the attention core reads them.
 void save_inputs(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
@@ -29,7 +27,7 @@ void save_core(const OperatorWriter& writer, Operator& core) {
     writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
     // Otherwise the output projection's kept input is the same tensor; at FP8 levels other programs keep that as FP8
     // only.
-    if (writer.takes_fp8({Role::attention_output_weight}) && !writer.is_own())
+    if (writer.takes_fp8("attention.output.weight") && !writer.is_own())
       writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
     return;
   }
@@ -146,11 +144,11 @@ void write_attention(OperatorWriter& writer) {
   writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
   if (writer.is_own()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
-  // One product for query, key and value: their weights are adjacent in memory.
-  const auto weights = {Role::query_weight, Role::key_weight, Role::value_weight};
+  // One product for query, key and value.
+  const char* weight = "attention.query.weight";
   Operator& inputs =
-      writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden}, weights);
-  writer.save(inputs, "attention.input", writer.input_bytes(weights) * shape.residual(), writer.kept_elsewhere());
+      writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden}, weight);
+  writer.save(inputs, "attention.input", writer.input_bytes(weight) * shape.residual(), writer.kept_elsewhere());
   writer.enter_features(inputs);
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
@@ -164,9 +162,9 @@ void write_attention(OperatorWriter& writer) {
   write_core(writer);
 
   Operator& output =
-      writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
+      writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, "attention.output.weight");
   // The weight's gradient of the output projection needs its input. core/model casts it to FP8 again.
-  const double kept = writer.is_own() ? shape.element : writer.input_bytes({Role::attention_output_weight});
+  const double kept = writer.is_own() ? shape.element : writer.input_bytes("attention.output.weight");
   writer.save(output, "attention.output", kept * shape.tokens * shape.query);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual");

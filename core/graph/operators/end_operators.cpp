@@ -42,10 +42,10 @@ void write_embedding(OperatorWriter& writer) {
   Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
   lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
   writer.exchange_rows(lookup, Direction::backward, ends, Exposure::whole);
-  if (writer.is_frozen({ParameterRole::token_embedding})) {
+  if (writer.is_frozen("token.weight")) {
     // Only the tokens' gradient needs all rows; that of positions reads and adds once.
     std::erase_if(lookup.exchanges, [](const Exchange& each) { return each.direction == Direction::backward; });
-    lookup.backward.elements = has_positions && !writer.is_frozen({ParameterRole::position_embedding}) ? elements : 0;
+    lookup.backward.elements = has_positions && !writer.is_frozen("position.weight") ? elements : 0;
   }
   // A GPU's operators widen the gradient to the type of the table's.
   if (writer.is_cuda() && shape.element < fp32_bytes) lookup.backward_scratch = fp32_bytes * elements;

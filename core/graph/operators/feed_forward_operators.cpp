@@ -7,14 +7,13 @@
 namespace llmtrain {
 namespace {
 
-using Role = ParameterRole;
-
 // Columns of the activation's input per unit of width: gate and up for swiglu.
 double activation_inputs(const ModelRecipe& model) { return model.activation == Activation::swiglu ? 2 : 1; }
 
 // A feed-forward network: up (and gate), activation, down.
 struct Network {
   std::string path;         // of its module
+  std::string parameters;   // prefix of their local names
   std::string saved;        // prefix of the names of its kept tensors
   double rows = 0;          // of each of `networks` equal ones
   double width = 0;         // on this rank
@@ -25,12 +24,18 @@ struct Network {
   Recompute keeps_activated{};
 };
 
-Operator& write_up(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
+// The first weight of the product that makes the activation's input.
+std::string first_weight(const OperatorWriter& writer, const std::string& parameters) {
+  return parameters + (writer.model().activation == Activation::swiglu ? ".gate.weight" : ".up.weight");
+}
+
+Operator& write_up(OperatorWriter& writer, const Network& network) {
   const LocalShape& shape = writer.shape();
   const double columns = network.width * activation_inputs(writer.model());
   const MatrixProduct product{network.rows, columns, shape.hidden, network.networks};
-  Operator& up = network.is_grouped ? writer.grouped_linear(network.path + ".up", product, weights)
-                                    : writer.linear(network.path + ".up", product, weights);
+  const std::string weight = first_weight(writer, network.parameters);
+  Operator& up = network.is_grouped ? writer.grouped_linear(network.path + ".up", product, weight)
+                                    : writer.linear(network.path + ".up", product, weight);
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
   // The gate's columns and up's are halves of the same rows, which are not rounded in place.
   if (network.is_grouped && up.uses_fp8 && writer.is_own() && columns > network.width) writer.hold_cast_gradient(up);
@@ -53,34 +58,36 @@ void write_activation(OperatorWriter& writer, const Network& network) {
   activation.parts = network.parts;
 }
 
-Operator& write_down(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
+Operator& write_down(OperatorWriter& writer, const Network& network) {
   const LocalShape& shape = writer.shape();
   const MatrixProduct product{network.rows, shape.hidden, network.width, network.networks};
-  Operator& down = network.is_grouped ? writer.grouped_linear(network.path + ".down", product, weights)
-                                      : writer.linear(network.path + ".down", product, weights);
+  const std::string weight = network.parameters + ".down.weight";
+  Operator& down = network.is_grouped ? writer.grouped_linear(network.path + ".down", product, weight)
+                                      : writer.linear(network.path + ".down", product, weight);
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
   down.parts = network.parts;
   // Kept for the weight's gradient of the down projection; selective recompute of core/model makes it again from the
   // hidden tensor, which costs only a pass over memory.
   writer.save(down, network.saved + ".activated",
-              writer.input_bytes(weights) * network.networks * network.rows * network.width, network.keeps_activated);
+              writer.input_bytes(weight) * network.networks * network.rows * network.width, network.keeps_activated);
   return down;
 }
 
 // The network for all tokens, split over the tensor ranks: that of a dense layer, or the shared experts.
-void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t width) {
+void write_dense_network(OperatorWriter& writer, std::string path, std::string parameters, std::int64_t width) {
   const LocalShape& shape = writer.shape();
   const double local_width = static_cast<double>(width) / static_cast<double>(writer.setting().shards.tensor);
   const Network network{.path = std::move(path),
+                        .parameters = std::move(parameters),
                         .saved = "ffn",
                         .rows = shape.tokens,
                         .width = local_width,
                         .useful_rows = shape.tokens,
                         .keeps_activated = writer.kept_elsewhere()};
-  Operator& up = write_up(writer, network, {Role::ffn_gate_weight, Role::ffn_up_weight});
+  Operator& up = write_up(writer, network);
   writer.enter_features(up);
   write_activation(writer, network);
-  writer.leave_features(write_down(writer, network, {Role::ffn_down_weight}));
+  writer.leave_features(write_down(writer, network));
 }
 
 // Capacity and losses count over all tokens of a micro-batch: the ranks that hold them tell each other which experts
@@ -107,12 +114,12 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   if (moe.router == Router::cosine) {
     const auto width = static_cast<double>(cosine_router_width);
     Operator& projection = writer.product("feed_forward.experts.router_projection", {tokens, width, inner},
-                                          {Role::router_projection_weight});
+                                          "ffn.router_projection.weight");
     // Projected tokens of length 1, and their lengths.
     writer.save(projection, "experts.directions", fp32_bytes * tokens * (width + 1));
     inner = width;
   }
-  writer.product("feed_forward.experts.router", {tokens, experts, inner}, {Role::router_weight});
+  writer.product("feed_forward.experts.router", {tokens, experts, inner}, "ffn.router.weight");
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts, 6 * tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
@@ -176,6 +183,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   exchange_counts(writer, moe, dispatch);
 
   const Network network{.path = "feed_forward.experts.routed",
+                        .parameters = "ffn.experts",
                         .saved = "experts",
                         .rows = places / local_experts,
                         .width = width,
@@ -184,17 +192,16 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .parts = static_cast<double>(writer.setting().expert_overlap),
                         .is_grouped = true,
                         .keeps_activated = writer.kept_elsewhere()};
-  const auto weights = {Role::expert_gate_weight, Role::expert_up_weight};
-  Operator& up = write_up(writer, network, weights);
+  Operator& up = write_up(writer, network);
   agree_on_row_scales(
       writer, up,
       {.weights = activation_inputs(writer.model()), .gradient_rows = activation_inputs(writer.model()) * places});
   // core/model's kernels copy it again, but for rows that came from other ranks.
-  const double input_bytes = writer.input_bytes(weights);
+  const double input_bytes = writer.input_bytes("ffn.experts.up.weight");
   if (!writer.is_own() || exchanges_rows(writer))
     writer.save(up, "experts.input", (input_bytes * shape.hidden + (input_bytes == 1 ? fp32_bytes : 0)) * places);
   write_activation(writer, network);
-  Operator& down = write_down(writer, network, {Role::expert_down_weight});
+  Operator& down = write_down(writer, network);
   agree_on_row_scales(writer, down, {.weights = 1, .input_rows = places});
   if (writer.setting().uses_fp8()) writer.save(down, "experts.scales", fp32_bytes * places);
   // The gradient of a token's scores needs the output of each of its experts.
@@ -208,9 +215,16 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
 void write_shared_gate(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   Operator& gate = writer.product("feed_forward.experts.shared_gate", {shape.split_tokens, 1, shape.hidden},
-                                  {Role::shared_gate_weight});
+                                  "ffn.shared_gate.weight");
   writer.save(gate, "shared.gates", fp32_bytes * shape.split_tokens);
   writer.save(gate, "shared.output", shape.element * shape.residual());
+}
+
+// Whether one of the half's networks multiplies its input in FP8.
+bool reads_fp8(const OperatorWriter& writer) {
+  if (!has_experts(writer.model(), writer.layer())) return writer.takes_fp8("ffn.up.weight");
+  return writer.takes_fp8("ffn.experts.up.weight") ||
+         (writer.model().moe->shared_experts > 0 && writer.takes_fp8("ffn.shared.up.weight"));
 }
 
 }  // namespace
@@ -221,19 +235,20 @@ void write_feed_forward(OperatorWriter& writer) {
   const ModelRecipe& model = writer.model();
   Operator& norm = writer.norm("feed_forward.norm");
   writer.save(norm, "middle", shape.element * shape.residual());
-  const double kept = writer.input_bytes({Role::ffn_up_weight, Role::expert_up_weight});
+  const double kept = reads_fp8(writer) ? shape.fp8_input : shape.element;
   writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());
   if (writer.is_own()) writer.save(norm, "ffn_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
   if (!has_experts(model, writer.layer())) {
-    write_dense_network(writer, "feed_forward.network", model.ffn_hidden_size);
+    write_dense_network(writer, "feed_forward.network", "ffn", model.ffn_hidden_size);
   } else {
     const MixtureOfExpertsRecipe& moe = *model.moe;
     writer.begin_module(OperatorModule::experts);
     write_router(writer, moe);
     write_routed_experts(writer, moe);
     if (moe.shared_experts > 0)
-      write_dense_network(writer, "feed_forward.experts.shared", moe.shared_experts * moe.ffn_hidden_size);
+      write_dense_network(writer, "feed_forward.experts.shared", "ffn.shared",
+                          moe.shared_experts * moe.ffn_hidden_size);
     if (moe.shared_gate) write_shared_gate(writer);
     writer.begin_module(OperatorModule::none);
   }

@@ -20,9 +20,8 @@ Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
                                           .repetition = is_layer ? Repetition::full : Repetition::never});
 }
 
-Operator& OperatorWriter::product(std::string name, const MatrixProduct& product,
-                                  std::initializer_list<ParameterRole> weights) {
-  return add_product(std::move(name), product, is_frozen(weights));
+Operator& OperatorWriter::product(std::string name, const MatrixProduct& product, std::string_view weight) {
+  return add_product(std::move(name), product, is_frozen(weight));
 }
 
 Operator& OperatorWriter::logits_product(std::string name, const MatrixProduct& product) {
@@ -38,28 +37,30 @@ Operator& OperatorWriter::add_product(std::string name, const MatrixProduct& pro
   return item;
 }
 
-bool OperatorWriter::is_frozen(std::initializer_list<ParameterRole> roles) const {
-  return std::ranges::any_of(roles, [&](ParameterRole role) {
-    return graph_.has_parameter(block_, role) && graph_.parameter(block_, role).is_frozen;
-  });
+std::span<const Parameter> OperatorWriter::weights_from(std::string_view first) const {
+  const std::span all(graph_.parameters);
+  const std::size_t begin = graph_.index_of(graph_.parameter(block_, first));
+  std::size_t end = begin + 1;
+  while (end < all.size() && all[end].joined != Joined::none) ++end;
+  return all.subspan(begin, end - begin);
 }
 
-bool OperatorWriter::takes_fp8(std::initializer_list<ParameterRole> weights) const {
-  const auto takes = [&](ParameterRole role) {
-    return graph_.has_parameter(block_, role) && graph_.parameter(block_, role).takes_fp8();
-  };
-  return setting_.uses_fp8() && std::ranges::any_of(weights, takes);
+bool OperatorWriter::is_frozen(std::string_view parameter) const {
+  return std::ranges::any_of(weights_from(parameter), &Parameter::is_frozen);
 }
 
-double OperatorWriter::input_bytes(std::initializer_list<ParameterRole> weights) const {
-  return takes_fp8(weights) ? shape_.fp8_input : shape_.element;
+bool OperatorWriter::takes_fp8(std::string_view weight) const {
+  return setting_.uses_fp8() && graph_.parameter(block_, weight).takes_fp8();
 }
 
-Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
-                                 std::initializer_list<ParameterRole> weights) {
+double OperatorWriter::input_bytes(std::string_view weight) const {
+  return takes_fp8(weight) ? shape_.fp8_input : shape_.element;
+}
+
+Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product, std::string_view weight) {
   // First, since the caller goes on with the product.
-  for (const ParameterRole weight : weights) add_adapter(name, product, weight);
-  Operator& item = grouped_linear(std::move(name), product, weights);
+  for (const Parameter& matrix : weights_from(weight)) add_adapter(name, product, matrix);
+  Operator& item = grouped_linear(std::move(name), product, weight);
   if (item.uses_fp8 && setting_.agrees_on_scales) agree_on_scales(item);
   if (item.uses_fp8 && is_own()) hold_cast_gradient(item);
   return item;
@@ -67,29 +68,27 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
 
 // The products with A and B, and in place of the matrix's product the addition of theirs to its result. The backward
 // makes the product with A again, which is little, and is not counted.
-void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& product, ParameterRole weight) {
-  const Parameter* b = graph_.adapter(block_, ParameterRole::adapter_output, weight);
-  if (b == nullptr) return;
-  const auto rank = static_cast<double>(b->shape.back());
-  const double features = static_cast<double>(local_elements(model(), *b, setting_.shards)) / rank;
+void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& product, const Parameter& matrix) {
+  if (!matrix.adapter) return;
+  const Parameter &a = graph_.parameters[*matrix.adapter], &b = graph_.parameters[*matrix.adapter + 1];
+  const auto rank = static_cast<double>(b.shape.back());
+  const double features = static_cast<double>(local_elements(b, setting_.shards)) / rank;
   const std::string adapter = name + "_lora_" + std::to_string(operators_.size());
-  const Parameter* a = graph_.adapter(block_, ParameterRole::adapter_input, weight);
-  add_product(adapter + "_a", {product.rows, rank, product.inner}, a->is_frozen);
-  Operator& output = add_product(adapter + "_b", {product.rows, features, rank}, b->is_frozen);
+  add_product(adapter + "_a", {product.rows, rank, product.inner}, a.is_frozen);
+  Operator& output = add_product(adapter + "_b", {product.rows, features, rank}, b.is_frozen);
   const double hidden = shape_.element * product.rows * rank, result = shape_.element * product.rows * features;
   output.forward_working = hidden + result;
   output.backward_working = 2 * hidden + result;
 }
 
-Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product,
-                                         std::initializer_list<ParameterRole> weights) {
-  Operator& item = this->product(std::move(name), product, weights);
-  if (!takes_fp8(weights)) return item;
+Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product, std::string_view weight) {
+  Operator& item = this->product(std::move(name), product, weight);
+  if (!takes_fp8(weight)) return item;
   item.uses_fp8 = true;
   if (stores_fp8(setting_.fp8_level) && !is_own()) {
-    for (const ParameterRole role : weights) {
-      if (!graph_.has_parameter(block_, role) || !item.has_weight_gradient) continue;
-      const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
+    for (const Parameter& matrix : weights_from(weight)) {
+      if (!item.has_weight_gradient) continue;
+      const std::int64_t elements = local_elements(matrix, setting_.shards);
       const double bytes = shape_.element * static_cast<double>(elements);
       // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
       // counts. In core/model it goes into a sum that becomes FP8 with the reduction.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <initializer_list>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/graph/operators/operators.h"
@@ -38,25 +39,21 @@ class OperatorWriter {
   void begin_module(OperatorModule module) { module_ = module; }
 
   Operator& add(std::string name, OperatorKind kind);
-  // A product in the compute type at every level, with those parameters of these roles that the block has, as one
-  // matrix.
-  Operator& product(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
+  // A product in the compute type at every level. Here and below a product is with the parameter of the block that has
+  // the local name `weight`, and with what is joined to it.
+  Operator& product(std::string name, const MatrixProduct& product, std::string_view weight);
   // The same with the weight that produces logits, which may be another block's.
   Operator& logits_product(std::string name, const MatrixProduct& product);
-  // Whether those parameters of these roles that the block has are frozen.
-  bool is_frozen(std::initializer_list<ParameterRole> roles) const;
-  // Whether the product with those parameters of these roles that the block has, as one matrix, takes FP8, and the
-  // bytes per element of its kept input.
-  bool takes_fp8(std::initializer_list<ParameterRole> weights) const;
-  double input_bytes(std::initializer_list<ParameterRole> weights) const;
-  // A linear layer's product, in FP8 where it takes FP8, with those parameters of these roles that the block has, as
-  // one matrix.
-  Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
+  bool is_frozen(std::string_view parameter) const;
+  // Whether the product takes FP8, and the bytes per element of its kept input.
+  bool takes_fp8(std::string_view weight) const;
+  double input_bytes(std::string_view weight) const;
+  // A linear layer's product, in FP8 where it takes FP8.
+  Operator& linear(std::string name, const MatrixProduct& product, std::string_view weight);
   // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says. In
   // core/model their outputs' gradients are rounded in place; where they cannot be, the caller adds what
   // hold_cast_gradient() counts: a gradient in FP8, and widened again.
-  Operator& grouped_linear(std::string name, const MatrixProduct& product,
-                           std::initializer_list<ParameterRole> weights);
+  Operator& grouped_linear(std::string name, const MatrixProduct& product, std::string_view weight);
   void hold_cast_gradient(Operator& item) const;
   Operator& elementwise(std::string name, double forward_elements, double backward_elements);
   Operator& norm(std::string name);
@@ -90,7 +87,9 @@ class OperatorWriter {
 
  private:
   Operator& add_product(std::string name, const MatrixProduct& product, bool is_frozen);
-  void add_adapter(const std::string& name, const MatrixProduct& product, ParameterRole weight);
+  void add_adapter(const std::string& name, const MatrixProduct& product, const Parameter& matrix);
+  // The parameter of that local name and those that are joined to it.
+  std::span<const Parameter> weights_from(std::string_view first) const;
   void agree_on_scales(Operator& item) const;
   void hold_widened_operands(Operator& item) const;
   void hold_fp32_copies(Operator& item) const;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -13,7 +16,7 @@
 
 namespace llmtrain {
 
-// Finds the parameters of one block by role, wherever they are stored, and builds layers from them.
+// Finds the parameters of one block by their names in it, wherever they are stored, and builds layers from them.
 class BlockParameters {
  public:
   // `scaling`: of the linear layers within transformer layers; none without FP8.
@@ -26,33 +29,41 @@ class BlockParameters {
   // Where tokens go whatever the routers say; null: where these say.
   const std::shared_ptr<const ReplayedRouting>& routing() const { return graph_.routing; }
   bool multiplies_fp8() const { return scaling_.has_value(); }
-  bool has(ParameterRole role) const { return graph_.has_parameter(block_, role); }
+  bool has(std::string_view name) const { return graph_.has_parameter(block_, name); }
+  // Of the parameter's split, what this rank has: heads, features or rows.
+  std::int64_t local_units(std::string_view name) const;
+  // The same on all ranks together.
+  std::int64_t units(std::string_view name) const { return graph_.parameter(block_, name).split.units; }
 
-  // Throws std::out_of_range when the block has no parameter of that role.
-  BoundParameter bind(ParameterRole role) const { return bind(role, role); }
-  // The consecutive parameters first … last, which are in one store.
-  BoundParameter bind(ParameterRole first, ParameterRole last) const;
-  std::optional<BoundParameter> bind_if_there(ParameterRole role) const;
+  // The parameter with those that are multiplied as one with it. Throws std::out_of_range when the block has none of
+  // that name.
+  BoundParameter bind(std::string_view name) const;
+  std::optional<BoundParameter> bind_if_there(std::string_view name) const;
   // The weight that produces logits: the head's own, or with tied embeddings that of the embedding.
   BoundParameter bind_logits_weight() const;
+  // Throws std::logic_error where something of the block has not been bound, as when a module asks for a misspelt name
+  // that a block may lack.
+  void require_all_bound() const;
 
-  NormLayer norm(ParameterRole weight, ParameterRole bias) const;
-  // A linear layer over the consecutive parameters first_weight … last_weight, with the biases that the block has.
-  ColumnLinear column_linear(ParameterRole first_weight, ParameterRole last_weight, ParameterRole first_bias,
-                             ParameterRole last_bias) const;
-  RowLinear row_linear(ParameterRole weight, ParameterRole bias) const;
+  // Layers of the parameters `name`.weight and, where the block has it, `name`.bias, with what is multiplied as one
+  // with them.
+  NormLayer norm(const std::string& name) const;
+  ColumnLinear column_linear(const std::string& name) const;
+  RowLinear row_linear(const std::string& name) const;
 
  private:
-  // To the consecutive matrices first … last, which are one; none where they are not adapted.
-  std::vector<LowRankAdapter> adapters(ParameterRole first, ParameterRole last) const;
+  BoundParameter bind(std::size_t first, std::size_t last) const;
+  // To the matrices of the product that begins with `weight`; none where they are not adapted.
+  std::vector<LowRankAdapter> adapters(const std::string& weight) const;
   // Of a linear layer with this weight; none where it takes no FP8.
-  std::optional<Fp8Scaling> scaling_of(ParameterRole weight) const;
+  std::optional<Fp8Scaling> scaling_of(const std::string& weight) const;
 
   const Graph& graph_;
   std::size_t block_;
   const ParameterStores& stores_;
   TensorSplit split_;
   std::optional<Fp8Scaling> scaling_;
+  mutable std::vector<std::size_t> bound_;  // indices into Graph::parameters
 };
 
 }  // namespace llmtrain

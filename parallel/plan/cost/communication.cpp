@@ -200,14 +200,14 @@ void add_tensor_gradients(Table& table) {
   const CostContext& context = table.context();
   const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
   const RankGroup tensor = tensor_group(context.mesh());
-  const RankGroup heads = same_heads_group(context.mesh(), context.recipe().model);
+  const RankGroup copies = copies_group(context.partition);
   const auto add = [&](std::string_view tensors, const RankGroup& ranks, double TensorGradientShare::*bytes,
                        Purpose purpose = Purpose::tensor_parallel) {
     for (std::size_t rank = 0; rank < shares.size(); ++rank)
       table.add(Collective::all_reduce, purpose, tensors, ranks, rank, shares[rank].*bytes);
   };
   add("norm gradients", tensor, &TensorGradientShare::whole_group);
-  add("key and value gradients", heads, &TensorGradientShare::same_heads);
+  add("key and value gradients", copies, &TensorGradientShare::copies);
   add("FP8 maxima of states", tensor, &TensorGradientShare::maxima);
   add("FP8 maxima of expert states", expert_parts_group(context.mesh()), &TensorGradientShare::expert_maxima,
       Purpose::expert);

@@ -43,15 +43,15 @@ void add_sums(const Partition& partition, const StateGroup& group, ByShard& shar
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < group.parameters.size(); ++i) {
     const FlatInterval elements{begin, begin + group.sizes[i]};
-    const GradientSum sum = gradient_sum(graph.model, graph.parameters[group.parameters[i]], partition.mesh.tensor,
-                                         partition.recipe.parallel.sequence);
+    const GradientSum sum =
+        gradient_sum(graph.parameters[group.parameters[i]], partition.mesh.tensor, partition.recipe.parallel.sequence);
     const double bytes = group.types.gradient_bytes();
     if (sum == GradientSum::tensor_group)
       add_to_shards(shards, &TensorGradientShare::whole_group, elements, part, bytes);
-    if (sum == GradientSum::same_heads && group.types.accumulator)
-      add_to_all(shards, &TensorGradientShare::same_heads, elements, element_bytes(*group.types.accumulator));
-    else if (sum == GradientSum::same_heads)
-      add_to_shards(shards, &TensorGradientShare::same_heads, elements, part, bytes);
+    if (sum == GradientSum::copies && group.types.accumulator)
+      add_to_all(shards, &TensorGradientShare::copies, elements, element_bytes(*group.types.accumulator));
+    else if (sum == GradientSum::copies)
+      add_to_shards(shards, &TensorGradientShare::copies, elements, part, bytes);
     begin = elements.end;
   }
 }
@@ -68,12 +68,12 @@ void add_group(const Partition& partition, const StateGroup& group, ByShard& sha
 
 double tensor_gradient_seconds(const CostContext& context, const TensorGradientShare& share) {
   const CollectiveCost& collectives = context.collectives;
-  const RankGroup heads = same_heads_group(context.mesh(), context.recipe().model);
+  const RankGroup copies = copies_group(context.partition);
   const auto agreement = [&](double bytes, const RankGroup& ranks) {
     return bytes > 0 ? collectives.all_reduce(bytes, ranks) : 0;
   };
   return collectives.all_reduce(share.whole_group, tensor_group(context.mesh())) +
-         collectives.all_reduce(share.same_heads, heads) + agreement(share.maxima, tensor_group(context.mesh())) +
+         collectives.all_reduce(share.copies, copies) + agreement(share.maxima, tensor_group(context.mesh())) +
          agreement(share.expert_maxima, expert_parts_group(context.mesh()));
 }
 
@@ -134,7 +134,7 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
     // The fullest shard is taken: all ranks of the group wait for it.
     for (const TensorGradientShare& shard : shards) {
       fullest[rank].whole_group = std::max(fullest[rank].whole_group, shard.whole_group);
-      fullest[rank].same_heads = std::max(fullest[rank].same_heads, shard.same_heads);
+      fullest[rank].copies = std::max(fullest[rank].copies, shard.copies);
       fullest[rank].maxima = std::max(fullest[rank].maxima, shard.maxima);
       fullest[rank].expert_maxima = std::max(fullest[rank].expert_maxima, shard.expert_maxima);
     }
@@ -142,10 +142,9 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
   return fullest;
 }
 
-RankGroup same_heads_group(const Mesh& mesh, const ModelRecipe& model) {
-  RankGroup group = tensor_group(mesh);
-  // With fewer key-value heads than tensor ranks, mesh.tensor ÷ kv_heads neighbouring ranks hold copies of each head.
-  group.ranks = std::max<std::int64_t>(1, mesh.tensor / model.kv_heads);
+RankGroup copies_group(const Partition& partition) {
+  RankGroup group = tensor_group(partition.mesh);
+  group.ranks = copies_of_repeated(*partition.graph, partition.mesh.tensor);
   group.inside_node = std::min(group.inside_node, group.ranks);
   return group;
 }

@@ -12,7 +12,7 @@ namespace llmtrain {
 // data-parallel reduction, on the ZeRO shard that holds most of them, or as a whole before they become FP8.
 struct TensorGradientShare {
   double whole_group = 0;
-  double same_heads = 0;     // summed over the ranks that hold the same key-value heads
+  double copies = 0;         // summed over the ranks that hold copies of the same units
   double maxima = 0;         // what the tensor group agrees on of FP8 states
   double expert_maxima = 0;  // the same of experts, by the ranks that hold all of them
 };
@@ -20,8 +20,9 @@ struct TensorGradientShare {
 // By pipeline rank.
 std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition);
 
-// The ranks that hold the same key-value heads; one rank if there are at least as many heads as tensor ranks.
-RankGroup same_heads_group(const Mesh& mesh, const ModelRecipe& model);
+// The tensor ranks that hold copies of the same units of what is repeated (copies_of_repeated()); one rank if nothing
+// is.
+RankGroup copies_group(const Partition& partition);
 
 // The two ranks that hold a tied embedding, the first and the last of the pipeline, and the bytes of its gradients that
 // they exchange; 0 if one rank has both uses of it.

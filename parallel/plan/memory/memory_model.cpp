@@ -60,7 +60,7 @@ double copied_embedding_bytes(const Partition& partition, std::size_t stage) {
   const bool reads_other_stage =
       graph.model.tie_embeddings && partition.mesh.pipeline == 1 && has(BlockKind::head) && !has(BlockKind::embedding);
   if (!reads_other_stage) return 0;
-  const std::int64_t elements = local_elements(graph.model, graph.logits_weight(), shard_degrees(partition.mesh));
+  const std::int64_t elements = local_elements(graph.logits_weight(), shard_degrees(partition.mesh));
   return state_types(partition.recipe.precision).weight_bytes() * static_cast<double>(elements);
 }
 
@@ -106,7 +106,7 @@ class Blocks {
     const Graph& graph = *partition_.graph;
     double elements = 0;
     for (const std::size_t index : graph.blocks[block].parameters)
-      elements += static_cast<double>(local_elements(graph.model, graph.parameters[index], setting_.shards));
+      elements += static_cast<double>(local_elements(graph.parameters[index], setting_.shards));
     return state_types(partition_.recipe.precision).weight_bytes() * elements;
   }
 

@@ -35,7 +35,7 @@ ShardedMatrices::ShardedMatrices(const Graph& graph, const ParameterStore& store
     Parts parts{from_end(parameter.shape, 2), from_end(parameter.shape, 1), {}};
     for (std::int64_t position = 0; position < splits; ++position) {
       (is_experts ? place.expert_tensor : place.tensor) = position;
-      const LocalPart part = local_part(graph.model, parameter, place);
+      const LocalPart part = local_part(parameter, place);
       parts.boxes.push_back(
           {from_end(part.offset, 2), from_end(part.offset, 1), from_end(part.shape, 2), from_end(part.shape, 1)});
     }

@@ -47,11 +47,11 @@ TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store
     if (store.part(range.parameter).copy == 0) append(counted_, here);
     // With split rows each rank sees gradients of its rows only, so replicated parameters need a sum.
     const bool splits_sequence = ranks.rows() == ActivationRows::split;
-    switch (gradient_sum(graph.model, graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {
+    switch (gradient_sum(graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {
       case GradientSum::tensor_group:
         append(summed_, here);
         break;
-      case GradientSum::same_heads:
+      case GradientSum::copies:
         append(summed_over_copies_, here);
         break;
       case GradientSum::none:

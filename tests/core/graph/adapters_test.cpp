@@ -58,16 +58,15 @@ TEST_CASE("Tensor ranks split the matrix of an adapter that shares the split axi
   const auto check = [&](const std::string& name, std::vector<std::int64_t> shape, GradientSum sum) {
     const Parameter& parameter = named(graph, "layers.0." + name);
     INFO(parameter.name);
-    CHECK(local_part(graph.model, parameter, {{16, 1, 1}, 5, 0}).shape == shape);
-    CHECK(local_elements(graph.model, parameter, {16, 1, 1}) == element_count(shape));
-    for (const bool splits_sequence : {false, true})
-      CHECK(gradient_sum(graph.model, parameter, 16, splits_sequence) == sum);
+    CHECK(local_part(parameter, {{16, 1, 1}, 5, 0}).shape == shape);
+    CHECK(local_elements(parameter, {16, 1, 1}) == element_count(shape));
+    for (const bool splits_sequence : {false, true}) CHECK(gradient_sum(parameter, 16, splits_sequence) == sum);
   };
   check("attention.query.lora_a", {4, 4096}, GradientSum::tensor_group);
   check("attention.query.lora_b", {256, 4}, GradientSum::none);
   // Eight heads of keys on sixteen ranks.
   check("attention.key.lora_a", {4, 4096}, GradientSum::tensor_group);
-  check("attention.key.lora_b", {128, 4}, GradientSum::same_heads);
+  check("attention.key.lora_b", {128, 4}, GradientSum::copies);
   check("attention.output.lora_a", {4, 256}, GradientSum::none);
   check("attention.output.lora_b", {4096, 4}, GradientSum::tensor_group);
   check("ffn.down.lora_a", {4, 896}, GradientSum::none);

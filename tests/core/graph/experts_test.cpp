@@ -12,7 +12,6 @@
 namespace llmtrain {
 namespace {
 
-using Role = ParameterRole;
 using Shape = std::vector<std::int64_t>;
 
 // A small GPT-2 with four layers and eight experts in every second one.
@@ -49,8 +48,8 @@ TEST_CASE("the last layer of each interval has experts") {
   for (std::int64_t layer = 0; layer < 4; ++layer) {
     const auto block = static_cast<std::size_t>(layer + 1);
     CHECK(has_experts(model, layer) == (layer == 1 || layer == 3));
-    CHECK(graph.has_parameter(block, Role::expert_up_weight) == has_experts(model, layer));
-    CHECK(graph.has_parameter(block, Role::ffn_up_weight) == !has_experts(model, layer));
+    CHECK(graph.has_parameter(block, "ffn.experts.up.weight") == has_experts(model, layer));
+    CHECK(graph.has_parameter(block, "ffn.up.weight") == !has_experts(model, layer));
   }
   model.moe->every = 1;
   for (std::int64_t layer = 0; layer < 4; ++layer) CHECK(has_experts(model, layer));
@@ -63,21 +62,21 @@ TEST_CASE("names, shapes and axes of experts") {
         std::vector<std::string>{"layers.1.ffn.router.weight", "layers.1.ffn.experts.up.weight",
                                  "layers.1.ffn.experts.up.bias", "layers.1.ffn.experts.down.weight",
                                  "layers.1.ffn.experts.down.bias"});
-  const Parameter& up = graph.parameter(2, Role::expert_up_weight);
+  const Parameter& up = graph.parameter(2, "ffn.experts.up.weight");
   CHECK(up.shape == Shape{8, 96, 64});
   CHECK(up.has_expert_axis);
-  CHECK(up.shard_axis == ShardAxis::output);
+  CHECK(up.split == Split{Split::Kind::even, 1, up.shape[1]});
   CHECK(up.standard_deviation == 0.02);
   CHECK(up.decays);
-  const Parameter& down = graph.parameter(2, Role::expert_down_weight);
+  const Parameter& down = graph.parameter(2, "ffn.experts.down.weight");
   CHECK(down.shape == Shape{8, 64, 96});
-  CHECK(down.shard_axis == ShardAxis::input);
+  CHECK(down.split == Split{Split::Kind::even, 2, down.shape[2]});
   CHECK(down.standard_deviation == Approx(0.02 / std::sqrt(8.0)));
-  CHECK(graph.parameter(2, Role::expert_up_bias).shape == Shape{8, 96});
-  CHECK_FALSE(graph.parameter(2, Role::expert_down_bias).decays);
-  const Parameter& router = graph.parameter(2, Role::router_weight);
+  CHECK(graph.parameter(2, "ffn.experts.up.bias").shape == Shape{8, 96});
+  CHECK_FALSE(graph.parameter(2, "ffn.experts.down.bias").decays);
+  const Parameter& router = graph.parameter(2, "ffn.router.weight");
   CHECK(router.shape == Shape{8, 64});
-  CHECK(router.shard_axis == ShardAxis::none);
+  CHECK(router.split == Split{});
   CHECK_FALSE(router.has_expert_axis);
 }
 
@@ -91,32 +90,32 @@ TEST_CASE("shared experts are one wide feed-forward network, and gates are next 
                                  "layers.0.ffn.shared.up.weight", "layers.0.ffn.shared.down.weight",
                                  "layers.0.ffn.experts.gate.weight", "layers.0.ffn.experts.up.weight",
                                  "layers.0.ffn.experts.down.weight"});
-  CHECK(graph.parameter(1, Role::ffn_up_weight).shape == Shape{2 * 14336, 4096});
-  CHECK_FALSE(graph.parameter(1, Role::ffn_up_weight).has_expert_axis);
+  CHECK(graph.parameter(1, "ffn.shared.up.weight").shape == Shape{2 * 14336, 4096});
+  CHECK_FALSE(graph.parameter(1, "ffn.shared.up.weight").has_expert_axis);
 }
 
 TEST_CASE("the gate of shared experts is a row, which keeps its type at FP8 levels") {
   ModelRecipe model = small_mixture();
   model.moe->shared_experts = 1;
-  CHECK_FALSE(Graph::build(model).has_parameter(2, Role::shared_gate_weight));
+  CHECK_FALSE(Graph::build(model).has_parameter(2, "ffn.shared_gate.weight"));
   model.moe->shared_gate = true;
   const Graph graph = Graph::build(model);
-  const Parameter& gate = graph.parameter(2, Role::shared_gate_weight);
+  const Parameter& gate = graph.parameter(2, "ffn.shared_gate.weight");
   CHECK(gate.name == "layers.1.ffn.shared_gate.weight");
   CHECK(gate.shape == Shape{1, 64});
   CHECK(gate.decays);
   CHECK_FALSE(gate.is_layer_matrix);
-  CHECK(gate.shard_axis == ShardAxis::none);
+  CHECK(gate.split == Split{});
 }
 
 TEST_CASE("the cosine router projects into a narrower space") {
   ModelRecipe model = small_mixture();
   model.moe->router = Router::cosine;
   const Graph graph = Graph::build(model);
-  CHECK(graph.parameter(2, Role::router_projection_weight).shape == Shape{256, 64});
-  CHECK(graph.parameter(2, Role::router_weight).shape == Shape{8, 256});
-  CHECK(graph.parameter(2, Role::router_temperature).shape == Shape{1});
-  CHECK_FALSE(graph.parameter(2, Role::router_temperature).decays);
+  CHECK(graph.parameter(2, "ffn.router_projection.weight").shape == Shape{256, 64});
+  CHECK(graph.parameter(2, "ffn.router.weight").shape == Shape{8, 256});
+  CHECK(graph.parameter(2, "ffn.router.temperature").shape == Shape{1});
+  CHECK_FALSE(graph.parameter(2, "ffn.router.temperature").decays);
 }
 
 TEST_CASE("capacity follows the published formula") {

@@ -45,7 +45,7 @@ Numbers slice_of(const Graph& graph, const StateGroup& group, const ShardPlace& 
   Numbers elements;
   for (const std::size_t index : group.parameters) {
     const Parameter& parameter = graph.parameters[index];
-    const LocalPart part = local_part(graph.model, parameter, place);
+    const LocalPart part = local_part(parameter, place);
     for (std::int64_t i = 0; i < part.elements(); ++i) {
       std::int64_t rest = i, stride = 1, element = 0;
       for (std::size_t axis = part.shape.size(); axis-- > 0;) {
@@ -92,7 +92,7 @@ Numbers columns_on(const Graph& graph, const StateGroup& group, const Mesh& mesh
   bool agrees = true;
   for (const std::size_t index : group.parameters) {
     const Parameter& parameter = graph.parameters[index];
-    const LocalPart part = local_part(graph.model, parameter, {shard_degrees(mesh_in_use(mesh))});
+    const LocalPart part = local_part(parameter, {shard_degrees(mesh_in_use(mesh))});
     for (std::int64_t i = 0; i < part.elements(); ++i, ++next) {
       Numbers here(part.shape.size()), whole(part.shape.size());
       std::int64_t from = i, element = joined.at(next);

@@ -94,7 +94,7 @@ TEST_CASE("every expert's matrix is a matrix of its own", "[layout]") {
   const Graph graph = Graph::build(model);
   StateGroup group;
   for (const Parameter& parameter : graph.parameters) {
-    if (parameter.role != ParameterRole::expert_up_weight && parameter.role != ParameterRole::query_weight) continue;
+    if (parameter.local_name != "ffn.experts.up.weight" && parameter.local_name != "attention.query.weight") continue;
     group.parameters.push_back(graph.index_of(parameter));
     group.sizes.push_back(parameter.has_expert_axis ? parameter.elements() / 2 : parameter.elements());
   }

@@ -40,7 +40,7 @@ Recipe saturating_recipe(const ShardCase& shards) {
 at::Tensor alternating_gradients(const ShardRank& rank) {
   at::Tensor flat = at::full({rank.store.elements()}, rank.groups.data.position() == 0 ? 1 : 0, at::kFloat);
   for (const FlatRange& range : rank.store.ranges())
-    if (rank.graph.parameters[range.parameter].role == ParameterRole::ffn_up_weight)
+    if (rank.graph.parameters[range.parameter].local_name == "ffn.up.weight")
       flat.slice(0, range.begin, range.end).fill_(0.125).slice(0, 0, c10::nullopt, 2).fill_(1);
   return flat;
 }
@@ -63,7 +63,7 @@ Leaving steps_of(ShardRank& rank) {
   at::Tensor exact = alternating_gradients(rank);
   for (const FlatRange& range : rank.store.ranges()) {
     const at::Tensor here = exact.slice(0, range.begin, range.end);
-    if (rank.graph.parameters[range.parameter].role == ParameterRole::ffn_up_weight)
+    if (rank.graph.parameters[range.parameter].local_name == "ffn.up.weight")
       here.mul_(rank.groups.data.ranks());
     else
       here.fill_(1);
@@ -118,7 +118,7 @@ TEST_CASE("ranks count the same share of a matrix's saturated sums in any layout
     std::vector<double> half, none(matrices.size(), 0);
     std::vector<std::size_t> saturating;
     for (const std::size_t matrix : matrices) {
-      const bool is_up = graph.parameters[matrix].role == ParameterRole::ffn_up_weight;
+      const bool is_up = graph.parameters[matrix].local_name == "ffn.up.weight";
       half.push_back(is_up ? 0.5 : 0);
       if (is_up) saturating.push_back(matrix);
     }

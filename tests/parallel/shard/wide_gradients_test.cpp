@@ -35,8 +35,8 @@ Fp8History projection_has_left(const Graph& graph) {
 }
 
 bool is_projection(const Parameter& parameter) {
-  return parameter.role == ParameterRole::query_weight || parameter.role == ParameterRole::key_weight ||
-         parameter.role == ParameterRole::value_weight;
+  return parameter.local_name == "attention.query.weight" || parameter.local_name == "attention.key.weight" ||
+         parameter.local_name == "attention.value.weight";
 }
 
 at::Tensor own_gradients(const ShardRank& rank, int position) {
@@ -141,9 +141,9 @@ TEST_CASE("tensor ranks sum gradients of the heads that they share when these ha
     const at::Tensor moment = rank.parameters.optimizer_states().at(0).values;
     Moments found;
     for (const FlatRange& range : rank.store.ranges()) {
-      const ParameterRole role = rank.graph.parameters[range.parameter].role;
-      if (role == ParameterRole::query_weight) found.query = moment[range.begin].item<double>();
-      if (role == ParameterRole::key_weight) found.key = moment[range.end - 1].item<double>();
+      const std::string& name = rank.graph.parameters[range.parameter].local_name;
+      if (name == "attention.query.weight") found.query = moment[range.begin].item<double>();
+      if (name == "attention.key.weight") found.key = moment[range.end - 1].item<double>();
     }
     return found;
   };
