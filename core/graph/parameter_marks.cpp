@@ -20,14 +20,15 @@ void freeze_matches(Graph& graph, NamePatterns patterns) {
 
 // Where of the parameters of one product some are frozen, all must be.
 void require_joint(const Graph& graph) {
-  for (std::size_t index = 1; index < graph.parameters.size(); ++index) {
-    const Parameter &before = graph.parameters[index - 1], &parameter = graph.parameters[index];
-    if (parameter.joined != Joined::product || before.is_frozen == parameter.is_frozen) continue;
-    const Parameter &frozen = before.is_frozen ? before : parameter, &trained = before.is_frozen ? parameter : before;
+  for (std::size_t first = 0; first < graph.parameters.size(); first = graph.last_of_product(first) + 1) {
+    const Parameter *frozen = nullptr, *trained = nullptr;
+    for (std::size_t index = first; index <= graph.last_of_product(first); ++index)
+      (graph.parameters[index].is_frozen ? frozen : trained) = &graph.parameters[index];
+    if (frozen == nullptr || trained == nullptr) continue;
     throw Error(ExitCode::bad_recipe,
                 fmt::format("/training/freeze: {} is frozen and {} is trained; both must be one or the other, because "
                             "they are multiplied as one matrix",
-                            frozen.name, trained.name));
+                            frozen->name, trained->name));
   }
 }
 

@@ -20,6 +20,7 @@ Recipe with_experts(Activation activation, std::int64_t width) {
   Recipe recipe;
   recipe.model.layers = 1;
   recipe.model.hidden_size = 6;
+  recipe.model.vocab_size = 8;
   recipe.model.heads = recipe.model.kv_heads = 2;
   recipe.model.head_dim = 3;
   recipe.model.bias = true;
