@@ -76,7 +76,7 @@ TEST_CASE("blocks are the embedding, the layers and the head") {
   CHECK(graph.blocks.back().kind == BlockKind::head);
 }
 
-TEST_CASE("parameters are found by block and role") {
+TEST_CASE("parameters are found by block and name") {
   const Graph graph = Graph::build(test::llama3_8b());
   CHECK(graph.parameter(0, "token.weight").name == "embedding.token.weight");
   CHECK(graph.parameter(8, "attention.key.weight").name == "layers.7.attention.key.weight");
