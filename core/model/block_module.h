@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "core/model/layers/micro_batch.h"
 #include "core/model/moe/layer_routing.h"
+#include "core/model/pass/pass_context.h"
 
 namespace llmtrain {
 
@@ -29,18 +29,18 @@ class BlockModule {
 
   struct Output {
     // [T, H], of which a tensor rank may have only its own rows (sequence parallelism); for the head the losses of all
-    // rows [T] (fp32), equal on every tensor rank.
+    // rows [T] (fp32), or in prediction the logits [rows, V] in the compute type: equal on every tensor rank.
     at::Tensor activation;
-    std::unique_ptr<SavedActivations> saved;  // null in evaluation
+    std::unique_ptr<SavedActivations> saved;  // null without a backward
     LayerRouting routing{};                   // of a layer with experts
   };
 
-  // `x` is the previous block's activation; undefined for the embedding, which reads the tokens. The block may keep it.
-  virtual Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const = 0;
+  // `x` is the previous block's activation; undefined for the embedding, which reads the batch. The block may keep it.
+  virtual Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const = 0;
 
   // `dy` is the gradient of the activation, which this block may overwrite; undefined for the head, whose loss starts
   // the backward. Adds to the store's gradients; returns the gradient of x, undefined for the embedding.
-  virtual at::Tensor backward(at::Tensor dy, const MicroBatch& micro,
+  virtual at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
                               std::unique_ptr<SavedActivations> saved) const = 0;
 };
 

@@ -12,8 +12,8 @@ namespace llmtrain {
 namespace {
 
 // Documents that share a sequence may have any positions of it on any rank, and else a rank has its part's alone.
-kernels::SequencePart part_of_positions(const MicroBatch& micro) {
-  return micro.positions.defined() ? kernels::SequencePart{} : micro.part;
+kernels::SequencePart part_of_positions(const Sequences& sequences) {
+  return sequences.positions.defined() ? kernels::SequencePart{} : sequences.part;
 }
 
 }  // namespace
@@ -24,9 +24,9 @@ EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
       tokens_(parameters.bind("token.weight")),
       positions_(parameters.bind_if_there("position.weight")) {}
 
-void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
+void EmbeddingBlock::drop(at::Tensor& activation, const Batch& batch, const PassContext& pass) const {
   // The site's key is the same on every rank; the rows' positions decide the mask, so it does not depend on the layout.
-  if (dropout_ > 0) split_.drop_own_rows(activation, micro, dropout_, stable_hash("embedding"));
+  if (dropout_ > 0) split_.drop_own_rows(activation, batch.sequences(), pass, dropout_, stable_hash("embedding"));
 }
 
 at::Tensor EmbeddingBlock::rows_of(const at::Tensor& tokens) const {
@@ -37,56 +37,60 @@ at::Tensor EmbeddingBlock::is_elsewhere(const at::Tensor& rows) const {
   return rows.lt(0).logical_or_(rows.ge(tokens_.part().shape[0]));
 }
 
-at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& micro) const {
+at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const Batch& batch) const {
+  const Sequences& sequences = batch.sequences();
   const std::int64_t first = split_.first_row(rows);
-  if (micro.positions.defined()) return micro.positions.narrow(0, first, rows);
-  return at::arange(first, first + rows, micro.tokens.options()).remainder_(micro.sequence);
+  if (sequences.positions.defined()) return sequences.positions.narrow(0, first, rows);
+  return at::arange(first, first + rows, batch.field(BatchField::token_ids).options()).remainder_(sequences.length);
 }
 
-bool EmbeddingBlock::looks_up_positions(const MicroBatch& micro) const {
-  return split_.ranks() > 1 || micro.positions.defined();
+bool EmbeddingBlock::looks_up_positions(const Sequences& sequences) const {
+  return split_.ranks() > 1 || sequences.positions.defined();
 }
 
 // Looks up this rank's part of the vocabulary and sums over the tensor ranks: exactly one rank has each token's row, so
 // the sum adds only zeros to it and is exact.
-at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
-  const at::Tensor rows = rows_of(micro.tokens);
+at::Tensor EmbeddingBlock::embed_split(const Batch& batch) const {
+  const at::Tensor rows = rows_of(batch.field(BatchField::token_ids));
   const at::Tensor table = tokens_.weight();
   // Clamped, so that tokens of other ranks read some row; the mask below removes it before the sum.
-  at::Tensor y = kernels::embedding_forward(rows.clamp(0, table.size(0) - 1), table, std::nullopt, micro.sequence);
+  at::Tensor y =
+      kernels::embedding_forward(rows.clamp(0, table.size(0) - 1), table, std::nullopt, batch.sequences().length);
   return split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
 }
 
-BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, ForwardMode pass) const {
+BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const Batch& batch, const PassContext& pass) const {
+  const Sequences& sequences = batch.sequences();
+  const at::Tensor& tokens = batch.field(BatchField::token_ids);
   std::optional<at::Tensor> positions;
   if (positions_)
-    positions = micro.cache != nullptr
-                    ? micro.cache->rows_of(positions_->weight())
-                    : kernels::rows_at(positions_->weight(), part_of_positions(micro), micro.sequence);
-  const bool looks_up = looks_up_positions(micro);
+    positions = pass.cache != nullptr
+                    ? pass.cache->rows_of(positions_->weight())
+                    : kernels::rows_at(positions_->weight(), part_of_positions(sequences), sequences.length);
+  const bool looks_up = looks_up_positions(sequences);
   // Looked up after the sum over the ranks, which would otherwise add the positions once per rank.
   const auto added = looks_up ? std::nullopt : positions;
-  at::Tensor y = split_.ranks() == 1 ? kernels::embedding_forward(micro.tokens, tokens_.weight(), added, micro.sequence)
-                                     : embed_split(micro);
+  at::Tensor y = split_.ranks() == 1 ? kernels::embedding_forward(tokens, tokens_.weight(), added, sequences.length)
+                                     : embed_split(batch);
   if (positions && looks_up)
-    y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), *positions, std::nullopt, micro.sequence));
-  if (pass == ForwardMode::training) drop(y, micro);
-  // The backward needs only the tokens, which the micro-batch has.
+    y.add_(kernels::embedding_forward(position_ids(y.size(0), batch), *positions, std::nullopt, sequences.length));
+  if (pass.trains()) drop(y, batch, pass);
+  // The backward needs only the tokens, which the batch has.
   return {std::move(y), nullptr};
 }
 
-void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
+void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const Batch& batch) const {
   // The positions' gradient uses this rank's rows; the token table needs all rows, since any of them may be in its part
   // of the vocabulary.
   const at::Tensor whole = split_.whole_rows(dy);
   at::Tensor dtokens = tokens_.added_gradient();
-  const at::Tensor rows = rows_of(micro.tokens);
-  if (!rows.is_cpu()) return add_masked_gradients(whole, rows, dtokens, micro.sequence);
+  const at::Tensor rows = rows_of(batch.field(BatchField::token_ids));
+  if (!rows.is_cpu()) return add_masked_gradients(whole, rows, dtokens, batch.sequences().length);
   // Rows of this rank's tokens only: a gradient has no row for the others.
   const at::Tensor here = is_elsewhere(rows).logical_not_().nonzero().squeeze(1);
   if (here.numel() == 0) return;
   kernels::embedding_backward(whole.index_select(0, here), rows.index_select(0, here), dtokens, std::nullopt,
-                              micro.sequence);
+                              batch.sequences().length);
 }
 
 // On a GPU how many rows there are would have to be waited for: those of other ranks' tokens add zeros, each to another
@@ -99,9 +103,11 @@ void EmbeddingBlock::add_masked_gradients(const at::Tensor& dy, const at::Tensor
                               std::nullopt, sequence_length);
 }
 
-at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations>) const {
+at::Tensor EmbeddingBlock::backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
+                                    std::unique_ptr<SavedActivations>) const {
+  const Sequences& sequences = batch.sequences();
   // The mask of the forward, generated again.
-  drop(dy, micro);
+  drop(dy, batch, pass);
   const bool trains_tokens = !tokens_.is_frozen();
   at::Tensor all_positions;
   std::optional<at::Tensor> dpositions;
@@ -109,19 +115,20 @@ at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std:
     all_positions = positions_->added_gradient();
     // A rank that holds a part of each sequence adds to its positions only; rows_at() copies them and store_rows_at()
     // puts the sums back.
-    dpositions = kernels::rows_at(all_positions, part_of_positions(micro), micro.sequence);
+    dpositions = kernels::rows_at(all_positions, part_of_positions(sequences), sequences.length);
   }
   // Otherwise the kernel that makes the tokens' gradient makes both.
-  const bool is_apart = looks_up_positions(micro) || !trains_tokens;
+  const bool is_apart = looks_up_positions(sequences) || !trains_tokens;
   if (dpositions && is_apart)
-    kernels::embedding_backward(dy, position_ids(dy.size(0), micro), *dpositions, std::nullopt, micro.sequence);
+    kernels::embedding_backward(dy, position_ids(dy.size(0), batch), *dpositions, std::nullopt, sequences.length);
   if (trains_tokens && split_.ranks() == 1) {
     at::Tensor dtokens = tokens_.added_gradient();
-    kernels::embedding_backward(dy, micro.tokens, dtokens, is_apart ? std::nullopt : dpositions, micro.sequence);
+    kernels::embedding_backward(dy, batch.field(BatchField::token_ids), dtokens, is_apart ? std::nullopt : dpositions,
+                                sequences.length);
   } else if (trains_tokens) {
-    add_split_gradients(dy, micro);
+    add_split_gradients(dy, batch);
   }
-  if (dpositions) kernels::store_rows_at(all_positions, part_of_positions(micro), *dpositions);
+  if (dpositions) kernels::store_rows_at(all_positions, part_of_positions(sequences), *dpositions);
   return {};
 }
 

@@ -15,21 +15,22 @@ class EmbeddingBlock final : public BlockModule {
  public:
   explicit EmbeddingBlock(const BlockParameters& parameters);
 
-  Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
-  at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
+  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
+  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
+                      std::unique_ptr<SavedActivations> saved) const override;
 
  private:
-  void drop(at::Tensor& activation, const MicroBatch& micro) const;
+  void drop(at::Tensor& activation, const Batch& batch, const PassContext& pass) const;
   // The tokens' rows in this rank's table, out of its range for tokens of other ranks.
   at::Tensor rows_of(const at::Tensor& tokens) const;
   at::Tensor is_elsewhere(const at::Tensor& rows) const;
   // Positions of this rank's rows of the activation.
-  at::Tensor position_ids(std::int64_t rows, const MicroBatch& micro) const;
+  at::Tensor position_ids(std::int64_t rows, const Batch& batch) const;
   // Whether rows do not have the positions 0, 1, … of their sequences one after another, or only some of these rows.
-  bool looks_up_positions(const MicroBatch& micro) const;
+  bool looks_up_positions(const Sequences& sequences) const;
   // Of the token table, where tensor ranks split it.
-  at::Tensor embed_split(const MicroBatch& micro) const;
-  void add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
+  at::Tensor embed_split(const Batch& batch) const;
+  void add_split_gradients(const at::Tensor& dy, const Batch& batch) const;
   void add_masked_gradients(const at::Tensor& dy, const at::Tensor& rows, at::Tensor& dtokens,
                             std::int64_t sequence_length) const;
 

@@ -67,13 +67,15 @@ at::Tensor HeadBlock::input_gradient(const at::Tensor& dlogits) const {
   return kernels::linear_backward_input(dlogits, weight.narrow(0, 0, columns_));
 }
 
-at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const {
-  const double scale = micro.loss_scale * micro.backward_scale;
-  if (!micro.counted_rows.defined()) return losses_of(normed, micro.targets, scale, dnormed);
+at::Tensor HeadBlock::losses(const at::Tensor& normed, const Batch& batch, const PassContext& pass,
+                             at::Tensor* dnormed) const {
+  const double scale = pass.loss_gradients.front();
+  const at::Tensor& targets = batch.field(BatchField::targets);
+  const at::Tensor& rows = batch.field(BatchField::counted_rows);
+  if (!rows.defined()) return losses_of(normed, targets, scale, dnormed);
   // The logits of the other rows are never computed.
-  const at::Tensor& rows = micro.counted_rows;
   at::Tensor of_rows;
-  const at::Tensor counted = losses_of(normed.index_select(0, rows), micro.targets.index_select(0, rows), scale,
+  const at::Tensor counted = losses_of(normed.index_select(0, rows), targets.index_select(0, rows), scale,
                                        dnormed != nullptr ? &of_rows : nullptr);
   if (dnormed != nullptr) *dnormed = at::zeros_like(normed).index_copy_(0, rows, of_rows);
   return at::zeros({normed.size(0)}, counted.options()).index_copy_(0, rows, counted);
@@ -106,19 +108,21 @@ at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targ
   return losses;
 }
 
-BlockModule::Output HeadBlock::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
+BlockModule::Output HeadBlock::forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const {
   auto saved = std::make_unique<Saved>();
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, saved->statistics));
-  if (pass == ForwardMode::evaluation) return {losses(normed, micro, nullptr), nullptr};
+  if (pass.mode == PassMode::prediction) return {logits(normed, batch), nullptr};
+  if (!pass.trains()) return {losses(normed, batch, pass, nullptr), nullptr};
   at::Tensor dnormed;
-  at::Tensor result = losses(normed, micro, &dnormed);
+  at::Tensor result = losses(normed, batch, pass, &dnormed);
   // Each tensor rank has the gradient through its columns of the vocabulary only: the sum over the ranks is whole.
   saved->dnormed = split_.own_sum(std::move(dnormed));
   saved->x = x;
   return {std::move(result), std::move(saved)};
 }
 
-at::Tensor HeadBlock::backward(at::Tensor, const MicroBatch&, std::unique_ptr<SavedActivations> kept) const {
+at::Tensor HeadBlock::backward(at::Tensor, const Batch&, const PassContext&,
+                               std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
   // The norm adds to dx; the head has no residual connection whose gradient could be there already.
   at::Tensor dx = at::empty_like(saved.x).zero_();
@@ -126,10 +130,9 @@ at::Tensor HeadBlock::backward(at::Tensor, const MicroBatch&, std::unique_ptr<Sa
   return dx;
 }
 
-at::Tensor HeadBlock::logits(const at::Tensor& x, const MicroBatch& micro) const {
-  NormLayer::Statistics statistics;
-  at::Tensor normed = split_.whole_rows(norm_.forward(x, statistics));
-  if (micro.logit_rows.defined()) normed = normed.index_select(0, micro.logit_rows);
+at::Tensor HeadBlock::logits(at::Tensor normed, const Batch& batch) const {
+  const at::Tensor& rows = batch.field(BatchField::counted_rows);
+  if (rows.defined()) normed = normed.index_select(0, rows);
   const at::Tensor slice = kernels::linear(normed, weight_.weight(), std::nullopt);
   if (split_.ranks() == 1) return slice;
   // Gathering joins rows, so the slices are transposed; padding is at the end and is cut off.

@@ -18,17 +18,17 @@ class HeadBlock final : public BlockModule {
  public:
   explicit HeadBlock(const BlockParameters& parameters);
 
-  Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
-  at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
-
-  // Logits [rows, V] of micro.logit_rows in the compute type, on every tensor rank.
-  at::Tensor logits(const at::Tensor& x, const MicroBatch& micro) const;
+  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
+  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
+                      std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;
+  // Of the rows that are asked for, on every tensor rank: [rows, V] in the compute type.
+  at::Tensor logits(at::Tensor normed, const Batch& batch) const;
   // Of all rows, 0 where they do not count. For training it also adds to the weight's gradient and sets `dnormed`,
   // which is null in evaluation.
-  at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const;
+  at::Tensor losses(const at::Tensor& normed, const Batch& batch, const PassContext& pass, at::Tensor* dnormed) const;
   // Of rows that count.
   at::Tensor losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_gradient,
                        at::Tensor* dnormed) const;

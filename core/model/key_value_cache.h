@@ -15,7 +15,7 @@ namespace llmtrain {
 
 // What attention remembers of sequences that grow token by token: the keys and values of every layer on this rank, so
 // that a pass computes new tokens alone. A pass may have tokens of many sequences, each at its own position; the pass's
-// micro-batch names the cache and has its tokens as one sequence. Memory is taken at a layer's first use, for all
+// context names the cache and has its tokens as one sequence. Memory is taken at a layer's first use, for all
 // sequences at their capacity: 2 · kv_heads · D elements of the compute type per token.
 class KeyValueCache {
  public:

@@ -48,8 +48,8 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel 
       query_norm_(head_norm(parameters, "attention.query_norm.weight")),
       key_norm_(head_norm(parameters, "attention.key_norm.weight")) {}
 
-SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, const MicroBatch& micro) const {
-  const at::Tensor heads = query_key_value.view({micro.batch, micro.sequence, heads_ + 2 * kv_heads_, head_dim_});
+SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, const Sequences& rows) const {
+  const at::Tensor heads = query_key_value.view({rows.count, rows.length, heads_ + 2 * kv_heads_, head_dim_});
   // Views of the projection's output: no copy, and rotation works in place.
   return {heads.narrow(2, 0, heads_), heads.narrow(2, heads_, kv_heads_),
           heads.narrow(2, heads_ + kv_heads_, kv_heads_)};
@@ -70,24 +70,25 @@ void SelfAttention::norm_backward(const NormLayer& norm, const at::Tensor& x, co
   gradient.copy_(dx.view(x.sizes()));
 }
 
-void SelfAttention::rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const {
+void SelfAttention::rotate(at::Tensor heads, const Sequences& rows, const PassContext& pass,
+                           kernels::RopeDirection direction) const {
   if (rope_ == nullptr) return;
   // A view, although its argument may be a strided slice: tokens of all samples have one stride.
-  at::Tensor tokens = heads.view({micro.batch * micro.sequence, heads.size(2), head_dim_});
-  if (micro.positions.defined()) {
+  at::Tensor tokens = heads.view({rows.rows(), heads.size(2), head_dim_});
+  if (rows.positions.defined()) {
     // A row of angles per token, as documents start anywhere.
-    const kernels::RopeTable rows{rope_->cosine.index_select(0, micro.positions),
-                                  rope_->sine.index_select(0, micro.positions)};
-    kernels::rope_(tokens, rows, micro.batch * micro.sequence, direction);
+    const kernels::RopeTable angles{rope_->cosine.index_select(0, rows.positions),
+                                    rope_->sine.index_select(0, rows.positions)};
+    kernels::rope_(tokens, angles, rows.rows(), direction);
     return;
   }
-  const kernels::RopeTable rows = micro.cache != nullptr ? micro.cache->rotations_of(*rope_)
-                                                         : kernels::rope_rows(*rope_, micro.part, micro.sequence);
-  kernels::rope_(tokens, rows, micro.sequence, direction);
+  const kernels::RopeTable angles =
+      pass.cache != nullptr ? pass.cache->rotations_of(*rope_) : kernels::rope_rows(*rope_, rows.part, rows.length);
+  kernels::rope_(tokens, angles, rows.length, direction);
 }
 
-SelfAttention::Views SelfAttention::attention_inputs(const MicroBatch& micro, Saved& saved) const {
-  Views views = split(saved.query_key_value, micro);
+SelfAttention::Views SelfAttention::attention_inputs(const Sequences& rows, Saved& saved) const {
+  Views views = split(saved.query_key_value, rows);
   // Normed queries and keys are copies; the projection keeps their input, which the norms' backward needs. Values are
   // not normed.
   if (saved.query.defined()) {
@@ -97,20 +98,20 @@ SelfAttention::Views SelfAttention::attention_inputs(const MicroBatch& micro, Sa
   return views;
 }
 
-bool SelfAttention::shares_sequences(const MicroBatch& micro) const {
-  return context_ != nullptr && !micro.part.is_whole();
+bool SelfAttention::shares_sequences(const Sequences& rows) const {
+  return context_ != nullptr && !rows.part.is_whole();
 }
 
-KeysAndValues SelfAttention::all_keys(const Views& views, const MicroBatch& micro) const {
+KeysAndValues SelfAttention::all_keys(const Views& views, const Sequences& rows) const {
   const KeysAndValues own{views.key, views.value};
-  return shares_sequences(micro) ? context_->gather(own) : own;
+  return shares_sequences(rows) ? context_->gather(own) : own;
 }
 
-kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, ForwardMode pass) const {
-  if (pass == ForwardMode::evaluation || dropout_ == 0) return {};
+kernels::Dropout SelfAttention::probability_dropout(const Sequences& rows, const PassContext& pass) const {
+  if (!pass.trains() || dropout_ == 0) return {};
   // Elements are counted in [samples, all heads, S, S] of the whole model, so that every layout drops the same ones.
-  const std::int64_t length = micro.part.whole_of(micro.sequence), each_head = length * length;
-  kernels::Dropout dropout = dropout_at(micro, dropout_, dropout_site_, all_heads_ * each_head);
+  const std::int64_t length = rows.whole_length(), each_head = length * length;
+  kernels::Dropout dropout = dropout_at(pass, dropout_, dropout_site_, all_heads_ * each_head);
   // A tensor rank has consecutive heads of each sample: one run per sample, a whole sample's heads apart.
   if (heads_ == all_heads_) return dropout;
   dropout.first_element += first_head_ * each_head;
@@ -119,72 +120,73 @@ kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, For
   return dropout;
 }
 
-kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, ForwardMode pass) const {
-  return {method_, probability_dropout(micro, pass), micro.part};
+kernels::AttentionSetting SelfAttention::setting(const Sequences& rows, const PassContext& pass) const {
+  return {method_, probability_dropout(rows, pass), rows.part};
 }
 
-kernels::DocumentSetting SelfAttention::document_setting(const MicroBatch& micro) const {
-  return {method_, micro.documents, micro.part, micro.document_starts};
+kernels::DocumentSetting SelfAttention::document_setting(const Sequences& rows) const {
+  return {method_, rows.documents, rows.part, rows.document_starts};
 }
 
-kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAndValues& all, const MicroBatch& micro,
-                                               ForwardMode pass) const {
-  if (micro.cache != nullptr) return {micro.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
-  if (!micro.documents.empty())
-    return kernels::document_attention_forward(views.query, all.key, all.value, document_setting(micro));
-  return kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
+kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAndValues& all, const Sequences& rows,
+                                               const PassContext& pass) const {
+  if (pass.cache != nullptr) return {pass.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
+  if (!rows.documents.empty())
+    return kernels::document_attention_forward(views.query, all.key, all.value, document_setting(rows));
+  return kernels::attention_forward(views.query, all.key, all.value, setting(rows, pass));
 }
 
-at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
-  saved.input = projection_.keep(x, micro);
+at::Tensor SelfAttention::forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved) const {
+  saved.input = projection_.keep(x, pass);
   x.reset();  // in FP8 it is kept as a copy of a byte per element
-  saved.query_key_value = projection_.forward(saved.input, micro);
+  saved.query_key_value = projection_.forward(saved.input, pass);
   if (query_norm_) {
-    const Views raw = split(saved.query_key_value, micro);
+    const Views raw = split(saved.query_key_value, rows);
     saved.query = normed(*query_norm_, raw.query, saved.query_statistics);
     saved.key = normed(*key_norm_, raw.key, saved.key_statistics);
   }
-  const Views views = attention_inputs(micro, saved);
+  const Views views = attention_inputs(rows, saved);
   // In place in what is saved: the backward needs rotated queries and keys, and undoes the rotation on gradients.
-  rotate(views.query, micro, kernels::RopeDirection::forward);
-  rotate(views.key, micro, kernels::RopeDirection::forward);
+  rotate(views.query, rows, pass, kernels::RopeDirection::forward);
+  rotate(views.key, rows, pass, kernels::RopeDirection::forward);
   // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
   // sequence.
-  saved.attention = attend(views, all_keys(views, micro), micro, pass);
+  saved.attention = attend(views, all_keys(views, rows), rows, pass);
   // The output stays, as the output projection's weight gradient needs it; only the S × S probabilities go.
   if (!keeps_probabilities_) saved.attention.statistics.reset();
-  saved.output = output_.keep(flat_heads(saved.attention.out, micro), micro);
-  at::Tensor y = output_.forward(saved.output, micro);
+  saved.output = output_.keep(flat_heads(saved.attention.out, rows), pass);
+  at::Tensor y = output_.forward(saved.output, pass);
   // Flash attention's backward needs its output in the compute type, from which FP8 values are cast again.
   saved.output.release();
   return y;
 }
 
-at::Tensor SelfAttention::flat_heads(const at::Tensor& heads, const MicroBatch& micro) const {
-  return heads.view({micro.batch * micro.sequence, heads_ * head_dim_});
+at::Tensor SelfAttention::flat_heads(const at::Tensor& heads, const Sequences& rows) const {
+  return heads.view({rows.rows(), heads_ * head_dim_});
 }
 
-at::Tensor SelfAttention::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
-  const Views views = attention_inputs(micro, saved);
-  const kernels::AttentionSetting given = setting(micro, ForwardMode::training);
-  KeysAndValues all = all_keys(views, micro);
+at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
+                                   Saved& saved) const {
+  const Views views = attention_inputs(rows, saved);
+  const kernels::AttentionSetting given = setting(rows, pass);
+  KeysAndValues all = all_keys(views, rows);
   // Dropout is generated from its key, so the repeated forward gives the same result.
-  if (!saved.attention.statistics.defined()) saved.attention = attend(views, all, micro, ForwardMode::training);
-  LinearLayer::restore(saved.output, flat_heads(saved.attention.out, micro));
-  const at::Tensor dout = output_.backward(dy, saved.output, micro).view(saved.attention.out.sizes());
+  if (!saved.attention.statistics.defined()) saved.attention = attend(views, all, rows, pass);
+  LinearLayer::restore(saved.output, flat_heads(saved.attention.out, rows));
+  const at::Tensor dout = output_.backward(dy, saved.output, pass).view(saved.attention.out.sizes());
   saved.output = {};
-  auto gradients = micro.documents.empty()
+  auto gradients = rows.documents.empty()
                        ? kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given)
                        : kernels::document_attention_backward(dout, views.query, all.key, all.value, saved.attention,
-                                                              document_setting(micro));
+                                                              document_setting(rows));
   all = {};
   saved.attention = {};
 
   // The three gradients go into one matrix, since one projection made all three.
   const at::Tensor gradient = at::empty_like(saved.query_key_value);
-  const Views parts = split(gradient, micro);
+  const Views parts = split(gradient, rows);
   parts.query.copy_(gradients.query);
-  if (shares_sequences(micro)) {
+  if (shares_sequences(rows)) {
     // Every context rank's queries contribute to the gradients of all keys.
     context_->scatter_sum({std::move(gradients.key), std::move(gradients.value)}, {parts.key, parts.value});
   } else {
@@ -193,16 +195,16 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const MicroBatch& micro
   }
   // A rotation is orthogonal: its gradient is the inverse rotation. It comes before the norms' backward, as the forward
   // norms first.
-  rotate(parts.query, micro, kernels::RopeDirection::backward);
-  rotate(parts.key, micro, kernels::RopeDirection::backward);
+  rotate(parts.query, rows, pass, kernels::RopeDirection::backward);
+  rotate(parts.key, rows, pass, kernels::RopeDirection::backward);
   if (query_norm_) {
-    const Views raw = split(saved.query_key_value, micro);
+    const Views raw = split(saved.query_key_value, rows);
     norm_backward(*query_norm_, raw.query, saved.query_statistics, parts.query);
     norm_backward(*key_norm_, raw.key, saved.key_statistics, parts.key);
   }
   const LinearInput input = std::move(saved.input);
   saved = {};
-  return projection_.backward(gradient, input, micro);
+  return projection_.backward(gradient, input, pass);
 }
 
 }  // namespace llmtrain

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/model/layers/block_parameters.h"
-#include "core/model/layers/micro_batch.h"
 #include "core/model/layers/other_ranks.h"
+#include "core/model/pass/pass_context.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/document_attention.h"
@@ -34,32 +34,32 @@ class SelfAttention {
 
   // x [R, H] → [R, H], this rank's rows; in between it works on all rows of its heads. `rope` and `context` of the
   // constructor outlive this object.
-  at::Tensor forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
+  at::Tensor forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved) const;
   // Returns the gradient of the forward's input. Leaves `saved` empty.
-  at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
+  at::Tensor backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass, Saved& saved) const;
 
  private:
   struct Views {
     at::Tensor query, key, value;  // [B, S, ·, D]
   };
-  Views split(const at::Tensor& query_key_value, const MicroBatch& micro) const;
+  Views split(const at::Tensor& query_key_value, const Sequences& rows) const;
   at::Tensor normed(const NormLayer& norm, const at::Tensor& x, NormLayer::Statistics& statistics) const;
   // In place, in the gradient of the norm's output.
   void norm_backward(const NormLayer& norm, const at::Tensor& x, const NormLayer::Statistics& statistics,
                      const at::Tensor& gradient) const;
-  void rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const;
-  Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
-  at::Tensor flat_heads(const at::Tensor& heads, const MicroBatch& micro) const;  // [B, S, heads, D] → [T, heads·D]
-  // Of the micro-batch's tokens, to those of their sequences that they see.
+  void rotate(at::Tensor heads, const Sequences& rows, const PassContext& pass, kernels::RopeDirection direction) const;
+  Views attention_inputs(const Sequences& rows, Saved& saved) const;
+  at::Tensor flat_heads(const at::Tensor& heads, const Sequences& rows) const;  // [B, S, heads, D] → [T, heads·D]
+  // The rows' attention to the tokens of their sequences that they see.
   // `all`: all_keys(), unless there is a cache.
-  kernels::AttentionOutput attend(const Views& views, const KeysAndValues& all, const MicroBatch& micro,
-                                  ForwardMode pass) const;
-  bool shares_sequences(const MicroBatch& micro) const;
+  kernels::AttentionOutput attend(const Views& views, const KeysAndValues& all, const Sequences& rows,
+                                  const PassContext& pass) const;
+  bool shares_sequences(const Sequences& rows) const;
   // Keys and values of the whole sequences.
-  KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;
-  kernels::Dropout probability_dropout(const MicroBatch& micro, ForwardMode pass) const;
-  kernels::AttentionSetting setting(const MicroBatch& micro, ForwardMode pass) const;
-  kernels::DocumentSetting document_setting(const MicroBatch& micro) const;
+  KeysAndValues all_keys(const Views& views, const Sequences& rows) const;
+  kernels::Dropout probability_dropout(const Sequences& rows, const PassContext& pass) const;
+  kernels::AttentionSetting setting(const Sequences& rows, const PassContext& pass) const;
+  kernels::DocumentSetting document_setting(const Sequences& rows) const;
 
   std::int64_t layer_;
   std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank

@@ -85,32 +85,26 @@ RoutingCounts StageModule::take_routing_counts() {
   return counts;
 }
 
-at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) {
+at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) {
   SavedBlocks saved;
   // Moving x on releases each block's input as soon as no block keeps it.
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    BlockModule::Output output = blocks_[i]->forward(x, micro, pass);
+    BlockModule::Output output = blocks_[i]->forward(x, batch, pass);
     x = std::move(output.activation);
     saved.push_back(std::move(output.saved));
-    if (pass == ForwardMode::training) count(i, output.routing);
+    if (pass.trains()) count(i, output.routing);
   }
-  if (pass == ForwardMode::training) saved_[index] = std::move(saved);
+  if (pass.trains()) saved_[index] = std::move(saved);
   return x;
 }
 
-at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) {
+at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) {
   // Taken out first, so that each block's tensors are freed as its backward ends.
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);
-  for (std::size_t i = blocks_.size(); i-- > 0;) dy = blocks_[i]->backward(std::move(dy), micro, std::move(saved[i]));
+  for (std::size_t i = blocks_.size(); i-- > 0;)
+    dy = blocks_[i]->backward(std::move(dy), batch, pass, std::move(saved[i]));
   return dy;
-}
-
-at::Tensor StageModule::logits(at::Tensor x, const MicroBatch& micro) {
-  for (std::size_t i = 0; i + 1 < blocks_.size(); ++i)
-    x = blocks_[i]->forward(x, micro, ForwardMode::evaluation).activation;
-  // The last block, whose forward would return losses.
-  return dynamic_cast<const HeadBlock&>(*blocks_.back()).logits(x, micro);
 }
 
 }  // namespace llmtrain

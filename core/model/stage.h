@@ -45,12 +45,9 @@ class StagePasses {
   virtual ~StagePasses() = default;
 
   // Runs the blocks on micro-batch number `index`. In training its saved activations stay until its backward.
-  virtual at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) = 0;
+  virtual at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
   // Frees the micro-batch's saved activations block by block. Returns the gradient of the stage's input.
-  virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) = 0;
-  // The head's logits [rows, V] of micro.logit_rows, on every tensor rank; x is the stage's input. The stage must hold
-  // the head.
-  virtual at::Tensor logits(at::Tensor x, const MicroBatch& micro) = 0;
+  virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
   // What training forwards found since the last call. Wait for a GPU.
   virtual RoutingSums take_routing() = 0;
   virtual RoutingCounts take_routing_counts() = 0;
@@ -63,9 +60,8 @@ class StageModule final : public StagePasses {
   StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
               const StageOptions& options);
 
-  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override;
-  at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override;
-  at::Tensor logits(at::Tensor x, const MicroBatch& micro) override;
+  at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) override;
+  at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) override;
   RoutingSums take_routing() override;
   RoutingCounts take_routing_counts() override;
 

@@ -18,8 +18,8 @@
 namespace llmtrain {
 namespace {
 
-bool drops(const MicroBatch& micro, ForwardMode pass) {
-  return pass == ForwardMode::training && micro.kept_tokens > 0 && micro.kept_tokens < micro.sequence;
+bool drops(const Batch& batch, const PassContext& pass) {
+  return pass.trains() && pass.kept_tokens > 0 && pass.kept_tokens < batch.sequences().length;
 }
 
 // What is left of each document in rows of all sequences, which ascend.
@@ -36,24 +36,27 @@ std::vector<kernels::PositionRun> kept_documents(const std::vector<kernels::Posi
   return kept;
 }
 
-// The micro-batch as the layer sees it; `rows` are `host_rows` where the activation is.
-MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& host_rows, const at::Tensor& rows) {
-  MicroBatch kept = micro;
-  kept.sequence = micro.kept_tokens;
-  kept.documents = kept_documents(micro.documents, host_rows);
+// The sequences as the layer sees them; `rows` are `host_rows` where the activation is.
+Sequences kept_part(const Sequences& all, std::int64_t length, const at::Tensor& host_rows, const at::Tensor& rows) {
+  Sequences kept{.count = all.count, .length = length, .documents = kept_documents(all.documents, host_rows)};
   kept.document_starts = kernels::document_starts(kept.documents, rows.device());
   // Rotary positions are those in the whole sequence, or document.
-  kept.positions = micro.positions.defined() ? micro.positions.index_select(0, rows) : rows.remainder(micro.sequence);
+  kept.positions = all.positions.defined() ? all.positions.index_select(0, rows) : rows.remainder(all.length);
+  return kept;
+}
+
+PassContext kept_pass(const PassContext& pass, const Sequences& all) {
+  PassContext kept = pass;
   // The index of a row says nothing of its token's.
-  kept.token_choices = nullptr;
+  kept.recorders.token_choices = nullptr;
   // Losses within the layer are means over the tokens that it sees.
-  kept.loss_scale = micro.loss_scale * static_cast<double>(micro.sequence) / static_cast<double>(micro.kept_tokens);
+  kept.batch_rows = pass.batch_rows * static_cast<double>(pass.kept_tokens) / static_cast<double>(all.length);
   return kept;
 }
 
 }  // namespace
 
-at::Tensor kept_rows(const MicroBatch& micro, std::uint64_t site) {
+at::Tensor kept_rows(const Sequences& all, const PassContext& pass, std::uint64_t site) {
   struct Draw {
     std::uint64_t number;
     std::int64_t position;
@@ -61,21 +64,21 @@ at::Tensor kept_rows(const MicroBatch& micro, std::uint64_t site) {
       return number != other.number ? number < other.number : position < other.position;
     }
   };
-  const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, site);
-  at::Tensor rows = at::empty({micro.batch * micro.kept_tokens}, at::kLong);
+  const std::uint64_t key = kernels::dropout_key(pass.seed, pass.step, site);
+  at::Tensor rows = at::empty({all.count * pass.kept_tokens}, at::kLong);
   auto* next = rows.mutable_data_ptr<std::int64_t>();
-  std::vector<Draw> draws(static_cast<std::size_t>(micro.sequence));
-  for (std::int64_t sequence = 0; sequence < micro.batch; ++sequence) {
-    for (std::int64_t i = 0; i < micro.sequence; ++i) {
-      const auto bits = kernels::philox(key, static_cast<std::uint64_t>(i),
-                                        static_cast<std::uint64_t>(micro.first_sample + sequence));
+  std::vector<Draw> draws(static_cast<std::size_t>(all.length));
+  for (std::int64_t sequence = 0; sequence < all.count; ++sequence) {
+    for (std::int64_t i = 0; i < all.length; ++i) {
+      const auto bits =
+          kernels::philox(key, static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(pass.first_sample + sequence));
       draws[static_cast<std::size_t>(i)] = {std::uint64_t{bits[0]} << 32 | bits[1], i};
     }
     // The tokens with the smallest of independent random numbers are a random subset.
-    const auto kept = draws.begin() + static_cast<std::ptrdiff_t>(micro.kept_tokens);
+    const auto kept = draws.begin() + static_cast<std::ptrdiff_t>(pass.kept_tokens);
     std::nth_element(draws.begin(), kept, draws.end());
     auto* const first = next;
-    for (auto draw = draws.begin(); draw != kept; ++draw) *next++ = sequence * micro.sequence + draw->position;
+    for (auto draw = draws.begin(); draw != kept; ++draw) *next++ = sequence * all.length + draw->position;
     std::sort(first, next);
   }
   return rows;
@@ -83,21 +86,23 @@ at::Tensor kept_rows(const MicroBatch& micro, std::uint64_t site) {
 
 struct TokenDroppingLayer::Saved : SavedActivations {
   at::Tensor rows;
-  MicroBatch kept;
+  Batch kept;  // of the tokens that are kept; the layer reads no field
   std::unique_ptr<SavedActivations> inner;
 };
 
 TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::int64_t layer)
     : inner_(std::move(inner)), site_(stable_hash("layers." + std::to_string(layer) + ".token_dropping")) {}
 
-BlockModule::Output TokenDroppingLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
-  if (!drops(micro, pass)) return inner_->forward(x, micro, pass);
+BlockModule::Output TokenDroppingLayer::forward(const at::Tensor& x, const Batch& batch,
+                                                const PassContext& pass) const {
+  if (!drops(batch, pass)) return inner_->forward(x, batch, pass);
+  const Sequences& all = batch.sequences();
   auto saved = std::make_unique<Saved>();
   // Drawn on the host, which knows seed, step and sequence as well; no GPU is waited for.
-  const at::Tensor rows = kept_rows(micro, site_);
+  const at::Tensor rows = kept_rows(all, pass, site_);
   saved->rows = kernels::to_device(rows, x.device());
-  saved->kept = kept_part(micro, rows, saved->rows);
-  Output output = inner_->forward(x.index_select(0, saved->rows), saved->kept, pass);
+  saved->kept.rows = {kept_part(all, pass.kept_tokens, rows, saved->rows)};
+  Output output = inner_->forward(x.index_select(0, saved->rows), saved->kept, kept_pass(pass, all));
   saved->inner = std::move(output.saved);
   // A copy: the block before, or a message to it, may still read x.
   at::Tensor y = x.clone();
@@ -105,11 +110,12 @@ BlockModule::Output TokenDroppingLayer::forward(const at::Tensor& x, const Micro
   return {std::move(y), std::move(saved), std::move(output.routing)};
 }
 
-at::Tensor TokenDroppingLayer::backward(at::Tensor dy, const MicroBatch& micro,
+at::Tensor TokenDroppingLayer::backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
                                         std::unique_ptr<SavedActivations> saved) const {
-  if (!drops(micro, ForwardMode::training)) return inner_->backward(std::move(dy), micro, std::move(saved));
+  if (!drops(batch, pass)) return inner_->backward(std::move(dy), batch, pass, std::move(saved));
   auto& of_part = static_cast<Saved&>(*saved);
-  const at::Tensor dkept = inner_->backward(dy.index_select(0, of_part.rows), of_part.kept, std::move(of_part.inner));
+  const at::Tensor dkept = inner_->backward(dy.index_select(0, of_part.rows), of_part.kept,
+                                            kept_pass(pass, batch.sequences()), std::move(of_part.inner));
   // The gradients of kept tokens are those that the layer returns, its residual connections included.
   dy.index_copy_(0, of_part.rows, dkept);
   return dy;

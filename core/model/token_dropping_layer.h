@@ -10,7 +10,7 @@
 
 namespace llmtrain {
 
-// A layer that trains on some tokens of each sequence, MicroBatch::kept_tokens, which are drawn anew for each sequence
+// A layer that trains on some tokens of each sequence, PassContext::kept_tokens, which are drawn anew for each sequence
 // and step without preference; the others pass it by unchanged (random-LTD: Yao et al., arXiv 2211.11586, section 3).
 // Kept tokens stay in their order and keep their positions, so that attention is what it would be if the others were
 // masked out. Which they are depends on seed, step, layer and the sequence's index in the global batch alone. In
@@ -20,8 +20,9 @@ class TokenDroppingLayer final : public BlockModule {
   // `layer`: the index in the model of the layer `inner`. Needs whole sequences on this rank, one document each.
   TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::int64_t layer);
 
-  Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
-  at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
+  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
+  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
+                      std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;
@@ -30,8 +31,8 @@ class TokenDroppingLayer final : public BlockModule {
   std::uint64_t site_;
 };
 
-// The rows of a micro-batch [B·S] that a site keeps, ascending: of each sequence kept_tokens different ones, all
+// The rows of sequences that a site keeps, ascending: of each sequence kept_tokens different ones, all
 // subsets being equally likely. int64, on the host.
-at::Tensor kept_rows(const MicroBatch& micro, std::uint64_t site);
+at::Tensor kept_rows(const Sequences& all, const PassContext& pass, std::uint64_t site);
 
 }  // namespace llmtrain

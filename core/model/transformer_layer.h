@@ -33,9 +33,9 @@ class FeedForward {
   FeedForward(const BlockParameters& parameters, const std::string& name, Recompute recompute);
 
   // This rank's rows: [R, H] → [R, H].
-  at::Tensor forward(at::Tensor x, const MicroBatch& micro, Saved& saved) const;
+  at::Tensor forward(at::Tensor x, const PassContext& pass, Saved& saved) const;
   // Returns the gradient of the forward's input. Leaves `saved` empty.
-  at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
+  at::Tensor backward(const at::Tensor& dy, const PassContext& pass, Saved& saved) const;
 
  private:
   kernels::ActivationKind activation_;
@@ -57,9 +57,9 @@ class FeedForwardHalf {
   FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks);
 
   // As those of FeedForward; `routing` is added to, where there are experts.
-  at::Tensor forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
+  at::Tensor forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved,
                      LayerRouting& routing) const;
-  at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
+  at::Tensor backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass, Saved& saved) const;
 
   // Between the passes the input may go, if the backward is given it again.
   static void release_input(Saved& saved);
@@ -67,10 +67,11 @@ class FeedForwardHalf {
 
  private:
   // Of a router that sees these rows of the micro-batch.
-  ExpertRouter::Pass router_pass(const at::Tensor& share, const MicroBatch& micro, ForwardMode pass) const;
+  ExpertRouter::Pass router_pass(const at::Tensor& share, const Sequences& rows, const PassContext& pass) const;
 
   // The experts of these rows in the routing that the model replays: int64 [tokens, top_k].
-  at::Tensor replayed_experts(std::int64_t tokens, const kernels::RowsAtHand& rows, const MicroBatch& micro) const;
+  at::Tensor replayed_experts(std::int64_t tokens, const kernels::RowsAtHand& at_hand, const Sequences& rows,
+                              const PassContext& pass) const;
 
   TensorSplit split_;
   std::int64_t layer_;
@@ -92,18 +93,21 @@ class TransformerLayer final : public BlockModule {
                    const kernels::RopeTable* rope, const ContextRanks* context = nullptr,
                    const MixtureRanks& experts = {}, KeptExchanges* kept = nullptr);
 
-  Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
-  at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
+  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
+  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
+                      std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;
-  at::Tensor run_and_keep(const at::Tensor& x, const MicroBatch& micro, Saved& saved, LayerRouting& routing) const;
-  void run_again(const MicroBatch& micro, Saved& saved) const;
-  at::Tensor run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
+  at::Tensor run_and_keep(const at::Tensor& x, const Sequences& rows, const PassContext& pass, Saved& saved,
+                          LayerRouting& routing) const;
+  void run_again(const Sequences& rows, const PassContext& pass, Saved& saved) const;
+  at::Tensor run(const at::Tensor& x, const Sequences& rows, const PassContext& pass, Saved& saved,
                  LayerRouting& routing) const;
   // Applies the residual branch's dropout in place; `site` distinguishes attention from feed-forward.
-  void drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const;
-  at::Tensor branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const;
+  void drop(at::Tensor& branch, const Sequences& rows, const PassContext& pass, std::uint64_t site) const;
+  at::Tensor branch_gradient(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
+                             std::uint64_t site) const;
 
   TensorSplit split_;
   double dropout_;

@@ -23,19 +23,17 @@ at::Tensor columns(const at::Tensor& read, std::int64_t offset, const DataRank& 
   return at::cat(pieces, 1).reshape({-1});
 }
 
-void set_place(MicroBatch& micro, std::int64_t count, const DataRank& rank) {
-  micro.batch = count;
-  micro.sequence = micro.tokens.size(0) / count;
-  micro.part = rank.part;
-}
-
-// The documents that share sequences, and the position of each of this rank's rows in its document.
-void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> documents, const DataRank& rank) {
-  if (documents.empty()) return;
+// The sequences of which this rank has so many rows, and each row's position in its document where documents share
+// them.
+Sequences sequences_of(std::int64_t count, std::int64_t rows, std::vector<kernels::PositionRun> documents,
+                       const DataRank& rank) {
+  Sequences sequences{.count = count, .length = rows / count, .part = rank.part};
+  if (documents.empty()) return sequences;
   std::vector<at::Tensor> positions;
   for (const kernels::PositionRun& document : documents) positions.push_back(at::arange(document.length, at::kLong));
-  micro.positions = columns(at::cat(positions).view({micro.batch, rank.sequence_length}), 0, rank);
-  micro.documents = std::move(documents);
+  sequences.positions = columns(at::cat(positions).view({count, rank.sequence_length}), 0, rank);
+  sequences.documents = std::move(documents);
+  return sequences;
 }
 
 // Samples, or sequences that were cut out of them: rows of one token more than a sequence has, since targets are the
@@ -91,16 +89,18 @@ std::vector<kernels::PositionRun> documents_of(const at::Tensor& starts) {
 }
 
 // From sequences of rank.sequence_length tokens.
-MicroBatch make_micro_batch(const Samples& read, const DataRank& rank) {
-  MicroBatch micro;
-  micro.tokens = columns(read.tokens, 0, rank);
-  micro.targets = columns(read.tokens, 1, rank);
-  set_place(micro, read.tokens.size(0), rank);
-  if (read.starts.defined()) add_documents(micro, documents_of(read.starts.contiguous()), rank);
-  return micro;
+Batch make_batch(const Samples& read, const DataRank& rank) {
+  Batch batch;
+  batch.field(BatchField::token_ids) = columns(read.tokens, 0, rank);
+  batch.field(BatchField::targets) = columns(read.tokens, 1, rank);
+  std::vector<kernels::PositionRun> documents;
+  if (read.starts.defined()) documents = documents_of(read.starts.contiguous());
+  const std::int64_t rows = batch.field(BatchField::token_ids).size(0);
+  batch.rows = {sequences_of(read.tokens.size(0), rows, std::move(documents), rank)};
+  return batch;
 }
 
-MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count) {
+Batch load_labelled(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count) {
   const std::int64_t length = rank.sequence_length;
   const at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty_like(tokens);
   const auto row = [length](const at::Tensor& rows, std::int64_t i) {
@@ -110,39 +110,41 @@ MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int6
   for (std::int64_t i = 0; i < count; ++i)
     for (const DocumentRows& rows : dataset.read_labelled(first + i, {row(tokens, i), row(targets, i)}))
       documents.push_back({i * length + rows.begin, rows.length});
-  MicroBatch micro;
-  micro.tokens = columns(tokens, 0, rank);
+  Batch batch;
+  batch.field(BatchField::token_ids) = columns(tokens, 0, rank);
   const at::Tensor labels = columns(targets, 0, rank);
   // Found on the host, as the device would have to be waited for.
-  micro.counted_rows = labels.ne(not_counted).nonzero().squeeze(1);
-  micro.targets = labels.clamp_min(0);
-  set_place(micro, count, rank);
-  add_documents(micro, std::move(documents), rank);
-  return micro;
+  batch.field(BatchField::counted_rows) = labels.ne(not_counted).nonzero().squeeze(1);
+  batch.field(BatchField::targets) = labels.clamp_min(0);
+  batch.rows = {sequences_of(count, labels.size(0), std::move(documents), rank)};
+  return batch;
 }
 
-// On the host.
-MicroBatch load_samples(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
-                        std::int64_t percent) {
+Batch load_on_host(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
+                   std::int64_t percent) {
   if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count);
-  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count, percent), rank);
+  return make_batch(read_samples(dataset, rank.sequence_length, first, count, percent), rank);
 }
 
-// Calls work(tensor) for each of those that a micro-batch reads from its data and has.
+// Calls work(tensor) for each of those that batches read from their data and have.
 template <class Work>
-void for_tensors(std::vector<MicroBatch>& micros, Work work) {
-  for (MicroBatch& micro : micros)
-    for (at::Tensor* tensor : {&micro.tokens, &micro.targets, &micro.counted_rows, &micro.positions})
-      if (tensor->defined()) work(*tensor);
+void for_tensors(std::vector<PassInput>& micros, Work work) {
+  const auto visit = [&](at::Tensor& tensor) {
+    if (tensor.defined()) work(tensor);
+  };
+  for (PassInput& micro : micros) {
+    for (at::Tensor& field : micro.batch.fields) visit(field);
+    for (Sequences& sequences : micro.batch.rows) visit(sequences.positions);
+  }
 }
 
-std::vector<MicroBatch> on_device(std::vector<MicroBatch> micros, const at::Device& device) {
+std::vector<PassInput> on_device(std::vector<PassInput> micros, const at::Device& device) {
   return device.is_cpu() ? std::move(micros) : PackedBatch(std::move(micros)).send(device);
 }
 
 }  // namespace
 
-PackedBatch::PackedBatch(std::vector<MicroBatch> micros) : micros_(std::move(micros)) {
+PackedBatch::PackedBatch(std::vector<PassInput> micros) : micros_(std::move(micros)) {
   std::vector<at::Tensor> tensors;
   for_tensors(micros_, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
   tensors_ = PackedTensors(tensors);
@@ -150,11 +152,13 @@ PackedBatch::PackedBatch(std::vector<MicroBatch> micros) : micros_(std::move(mic
   for_tensors(micros_, [](at::Tensor& tensor) { tensor = at::empty({0}, at::kLong); });
 }
 
-std::vector<MicroBatch> PackedBatch::send(const at::Device& device) {
+std::vector<PassInput> PackedBatch::send(const at::Device& device) {
   const std::vector<at::Tensor> sent = tensors_.send(device);
   std::size_t next = 0;
   for_tensors(micros_, [&](at::Tensor& tensor) { tensor = sent[next++]; });
-  for (MicroBatch& micro : micros_) micro.document_starts = kernels::document_starts(micro.documents, device);
+  for (PassInput& micro : micros_)
+    for (Sequences& sequences : micro.batch.rows)
+      sequences.document_starts = kernels::document_starts(sequences.documents, device);
   return std::move(micros_);
 }
 
@@ -164,36 +168,36 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
           groups.context.part(sequence_length)};
 }
 
-MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
-                            const at::Device& device, std::int64_t easiest_percent) {
-  return on_device({load_samples(dataset, rank, first, count, easiest_percent)}, device).front();
+Batch load_samples(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
+                   const at::Device& device, std::int64_t easiest_percent) {
+  std::vector<PassInput> inputs;
+  inputs.push_back({load_on_host(dataset, rank, first, count, easiest_percent), {}});
+  return std::move(on_device(std::move(inputs), device).front().batch);
 }
 
-std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
-                                   const DataRank& rank, const at::Device& device) {
+std::vector<PassInput> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
+                                  const DataRank& rank, const at::Device& device) {
   const BatchRecipe& batch = recipe.batch;
   // Consecutive shares of the same samples: what a step trains on does not depend on the number of data ranks.
   const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
-  // The mean over the global batch: summing over micro-batches and ranks needs no further division.
   const StepShape& shape = place.shape;
   const bool is_cut = shape.sequence_length != batch.sequence_length;
-  const std::int64_t counted =
-      is_cut ? tokens_of_step(recipe, shape) : dataset.counted(place.first_sample, batch.global);
+  const std::int64_t rows = tokens_of_step(recipe, shape);
+  const std::int64_t counted = is_cut ? rows : dataset.counted(place.first_sample, batch.global);
   const auto load = [&](std::int64_t first) {
     const std::int64_t percent = place.easiest_percent;
-    if (!is_cut) return load_samples(dataset, rank, first, batch.micro, percent);
+    if (!is_cut) return load_on_host(dataset, rank, first, batch.micro, percent);
     const Samples samples = read_samples(dataset, batch.sequence_length, first, batch.micro, percent);
-    return make_micro_batch(cut_samples(samples, shape), rank);
+    return make_batch(cut_samples(samples, shape), rank);
   };
-  std::vector<MicroBatch> micros;
+  std::vector<PassInput> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
-    micros.push_back(load(place.first_sample + first));
-    MicroBatch& micro = micros.back();
-    micro.seed = recipe.seed;
-    micro.step = place.step;
-    micro.kept_tokens = shape.kept_tokens;
-    micro.first_sample = first / batch.micro * shape.sequences;
-    micro.loss_scale = 1.0 / static_cast<double>(counted);
+    PassContext context{.seed = recipe.seed, .step = place.step, .kept_tokens = shape.kept_tokens};
+    context.first_sample = first / batch.micro * shape.sequences;
+    // The mean over the global batch: summing over micro-batches and ranks needs no further division.
+    context.loss_gradients = {1.0 / static_cast<double>(counted)};
+    context.batch_rows = static_cast<double>(rows);
+    micros.push_back({load(place.first_sample + first), std::move(context)});
   }
   return on_device(std::move(micros), device);
 }

@@ -5,7 +5,7 @@
 
 namespace llmtrain {
 
-std::vector<MicroBatch> BatchPrefetch::take(const BatchPlace& place) {
+std::vector<PassInput> BatchPrefetch::take(const BatchPlace& place) {
   if (device_.is_cpu()) return load_(place);
   // A run that has returned to a checkpoint asks for another step.
   if (place_ != place) start(place);

@@ -16,7 +16,7 @@ namespace llmtrain {
 class BatchPrefetch {
  public:
   // The micro-batches of a step on the host; any thread calls it.
-  using Load = std::function<std::vector<MicroBatch>(const BatchPlace&)>;
+  using Load = std::function<std::vector<PassInput>(const BatchPlace&)>;
 
   BatchPrefetch(const at::Device& device, Load load) : device_(device), load_(std::move(load)) {}
   // Waits while a batch is read.
@@ -24,7 +24,7 @@ class BatchPrefetch {
 
   // The micro-batches of a step, on the device. Waits until they are read, but for no work of the device. Throws what
   // reading them throws.
-  std::vector<MicroBatch> take(const BatchPlace& place);
+  std::vector<PassInput> take(const BatchPlace& place);
 
   // Begins to read those of the step that take() will be asked for next; if that turns out to be another one, in vain.
   // On a CPU, which a reading thread would disturb, nothing.

@@ -7,7 +7,7 @@
 
 namespace llmtrain {
 
-at::Tensor ForwardPass::run(const std::optional<MicroBatch>& micro, Result result) {
+at::Tensor ForwardPass::run(const std::optional<PassInput>& input) {
   const at::AutoDispatchBelowADInplaceOrView without_autograd;  // as the runner's steps
   // One micro-batch at a time: without a backward nothing has to be kept, so there is no pipelining to schedule.
   exchange_.start(model_.stage_count(), 1);
@@ -17,22 +17,21 @@ at::Tensor ForwardPass::run(const std::optional<MicroBatch>& micro, Result resul
   for (const std::size_t stage : model_.held_stages()) {
     if (model_.gathers_for_use()) model_.gather(stage);
     model_.finish_gather(stage);
-    if (micro) output = run_stage(stage, *micro, result);
+    if (input) output = run_stage(stage, *input);
     if (model_.gathers_for_use()) model_.free(stage, LocalModel::FreeAfter::forward);
   }
   return output;
 }
 
-at::Tensor ForwardPass::run_stage(std::size_t stage, const MicroBatch& micro, Result result) {
+at::Tensor ForwardPass::run_stage(std::size_t stage, const PassInput& given) {
   const PipelineParallel& pipeline = model_.groups().pipeline;
   const int ranks = pipeline.ranks(), position = pipeline.position();
   // The sender's tensor has as many tokens, because all pipeline ranks of a copy compute the same micro-batch.
   if (ranks > 1 && stage > 0)
-    exchange_.receive(Channel::activations, stage, 0, micro.tokens.size(0), (position + ranks - 1) % ranks);
+    exchange_.receive(Channel::activations, stage, 0, given.batch.sequences().rows(), (position + ranks - 1) % ranks);
   at::Tensor input = exchange_.take(Channel::activations, stage, 0);
   StagePasses& passes = *model_.stage(stage).passes;
-  if (model_.is_last(stage) && result == Result::logits) return passes.logits(std::move(input), micro);
-  at::Tensor output = passes.forward(std::move(input), 0, micro, ForwardMode::evaluation);
+  at::Tensor output = passes.forward(std::move(input), 0, given.batch, given.context);
   if (model_.is_last(stage)) return output;
   exchange_.put(Channel::activations, stage + 1, 0, std::move(output));
   if (ranks > 1) exchange_.send(Channel::activations, stage + 1, 0, (position + 1) % ranks);

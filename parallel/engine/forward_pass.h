@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "core/model/pass/pass_context.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
 
@@ -15,17 +16,13 @@ namespace llmtrain {
 // make the same calls in the same order.
 class ForwardPass {
  public:
-  enum class Result {
-    losses,  // of each token
-    logits,  // of micro.logit_rows
-  };
-
   // The model must outlive this.
   explicit ForwardPass(LocalModel& model) : model_(model), exchange_(model) {}
 
-  // The result on ranks with the head, else an undefined tensor. Without a micro-batch the rank only takes part in
+  // What the head returns, on ranks with it: in evaluation the losses of each row, in prediction the logits of those
+  // that are asked for; else an undefined tensor. Without an input the rank only takes part in
   // gathering weights. Does not wait for its sends.
-  at::Tensor run(const std::optional<MicroBatch>& micro, Result result);
+  at::Tensor run(const std::optional<PassInput>& input);
 
   // Waits for the sends.
   void finish() { exchange_.finish(); }
@@ -33,7 +30,7 @@ class ForwardPass {
  private:
   using Channel = StageExchange::Channel;
 
-  at::Tensor run_stage(std::size_t stage, const MicroBatch& micro, Result result);
+  at::Tensor run_stage(std::size_t stage, const PassInput& given);
 
   LocalModel& model_;
   StageExchange exchange_;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/host_copy.h"
@@ -17,6 +18,11 @@
 #include "parallel/engine/forward_pass.h"
 
 namespace llmtrain {
+namespace {
+
+PassInput evaluated(Batch batch) { return {std::move(batch), {.mode = PassMode::evaluation}}; }
+
+}  // namespace
 
 Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples) {
   return *evaluate(model, dataset, samples, [](double) { return false; });
@@ -44,13 +50,13 @@ std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, st
       return std::nullopt;
     }
     const std::int64_t first = round + micro * rank.position;
-    std::optional<MicroBatch> samples_here;
+    std::optional<PassInput> input;
     if (first < count)
-      samples_here = load_micro_batch(dataset, rank, first, std::min(micro, count - first), model.device());
+      input = evaluated(load_samples(dataset, rank, first, std::min(micro, count - first), model.device()));
     // Experts are shared in every layer, so all ranks that hold them have to pass through it, if with other samples.
-    const bool only_helps = !samples_here && recipe.model.moe && model.layout().mesh().expert_parts() > 1;
-    if (only_helps) samples_here = load_micro_batch(dataset, rank, 0, 1, model.device());
-    const at::Tensor losses = pass.run(samples_here, ForwardPass::Result::losses);
+    const bool only_helps = !input && recipe.model.moe && model.layout().mesh().expert_parts() > 1;
+    if (only_helps) input = evaluated(load_samples(dataset, rank, 0, 1, model.device()));
+    const at::Tensor losses = pass.run(input);
     if (losses.defined() && !only_helps) sum = losses.sum(at::kDouble).add_(sum);
     ahead.end_round();
   }
@@ -63,16 +69,15 @@ std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, st
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
-  MicroBatch micro;
   // With sequence parallelism the rows must be a multiple of the tensor ranks: repeat the sequence as many times.
   const TensorParallel& tensor = model.groups().tensor;
-  micro.batch = tensor.rows() == ActivationRows::split ? tensor.ranks() : 1;
-  micro.tokens = kernels::to_device(tokens.repeat({micro.batch}), model.device());
-  micro.sequence = tokens.size(0);
+  const std::int64_t count = tensor.rows() == ActivationRows::split ? tensor.ranks() : 1, length = tokens.size(0);
+  PassInput input{{.fields = {}, .rows = {{.count = count, .length = length}}}, {.mode = PassMode::prediction}};
+  input.batch.field(BatchField::token_ids) = kernels::to_device(tokens.repeat({count}), model.device());
   ForwardPass pass(model);
-  const at::Tensor logits = pass.run(micro, ForwardPass::Result::logits);
+  const at::Tensor logits = pass.run(input);
   pass.finish();
-  return logits.defined() ? kernels::to_host(logits.narrow(0, 0, micro.sequence).to(at::kFloat).contiguous()) : logits;
+  return logits.defined() ? kernels::to_host(logits.narrow(0, 0, length).to(at::kFloat).contiguous()) : logits;
 }
 
 }  // namespace llmtrain

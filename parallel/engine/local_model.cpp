@@ -45,22 +45,21 @@ class EmulatedDevice final : public StagePasses {
         forward_(duration(layers, layer.forward_seconds)),
         backward_(duration(layers, layer.backward_seconds)) {}
 
-  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override {
+  at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) override {
     // Only training passes are delayed; evaluation runs at the processor's speed.
-    const auto end = Clock::now() + (pass == ForwardMode::training ? forward_ : Clock::duration{});
-    at::Tensor y = stage_->forward(std::move(x), index, micro, pass);
+    const auto end = Clock::now() + (pass.trains() ? forward_ : Clock::duration{});
+    at::Tensor y = stage_->forward(std::move(x), index, batch, pass);
     std::this_thread::sleep_until(end);
     return y;
   }
 
-  at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override {
+  at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) override {
     const auto end = Clock::now() + backward_;
-    at::Tensor dx = stage_->backward(std::move(dy), index, micro);
+    at::Tensor dx = stage_->backward(std::move(dy), index, batch, pass);
     std::this_thread::sleep_until(end);
     return dx;
   }
 
-  at::Tensor logits(at::Tensor x, const MicroBatch& micro) override { return stage_->logits(std::move(x), micro); }
   RoutingSums take_routing() override { return stage_->take_routing(); }
   RoutingCounts take_routing_counts() override { return stage_->take_routing_counts(); }
 
@@ -128,7 +127,7 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
                              rope_ ? &*rope_ : nullptr,
                              &groups_.tensor,
                              groups_.tensor.rows(),
-                             &groups_.context,
+                             groups_.context.ranks() > 1 ? &groups_.context : nullptr,
                              groups_.mixture.ranks(),
                              multiplies_fp8(recipe().precision.fp8_level),
                              fp8_history()};

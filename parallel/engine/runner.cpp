@@ -64,7 +64,7 @@ at::Tensor some_gradient(LocalModel::StageState& stage) {
 
 Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), shapes_(recipe_), exchange_(model) {}
 
-StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
+StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, StopRequest stop) {
   // Gradients are our own work, so LibTorch need not remember what is a view of what and how often it was written. For
   // small tensors that takes a twentieth of a step, and more where ranks are threads.
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
@@ -106,11 +106,13 @@ void Runner::execute(const Instruction& instruction) {
     case Operation::send_activation:
       return exchange_.send(Channel::activations, stage + 1, micro, instruction.peer);
     case Operation::receive_activation:
-      return exchange_.receive(Channel::activations, stage, micro, micros_[micro].tokens.size(0), instruction.peer);
+      return exchange_.receive(Channel::activations, stage, micro, micros_[micro].batch.sequences().rows(),
+                               instruction.peer);
     case Operation::send_gradient:
       return exchange_.send(Channel::gradients, stage - 1, micro, instruction.peer);
     case Operation::receive_gradient:
-      return exchange_.receive(Channel::gradients, stage, micro, micros_[micro].tokens.size(0), instruction.peer);
+      return exchange_.receive(Channel::gradients, stage, micro, micros_[micro].batch.sequences().rows(),
+                               instruction.peer);
     case Operation::gather_weights:
       return gather_weights(stage);
     case Operation::free_weights:
@@ -128,7 +130,7 @@ void Runner::forward(std::size_t stage, std::size_t micro) {
   model_.finish_gather(stage);
   at::Tensor input = exchange_.take(Channel::activations, stage, micro);
   at::Tensor output = model_.stage(stage).passes->forward(std::move(input), static_cast<std::int64_t>(micro),
-                                                          micros_[micro], ForwardMode::training);
+                                                          micros_[micro].batch, micros_[micro].context);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
     losses_[micro] = output.sum(at::kDouble);  // read with the step's other numbers
@@ -140,8 +142,8 @@ void Runner::forward(std::size_t stage, std::size_t micro) {
 void Runner::backward(std::size_t stage, std::size_t micro) {
   model_.finish_gather(stage);
   at::Tensor of_output = exchange_.take(Channel::gradients, stage, micro);
-  at::Tensor of_input =
-      model_.stage(stage).passes->backward(std::move(of_output), static_cast<std::int64_t>(micro), micros_[micro]);
+  at::Tensor of_input = model_.stage(stage).passes->backward(std::move(of_output), static_cast<std::int64_t>(micro),
+                                                             micros_[micro].batch, micros_[micro].context);
   last_pass_[stage] = FreeAfter::backward;
   tensor_fault_point(FaultPlace::gradients, model_.groups().communicator().rank(), step_ + 1,
                      some_gradient(model_.stage(stage)));
@@ -184,7 +186,7 @@ void Runner::optimizer_step() {
   const bool has_overflowed = !std::isfinite(result_.gradient_norm);
   result_.spike = has_overflowed ? std::nullopt : model_.spikes().update(result_.loss, result_.gradient_norm);
   result_.skipped = has_overflowed || result_.spike.has_value();
-  result_.loss_scale = micros_.front().backward_scale;
+  result_.loss_scale = micros_.front().context.backward_scale;
   result_.lowers_scale = model_.loss_scale().update(has_overflowed);
   result_.fallbacks.clear();
   result_.gradient_fallbacks.clear();
@@ -327,9 +329,9 @@ std::vector<double> Runner::combine_ranks(std::span<const at::Tensor> squares) {
   const std::vector<double> all = model_.groups().exchange(mine);
   std::vector<double> sums(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
-  result_.loss = sums[0] * micros_.front().loss_scale;
+  result_.loss = sums[0] * micros_.front().context.loss_factor(0);
   // The gradients still have the factor of the loss scale, by which only the update divides them.
-  result_.gradient_norm = std::sqrt(sums[1]) / micros_.front().backward_scale;
+  result_.gradient_norm = std::sqrt(sums[1]) / micros_.front().context.backward_scale;
   result_.stop_requested = sums[2] > 0;
   result_.own_seconds.clear();
   for (std::size_t i = 3; i < all.size(); i += mine.size()) result_.own_seconds.push_back(all[i]);

@@ -11,7 +11,7 @@
 
 #include "core/graph/routing_sums.h"
 #include "core/model/layers/fp8_statistics.h"
-#include "core/model/layers/micro_batch.h"
+#include "core/model/pass/pass_context.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
@@ -54,7 +54,7 @@ class Runner {
 
   // One training step on this rank's part of the global batch, with as many micro-batches as the layout has; `step`
   // counts from 0. Collective: all ranks call it together; blocks.
-  StepResult step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop = StopRequest::none);
+  StepResult step(std::span<const PassInput> micros, std::int64_t step, StopRequest stop = StopRequest::none);
 
   // Of the recipe's steps.
   const StepShapes& shapes() const { return shapes_; }
@@ -86,7 +86,7 @@ class Runner {
   StepShapes shapes_;
   Observer observer_;
 
-  std::span<const MicroBatch> micros_;
+  std::span<const PassInput> micros_;
   StageExchange exchange_;
   std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
   std::optional<std::size_t> reducing_;           // the stage whose reduction is in progress

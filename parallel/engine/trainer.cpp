@@ -169,10 +169,9 @@ StepResult Trainer::step(StopRequest stop) {
   auto micros = batches_.take(place_of(steps_done_, samples_consumed_));
   if (steps_done_ + 1 < recipe().training.steps)
     batches_.start(place_of(steps_done_ + 1, samples_consumed_ + recipe().batch.global));
-  for (MicroBatch& micro : micros) {
-    micro.backward_scale = model_.loss_scale().value();
-    micro.fp8_history = model_.fp8_history();
-    micro.token_choices = choices_;
+  for (PassInput& micro : micros) {
+    micro.context.set_backward_scale(model_.loss_scale().value());
+    micro.context.recorders = {.token_choices = choices_, .fp8_history = model_.fp8_history()};
   }
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;
@@ -199,8 +198,8 @@ BatchPlace Trainer::place_of(std::int64_t step, std::int64_t consumed) const {
   return {step, consumed, runner_.shapes().at(step), easiest_percent(recipe().data.curriculum, step)};
 }
 
-void Trainer::measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros) {
-  for (MicroBatch& micro : micros) micro.fp8_statistics = statistics;
+void Trainer::measure_with(Fp8Statistics* statistics, std::span<PassInput> micros) {
+  for (PassInput& micro : micros) micro.context.recorders.fp8_statistics = statistics;
   for (const ParameterUnit* unit : model_.units()) unit->parameters->set_statistics(statistics);
 }
 

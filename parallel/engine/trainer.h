@@ -83,7 +83,7 @@ class Trainer {
   BatchPlace place_of(std::int64_t step, std::int64_t consumed) const;
   bool cuts_samples() const { return recipe().data.curriculum.sequence_length.has_value(); }
   // Where the casts of a step to FP8 are recorded; null: nowhere.
-  void measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros);
+  void measure_with(Fp8Statistics* statistics, std::span<PassInput> micros);
 
   WorkMonitor monitor_;
   RunData data_;

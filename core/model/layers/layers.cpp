@@ -69,11 +69,11 @@ void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statis
   kernels::norm_backward(dy, x, statistics.mean, statistics.rstd, parameters(), dx, dweight, dbias);
 }
 
-LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) const {
+LinearInput LinearLayer::keep(const at::Tensor& x, const PassContext& pass) const {
   if (!scaling_ || !scaling_->applies()) return {{x, {}}, {}};
   // Weights that are stored in E4M3 are so with scales of their own.
-  const LinearInput input = weight_.is_fp8() ? keep_input(x, micro) : keep_both(x, micro);
-  if (Fp8Statistics* statistics = micro.fp8_statistics) {
+  const LinearInput input = weight_.is_fp8() ? keep_input(x, pass) : keep_both(x, pass);
+  if (Fp8Statistics* statistics = pass.recorders.fp8_statistics) {
     statistics->add(Fp8Tensors::inputs, x, input.x.scale, Fp8Format::e4m3);
     if (input.weight_scale.defined())
       statistics->add(Fp8Tensors::weights, weight_.weight(), input.weight_scale, Fp8Format::e4m3);
@@ -81,20 +81,20 @@ LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) cons
   return input;
 }
 
-LinearInput LinearLayer::keep_input(const at::Tensor& x, const MicroBatch& micro) const {
-  if (const auto scale = scaling_->delayed({Fp8Operand::input}, micro, x.device()))
-    return {scaling_->cast({Fp8Operand::input, x}, *scale, micro), {}};
-  LinearInput input{{{}, scaling_->current({{Fp8Operand::input, x}}, micro)}, {}};
+LinearInput LinearLayer::keep_input(const at::Tensor& x, const PassContext& pass) const {
+  if (const auto scale = scaling_->delayed({Fp8Operand::input}, pass, x.device()))
+    return {scaling_->cast({Fp8Operand::input, x}, *scale, pass), {}};
+  LinearInput input{{{}, scaling_->current({{Fp8Operand::input, x}}, pass)}, {}};
   restore(input, x);
   return input;
 }
 
-LinearInput LinearLayer::keep_both(const at::Tensor& x, const MicroBatch& micro) const {
+LinearInput LinearLayer::keep_both(const at::Tensor& x, const PassContext& pass) const {
   // The forward finds the weight's magnitude when it rounds it.
-  if (const auto scales = scaling_->delayed({Fp8Operand::input, Fp8Operand::weight}, micro, x.device()))
-    return {scaling_->cast({Fp8Operand::input, x}, scales->narrow(0, 0, 1), micro), scales->narrow(0, 1, 1)};
+  if (const auto scales = scaling_->delayed({Fp8Operand::input, Fp8Operand::weight}, pass, x.device()))
+    return {scaling_->cast({Fp8Operand::input, x}, scales->narrow(0, 0, 1), pass), scales->narrow(0, 1, 1)};
   // Two maxima in one exchange.
-  const at::Tensor scales = scaling_->current({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, micro);
+  const at::Tensor scales = scaling_->current({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, pass);
   LinearInput input{{{}, scales.narrow(0, 0, 1)}, scales.narrow(0, 1, 1)};
   restore(input, x);
   return input;
@@ -104,17 +104,17 @@ void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
   input.x.values = input.x.is_scaled() ? kernels::cast_to_fp8(x, input.x.scale, Fp8Format::e4m3) : x;
 }
 
-ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
+ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const PassContext& pass) const {
   if (!scaling_ || !scaling_->applies()) return {dy, {}};
   ScaledTensor gradient;
-  if (const auto scale = scaling_->delayed({Fp8Operand::output_gradient}, micro, dy.device())) {
-    gradient = scaling_->cast({Fp8Operand::output_gradient, dy}, *scale, micro);
+  if (const auto scale = scaling_->delayed({Fp8Operand::output_gradient}, pass, dy.device())) {
+    gradient = scaling_->cast({Fp8Operand::output_gradient, dy}, *scale, pass);
   } else {
-    gradient.scale = scaling_->current({{Fp8Operand::output_gradient, dy}}, micro);
+    gradient.scale = scaling_->current({{Fp8Operand::output_gradient, dy}}, pass);
     gradient.values = kernels::cast_to_fp8(dy, gradient.scale, Fp8Format::e5m2);
   }
-  if (micro.fp8_statistics != nullptr)
-    micro.fp8_statistics->add(Fp8Tensors::output_gradients, dy, gradient.scale, Fp8Format::e5m2);
+  if (pass.recorders.fp8_statistics != nullptr)
+    pass.recorders.fp8_statistics->add(Fp8Tensors::output_gradients, dy, gradient.scale, Fp8Format::e5m2);
   return gradient;
 }
 
@@ -128,10 +128,10 @@ kernels::MeasuredFp8 LinearLayer::weight_for(const LinearInput& input) const {
 }
 
 at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
-                                        const MicroBatch& micro) const {
+                                        const PassContext& pass) const {
   const auto [weight, largest] = weight_for(input);
-  if (micro.fp8_history != nullptr && largest.defined()) {
-    scaling_->note(Fp8Operand::weight, largest, micro);
+  if (pass.recorders.fp8_history != nullptr && largest.defined()) {
+    scaling_->note(Fp8Operand::weight, largest, pass);
     show_infinity(weight, largest);
   }
   const at::Tensor x = input.x.widened(weight.scalar_type());
@@ -140,7 +140,7 @@ at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::opt
   return y;
 }
 
-Fp8Matrix LinearLayer::weight_payload(const LinearInput& input, const MicroBatch& micro) const {
+Fp8Matrix LinearLayer::weight_payload(const LinearInput& input, const PassContext& pass) const {
   if (!input.weight_scale.defined()) {
     const ParameterStore::StoredWeight stored = weight_.stored();
     if (stored.scales.numel() == 1) return {stored.payload, stored.scales};
@@ -149,9 +149,9 @@ Fp8Matrix LinearLayer::weight_payload(const LinearInput& input, const MicroBatch
   }
   const at::Tensor weight = weight_.weight();
   at::Tensor scale = input.weight_scale;
-  if (micro.fp8_history != nullptr) {
+  if (pass.recorders.fp8_history != nullptr) {
     const at::Tensor largest = kernels::largest_magnitude(weight);
-    scaling_->note(Fp8Operand::weight, largest, micro);
+    scaling_->note(Fp8Operand::weight, largest, pass);
     scale = kernels::shown_scale(scale, largest);
   }
   return {kernels::cast_to_fp8(weight, scale, Fp8Format::e4m3), scale};
@@ -169,14 +169,14 @@ Fp8Matrix LinearLayer::transposed_payload(const LinearInput& input) const {
 }
 
 at::Tensor LinearLayer::fp8_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
-                                    const MicroBatch& micro) const {
-  return kernels::fp8_linear(matrix_of(input.x), weight_payload(input, micro), bias, weight_.weight_type());
+                                    const PassContext& pass) const {
+  return kernels::fp8_linear(matrix_of(input.x), weight_payload(input, pass), bias, weight_.weight_type());
 }
 
-at::Tensor LinearLayer::forward(const LinearInput& input, const MicroBatch& micro) const {
+at::Tensor LinearLayer::forward(const LinearInput& input, const PassContext& pass) const {
   std::optional<at::Tensor> bias;
   if (bias_) bias = bias_->weight();
-  return multiplies_payloads(input) ? fp8_forward(input, bias, micro) : widened_forward(input, bias, micro);
+  return multiplies_payloads(input) ? fp8_forward(input, bias, pass) : widened_forward(input, bias, pass);
 }
 
 void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
@@ -208,14 +208,14 @@ at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& inpu
 
 // Gathering rows and summing them are each other's gradient, hence the pairs in these four functions. FP8 is gathered
 // as FP8: a byte per element.
-at::Tensor ColumnLinear::forward(const LinearInput& input, const MicroBatch& micro) const {
-  return linear_.forward(whole_rows(input), micro);
+at::Tensor ColumnLinear::forward(const LinearInput& input, const PassContext& pass) const {
+  return linear_.forward(whole_rows(input), pass);
 }
 
-at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
+at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const {
   linear_.add_bias_gradient(dy);
   // Apart, since both meet the other ranks, which must do so in the same order.
-  const ScaledTensor gradient = linear_.scaled_gradient(dy, micro);
+  const ScaledTensor gradient = linear_.scaled_gradient(dy, pass);
   return split_.own_sum(linear_.backward(gradient, whole_rows(input)));
 }
 
@@ -230,17 +230,17 @@ RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, 
   if (split.ranks() > 1) late_bias_ = bias;
 }
 
-at::Tensor RowLinear::forward(const LinearInput& input, const MicroBatch& micro) const {
-  at::Tensor y = split_.own_sum(linear_.forward(input, micro));
+at::Tensor RowLinear::forward(const LinearInput& input, const PassContext& pass) const {
+  at::Tensor y = split_.own_sum(linear_.forward(input, pass));
   if (late_bias_) y.add_(late_bias_->weight());
   return y;
 }
 
-at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
+at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const {
   // From this rank's rows. Where rows are split, the ranks' gradients are summed once per step (gradient_sum()).
   if (late_bias_) late_bias_->add_bias_gradient(dy);
   linear_.add_bias_gradient(dy);
-  const ScaledTensor own = linear_.scaled_gradient(dy, micro);
+  const ScaledTensor own = linear_.scaled_gradient(dy, pass);
   return linear_.backward({split_.whole_rows(own.values), own.scale}, input);
 }
 

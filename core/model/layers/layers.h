@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/model/layers/low_rank_adapter.h"
-#include "core/model/layers/micro_batch.h"
 #include "core/model/layers/other_ranks.h"
 #include "core/model/layers/scaled_tensor.h"
+#include "core/model/pass/pass_context.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/fp8/fp8.h"
@@ -63,33 +63,33 @@ class LinearLayer {
       : weight_(weight), bias_(bias), scaling_(scaling), adapters_(std::move(adapters)) {}
 
   // x [T, in] as the products take it.
-  LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const;
+  LinearInput keep(const at::Tensor& x, const PassContext& pass) const;
   // The values again where they were released: x is what keep() was given.
   static void restore(LinearInput& input, const at::Tensor& x);
   // The output's gradient as the products take it.
-  ScaledTensor scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const;
+  ScaledTensor scaled_gradient(const at::Tensor& dy, const PassContext& pass) const;
 
-  at::Tensor forward(const LinearInput& input, const MicroBatch& micro) const;  // [T, in] → [T, out]
+  at::Tensor forward(const LinearInput& input, const PassContext& pass) const;  // [T, in] → [T, out]
   void add_bias_gradient(const at::Tensor& dy) const;
   // Adds to the weight's gradient; returns dx.
   at::Tensor backward(const ScaledTensor& dy, const LinearInput& input) const;
 
  private:
   // With the scale of the input alone, and with that of the weight.
-  LinearInput keep_input(const at::Tensor& x, const MicroBatch& micro) const;
-  LinearInput keep_both(const at::Tensor& x, const MicroBatch& micro) const;
+  LinearInput keep_input(const at::Tensor& x, const PassContext& pass) const;
+  LinearInput keep_both(const at::Tensor& x, const PassContext& pass) const;
   // As the products of widened operands take it; its largest magnitude is undefined where it is not cast.
   kernels::MeasuredFp8 weight_for(const LinearInput& input) const;
   at::Tensor widened_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
-                             const MicroBatch& micro) const;
+                             const PassContext& pass) const;
   at::Tensor widened_backward(const ScaledTensor& dy, const LinearInput& input) const;
 
   // The same of FP8 numbers on a GPU.
   at::Tensor fp8_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
-                         const MicroBatch& micro) const;
+                         const PassContext& pass) const;
   at::Tensor fp8_backward(const ScaledTensor& dy, const LinearInput& input) const;
   // The weight [out, in] in E4M3, whose magnitude is noted in a pass with a history, and the transposed one.
-  kernels::Fp8Matrix weight_payload(const LinearInput& input, const MicroBatch& micro) const;
+  kernels::Fp8Matrix weight_payload(const LinearInput& input, const PassContext& pass) const;
   kernels::Fp8Matrix transposed_payload(const LinearInput& input) const;
 
   BoundParameter weight_;
@@ -106,12 +106,12 @@ class ColumnLinear {
  public:
   ColumnLinear(LinearLayer linear, const TensorSplit& split) : linear_(std::move(linear)), split_(split) {}
 
-  LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
+  LinearInput keep(const at::Tensor& x, const PassContext& pass) const { return linear_.keep(x, pass); }
 
   // Own rows [R, in] → all rows [T, out/ranks].
-  at::Tensor forward(const LinearInput& input, const MicroBatch& micro) const;
+  at::Tensor forward(const LinearInput& input, const PassContext& pass) const;
   // `input` is the forward's, whose rows are gathered again rather than kept; returns its gradient.
-  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const;
+  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const;
 
  private:
   LinearInput whole_rows(const LinearInput& input) const;
@@ -126,11 +126,11 @@ class RowLinear {
   RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,
             std::vector<LowRankAdapter> adapters, const TensorSplit& split);
 
-  LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
+  LinearInput keep(const at::Tensor& x, const PassContext& pass) const { return linear_.keep(x, pass); }
 
   // All rows [T, in/ranks] → own rows [R, out].
-  at::Tensor forward(const LinearInput& input, const MicroBatch& micro) const;
-  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const;  // returns dx
+  at::Tensor forward(const LinearInput& input, const PassContext& pass) const;
+  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const;  // returns dx
 
  private:
   TensorSplit split_;

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/model/layers/micro_batch.h"
+#include "core/model/pass/pass_context.h"
 
 namespace llmtrain {
 
@@ -55,7 +55,8 @@ class TensorSplit {
   // The first of this rank's rows where it has `own` of them.
   std::int64_t first_row(std::int64_t own) const { return splits_rows() ? position() * own : 0; }
   // In place, the dropout of a site whose activation [T, H] has these rows on this rank.
-  void drop_own_rows(at::Tensor& own, const MicroBatch& micro, double probability, std::uint64_t site) const;
+  void drop_own_rows(at::Tensor& own, const Sequences& rows, const PassContext& pass, double probability,
+                     std::uint64_t site) const;
 
  private:
   bool splits_rows() const { return ranks() > 1 && rows_ == ActivationRows::split; }

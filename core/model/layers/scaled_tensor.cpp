@@ -12,8 +12,8 @@ namespace llmtrain {
 namespace {
 
 // What the operand is multiplied by apart from what it is without fp16.
-float factor_of(Fp8Operand operand, const MicroBatch& micro) {
-  return operand == Fp8Operand::output_gradient ? static_cast<float>(micro.backward_scale) : 1;
+float factor_of(Fp8Operand operand, const PassContext& pass) {
+  return operand == Fp8Operand::output_gradient ? static_cast<float>(pass.backward_scale) : 1;
 }
 
 }  // namespace
@@ -24,58 +24,58 @@ Fp8Scaling Fp8Scaling::of(std::size_t product) const {
   return scaling;
 }
 
-at::Tensor Fp8Scaling::current(std::initializer_list<Operand> operands, const MicroBatch& micro) const {
+at::Tensor Fp8Scaling::current(std::initializer_list<Operand> operands, const PassContext& pass) const {
   std::vector<at::Tensor> own;
   for (const Operand& operand : operands) {
     own.push_back(kernels::largest_magnitude(operand.values));
-    if (micro.fp8_history != nullptr) note(operand.what, own.back(), micro);
+    if (pass.recorders.fp8_history != nullptr) note(operand.what, own.back(), pass);
   }
   const at::Tensor maxima = at::cat(own);
   if (tensor_ != nullptr && tensor_->ranks() > 1) tensor_->largest(maxima);
-  // A rank that has whole sequences runs on its own (generation).
-  if (context_ != nullptr && !micro.part.is_whole()) context_->largest(maxima);
+  // In prediction a rank has whole sequences and runs on its own.
+  if (context_ != nullptr && pass.mode != PassMode::prediction) context_->largest(maxima);
   return kernels::fp8_scale(maxima, fp8_format(operands.begin()->what));
 }
 
 // The loss scale is a power of two and changes from step to step: histories are of gradients without it.
-at::Tensor Fp8Scaling::delayed_scale(Fp8Operand operand, const MicroBatch& micro, const at::Device& device) const {
-  const float factor = factor_of(operand, micro);
-  if (device.is_cpu()) return at::full({1}, micro.fp8_history->scale(product_, operand) / factor, at::kFloat);
-  const at::Tensor scale = micro.fp8_history->scale_on(device, product_, operand);
+at::Tensor Fp8Scaling::delayed_scale(Fp8Operand operand, const PassContext& pass, const at::Device& device) const {
+  const float factor = factor_of(operand, pass);
+  if (device.is_cpu()) return at::full({1}, pass.recorders.fp8_history->scale(product_, operand) / factor, at::kFloat);
+  const at::Tensor scale = pass.recorders.fp8_history->scale_on(device, product_, operand);
   return factor == 1 ? scale : scale.div(factor);
 }
 
-std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Fp8Operand> operands, const MicroBatch& micro,
+std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Fp8Operand> operands, const PassContext& pass,
                                               const at::Device& device) const {
-  if (micro.fp8_history == nullptr) return std::nullopt;
+  if (pass.recorders.fp8_history == nullptr) return std::nullopt;
   std::vector<at::Tensor> scales;
   for (const Fp8Operand operand : operands) {
-    if (micro.fp8_history->scale(product_, operand) == 0) return std::nullopt;
-    scales.push_back(delayed_scale(operand, micro, device));
+    if (pass.recorders.fp8_history->scale(product_, operand) == 0) return std::nullopt;
+    scales.push_back(delayed_scale(operand, pass, device));
   }
   return scales.size() == 1 ? scales.front() : at::cat(scales);
 }
 
-void Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const {
-  const float factor = factor_of(operand, micro);
+void Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const PassContext& pass) const {
+  const float factor = factor_of(operand, pass);
   if (largest.is_cpu()) {
-    micro.fp8_history->note(product_, operand, *largest.const_data_ptr<float>() / factor);
+    pass.recorders.fp8_history->note(product_, operand, *largest.const_data_ptr<float>() / factor);
   } else {
-    micro.fp8_history->note(product_, operand, factor == 1 ? largest : largest.div(factor));
+    pass.recorders.fp8_history->note(product_, operand, factor == 1 ? largest : largest.div(factor));
   }
 }
 
-ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const {
+ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass) const {
   const kernels::Fp8Format format = fp8_format(operand.what);
   if (!operand.values.is_cpu()) {
     // First, since the host does not learn whether it is finite; without a pass of its own only on a processor.
     const at::Tensor largest = kernels::largest_magnitude(operand.values);
-    note(operand.what, largest, micro);
+    note(operand.what, largest, pass);
     const at::Tensor shown = kernels::shown_scale(scale, largest);
     return {kernels::cast_to_fp8(operand.values, shown, format), shown};
   }
   const kernels::MeasuredFp8 cast = kernels::cast_and_measure(operand.values, scale, format);
-  note(operand.what, cast.largest, micro);
+  note(operand.what, cast.largest, pass);
   if (std::isfinite(*cast.largest.const_data_ptr<float>())) return {cast.values, scale};
   // In the payload itself, wherever it is multiplied.
   const at::Tensor shown = at::full({1}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "core/model/layers/fp8_history.h"
-#include "core/model/layers/micro_batch.h"
 #include "core/model/layers/other_ranks.h"
+#include "core/model/pass/pass_context.h"
 #include "kernels/fp8/fp8.h"
 
 namespace llmtrain {
@@ -28,7 +28,7 @@ struct ScaledTensor {
 
 // Current scaling: a tensor's scale is that of its own largest magnitude. The maximum is of the logical tensor: tensor
 // ranks that hold parts of a weight or activation, and context ranks that hold parts of the micro-batch's tokens, agree
-// on it, so that numbers do not depend on the layout. A micro-batch with a history has delayed scaling instead, which
+// on it, so that numbers do not depend on the layout. A pass with a history has delayed scaling instead, which
 // needs no other ranks, and no pass over the tensor before its cast.
 class Fp8Scaling {
  public:
@@ -49,20 +49,20 @@ class Fp8Scaling {
   };
   // The scales that delayed scaling has for a pass, fp32 [n] on `device`; none: with current scaling, and where an
   // operand has no history. cast() and note() then take what the next ones follow from.
-  std::optional<at::Tensor> delayed(std::initializer_list<Fp8Operand> operands, const MicroBatch& micro,
+  std::optional<at::Tensor> delayed(std::initializer_list<Fp8Operand> operands, const PassContext& pass,
                                     const at::Device& device = at::kCPU) const;
   // The scales of tensors that are cast to the same format, fp32 [n], of their own magnitudes. With delayed scaling
   // notes these. Blocks until the other ranks make the same call.
-  at::Tensor current(std::initializer_list<Operand> operands, const MicroBatch& micro) const;
+  at::Tensor current(std::initializer_list<Operand> operands, const PassContext& pass) const;
 
   // The operand with a delayed scale, in one pass. What is not finite makes all of it NaN: its infinities would
   // saturate.
-  ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const;
+  ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass) const;
   // Notes an operand's largest magnitude, fp32 [1], in a pass that has a history.
-  void note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const;
+  void note(Fp8Operand operand, const at::Tensor& largest, const PassContext& pass) const;
 
  private:
-  at::Tensor delayed_scale(Fp8Operand operand, const MicroBatch& micro, const at::Device& device) const;
+  at::Tensor delayed_scale(Fp8Operand operand, const PassContext& pass, const at::Device& device) const;
 
   const TensorRanks* tensor_;
   const ContextRanks* context_;

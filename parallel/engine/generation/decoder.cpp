@@ -38,29 +38,29 @@ void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary)
                                       "): check that the text was made with the model's tokenizer");
 }
 
-// A micro-batch of all pieces as one sequence.
-struct Pass {
+// The tokens of all pieces, as one sequence.
+struct TokenRows {
   std::vector<std::int64_t> tokens, logit_rows;
   std::vector<kernels::CachePlace> places;
 };
 
-Pass pass_of(std::span<const NewTokens> pieces, Decoder::Rows rows, std::int64_t divisor) {
-  Pass pass;
+TokenRows rows_of(std::span<const NewTokens> pieces, Decoder::Rows asked, std::int64_t divisor) {
+  TokenRows rows;
   for (const NewTokens& piece : pieces) {
     std::int64_t position = piece.position;
     for (const std::int64_t token : piece.tokens) {
-      pass.tokens.push_back(token);
-      pass.places.push_back({piece.sequence, position++});
-      if (rows == Decoder::Rows::all) pass.logit_rows.push_back(static_cast<std::int64_t>(pass.tokens.size()) - 1);
+      rows.tokens.push_back(token);
+      rows.places.push_back({piece.sequence, position++});
+      if (asked == Decoder::Rows::all) rows.logit_rows.push_back(static_cast<std::int64_t>(rows.tokens.size()) - 1);
     }
-    if (rows == Decoder::Rows::last) pass.logit_rows.push_back(static_cast<std::int64_t>(pass.tokens.size()) - 1);
+    if (asked == Decoder::Rows::last) rows.logit_rows.push_back(static_cast<std::int64_t>(rows.tokens.size()) - 1);
   }
   // Tensor ranks divide rows among themselves: those of experts, and with sequence parallelism all.
-  while (static_cast<std::int64_t>(pass.tokens.size()) % divisor != 0) {
-    pass.tokens.push_back(0);
-    pass.places.push_back({-1, 0});
+  while (static_cast<std::int64_t>(rows.tokens.size()) % divisor != 0) {
+    rows.tokens.push_back(0);
+    rows.places.push_back({-1, 0});
   }
-  return pass;
+  return rows;
 }
 
 }  // namespace
@@ -71,25 +71,23 @@ Decoder::Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacit
     throw Error(ExitCode::internal_error, "decoder: context ranks hold parts of sequences, which no cache is made for");
 }
 
-at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows rows) {
-  Pass pass = pass_of(pieces, rows, model_.groups().tensor.ranks());
-  check_tokens(pass.tokens, model_.graph().model.vocab_size);
-  MicroBatch micro;
-  micro.batch = 1;
-  micro.sequence = static_cast<std::int64_t>(pass.tokens.size());
+at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked) {
+  TokenRows rows = rows_of(pieces, asked, model_.groups().tensor.ranks());
+  check_tokens(rows.tokens, model_.graph().model.vocab_size);
+  PassInput input{{.fields = {}, .rows = {{.count = 1, .length = std::ssize(rows.tokens)}}},
+                  {.mode = PassMode::prediction, .cache = &cache_}};
   std::vector<std::int64_t> sequences, positions;
-  for (const kernels::CachePlace& place : pass.places) {
+  for (const kernels::CachePlace& place : rows.places) {
     sequences.push_back(place.sequence);
     positions.push_back(place.position);
   }
-  const std::array here{at::tensor(pass.tokens, at::kLong), at::tensor(pass.logit_rows, at::kLong),
+  const std::array here{at::tensor(rows.tokens, at::kLong), at::tensor(rows.logit_rows, at::kLong),
                         at::tensor(sequences, at::kLong), at::tensor(positions, at::kLong)};
   const std::vector<at::Tensor> there = to_device(here, model_.device());
-  micro.tokens = there[0];
-  micro.logit_rows = there[1];
-  cache_.start({std::move(pass.places), there[2], there[3], {}});
-  micro.cache = &cache_;
-  at::Tensor logits = pass_.run(micro, ForwardPass::Result::logits);
+  input.batch.field(BatchField::token_ids) = there[0];
+  input.batch.field(BatchField::counted_rows) = there[1];
+  cache_.start({std::move(rows.places), there[2], there[3], {}});
+  at::Tensor logits = pass_.run(input);
   pass_.finish();
   return logits;
 }

@@ -27,14 +27,15 @@ struct Objective {
   double dropped = 0;
 };
 
-Objective objective_of(SmallModel& model, const MixtureOfExpertsRecipe& moe, const MicroBatch& micro) {
+Objective objective_of(SmallModel& model, const MixtureOfExpertsRecipe& moe, const PassInput& micro) {
   const double losses = model.forward(micro).sum().item<double>();
   const RoutingSums sums = model.stage().take_routing();
-  // The routers' losses are means over the micro-batch's tokens, and reported without their coefficients.
+  // The routers' losses are means over the micro-batch's tokens, which are a share of the global batch, and reported
+  // without their coefficients.
   const double balance = moe.balances() ? moe.balance_coefficient * sums.balance_loss : 0;
-  const double routers =
-      static_cast<double>(micro.batch * micro.sequence) * (balance + moe.z_coefficient * sums.z_loss);
-  return {micro.loss_scale * (losses + routers), model.stage().take_routing_counts(), sums.dropped_share};
+  const double routers = static_cast<double>(micro.batch.sequences().rows()) / micro.context.batch_rows *
+                         (balance + moe.z_coefficient * sums.z_loss);
+  return {micro.context.loss_gradients[0] * losses + routers, model.stage().take_routing_counts(), sums.dropped_share};
 }
 
 // Parameters that are alike in all layers, by their name within a layer.
@@ -68,7 +69,7 @@ struct Slope {
 };
 
 Slope slope_along(const NamedTensors& direction, const NamedTensors& gradients, SmallModel& model,
-                  const MixtureOfExpertsRecipe& moe, const MicroBatch& micro) {
+                  const MixtureOfExpertsRecipe& moe, const PassInput& micro) {
   Slope slope;
   double squares = 0;
   NamedTensors kept;
@@ -91,7 +92,7 @@ Slope slope_along(const NamedTensors& direction, const NamedTensors& gradients, 
 }
 
 void check_slopes(const ModelRecipe& recipe) {
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel model(recipe, {.type = at::kDouble});
   model.learn(micro);
   model.stage().take_routing();
@@ -148,7 +149,7 @@ TEST_CASE("so are those of experts with a capacity, also by score, with other lo
   for (const NamedModel& named : models_with_drops()) {
     INFO(named.name);
     SmallModel model(named.model, {.type = at::kDouble});
-    model.forward(random_micro_batch(named.model));
+    model.forward(random_input(named.model));
     CHECK(model.stage().take_routing().dropped_share > 0);
     check_slopes(named.model);
   }

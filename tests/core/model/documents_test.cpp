@@ -16,23 +16,20 @@ const double tolerance = tolerance_of(at::kDouble);
 // Two sequences of seven tokens: documents of 3, 4, 5 and 2.
 const std::vector<PositionRun> documents{{0, 3}, {3, 4}, {7, 5}, {12, 2}};
 
-MicroBatch packed(const ModelRecipe& recipe) {
-  MicroBatch micro = random_micro_batch(recipe, 1, 2, 7);
-  micro.documents = documents;
+PassInput packed(const ModelRecipe& recipe) {
+  PassInput micro = random_input(recipe, 1, 2, 7);
+  micro.batch.sequences().documents = documents;
   std::vector<at::Tensor> positions;
   for (const PositionRun& document : documents) positions.push_back(at::arange(document.length, at::kLong));
-  micro.positions = at::cat(positions);
+  micro.batch.sequences().positions = at::cat(positions);
   return micro;
 }
 
-MicroBatch alone(const MicroBatch& micro, const PositionRun& document) {
-  MicroBatch one = micro;
-  one.documents.clear();
-  one.positions.reset();
-  one.tokens = micro.tokens.narrow(0, document.begin, document.length);
-  one.targets = micro.targets.narrow(0, document.begin, document.length);
-  one.batch = 1;
-  one.sequence = document.length;
+PassInput alone(const PassInput& micro, const PositionRun& document) {
+  PassInput one = micro;
+  one.batch.field(BatchField::token_ids) = tokens_of(micro).narrow(0, document.begin, document.length);
+  one.batch.field(BatchField::targets) = targets_of(micro).narrow(0, document.begin, document.length);
+  one.batch.rows = {{.count = 1, .length = document.length}};
   return one;
 }
 
@@ -45,7 +42,7 @@ TEST_CASE("packed documents have the losses and gradients that each has alone") 
         INFO(named.name << ", attention " << static_cast<int>(attention) << ", recompute "
                         << static_cast<int>(recompute));
         SmallModel model(named.model, {.attention = attention, .recompute = recompute, .type = at::kDouble});
-        const MicroBatch micro = packed(named.model);
+        const PassInput micro = packed(named.model);
         const at::Tensor losses = model.learn(micro);
         const NamedTensors gradients = model.take_gradients();
         for (const PositionRun& document : documents)
@@ -61,29 +58,29 @@ TEST_CASE("rows that do not count have no loss and no gradient") {
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
     SmallModel model(named.model, {.type = at::kDouble});
-    MicroBatch micro = random_micro_batch(named.model);
+    PassInput micro = random_input(named.model);
     const at::Tensor losses = model.learn(micro);
     const NamedTensors whole = model.take_gradients();
     const at::Tensor counts = at::arange(21).remainder(3).ne(1);
     // Each row counts in one of the two passes, so that their gradients are those of all rows.
     at::Tensor sum = at::zeros_like(losses);
     for (const at::Tensor& part : {counts, counts.logical_not()}) {
-      micro.counted_rows = part.nonzero().squeeze(1);
+      micro.batch.field(BatchField::counted_rows) = part.nonzero().squeeze(1);
       const at::Tensor counted = model.learn(micro);
       CHECK(counted.masked_select(part.logical_not()).eq(0).all().item<bool>());
       sum.add_(counted);
     }
     CHECK(distance(sum, losses) < tolerance);
     check_gradients(model.take_gradients(), whole, tolerance);
-    const at::Tensor evaluated = model.forward(micro, ForwardMode::evaluation);
+    const at::Tensor evaluated = model.forward(micro, PassMode::evaluation);
     CHECK(distance(evaluated, sum.where(counts.logical_not(), at::zeros({}, sum.options()))) < tolerance);
   }
 }
 
 TEST_CASE("a micro-batch in which nothing counts has the gradient 0") {
   SmallModel model(llama_model());
-  MicroBatch micro = random_micro_batch(llama_model());
-  micro.counted_rows = at::empty({0}, at::kLong);
+  PassInput micro = random_input(llama_model());
+  micro.batch.field(BatchField::counted_rows) = at::empty({0}, at::kLong);
   CHECK(model.learn(micro).eq(0).all().item<bool>());
   for (const auto& [name, gradient] : model.take_gradients()) {
     INFO(name);

@@ -38,8 +38,10 @@ void set_readable(SmallModel& model) {
 using Masks = std::map<std::string, at::Tensor>;
 
 // What every site that drops rows multiplies a 1 with.
-Masks read_masks(const MicroBatch& micro, ForwardMode pass = ForwardMode::training) {
+Masks read_masks(const PassInput& micro, PassMode mode = PassMode::training) {
   const ModelRecipe recipe = readable_model();
+  PassContext context = micro.context;
+  context.mode = mode;
   Masks masks;
   const auto read = [&](std::size_t block, const std::string& site, const std::string& bias) {
     SmallModel model(recipe, {.blocks = {block}});
@@ -47,9 +49,9 @@ Masks read_masks(const MicroBatch& micro, ForwardMode pass = ForwardMode::traini
     at::Tensor x;
     if (!bias.empty()) {
       model.weight(bias).fill_(1);
-      x = at::zeros({micro.batch * micro.sequence, recipe.hidden_size});
+      x = at::zeros({micro.batch.sequences().rows(), recipe.hidden_size});
     }
-    masks[site] = model.stage().forward(x, 0, micro, pass);
+    masks[site] = model.stage().forward(x, 0, micro.batch, context);
   };
   read(0, "embedding", "");
   for (std::size_t layer = 0; layer < 2; ++layer) {
@@ -60,20 +62,21 @@ Masks read_masks(const MicroBatch& micro, ForwardMode pass = ForwardMode::traini
   return masks;
 }
 
-MicroBatch samples(std::int64_t first, std::int64_t count) {
-  MicroBatch micro = random_micro_batch(gpt2_model(), 1, count, 12);
-  micro.first_sample = first;
+PassInput samples(std::int64_t first, std::int64_t count) {
+  PassInput micro = random_input(gpt2_model(), 1, count, 12);
+  micro.context.first_sample = first;
   return micro;
 }
 
 // The masks of a micro-batch as docs/architecture.md has them: of seed, step, site and the element's index in the
 // tensor of the whole batch.
-DropoutMasks expected_masks(const MicroBatch& micro) {
+DropoutMasks expected_masks(const PassInput& micro) {
   return [micro](const std::string& site, at::IntArrayRef shape) {
     at::Tensor ones = at::ones(shape, at::kDouble);
-    const std::int64_t elements = ones.numel() / micro.batch;
-    kernels::dropout_(ones, {probability, kernels::dropout_key(micro.seed, micro.step, stable_hash(site)),
-                             micro.first_sample * elements});
+    const std::int64_t elements = ones.numel() / micro.batch.sequences().count;
+    kernels::dropout_(ones,
+                      {probability, kernels::dropout_key(micro.context.seed, micro.context.step, stable_hash(site)),
+                       micro.context.first_sample * elements});
     return ones;
   };
 }
@@ -83,15 +86,15 @@ DropoutMasks expected_masks(const MicroBatch& micro) {
 TEST_CASE("with dropout, too, losses and gradients are those of autograd") {
   for (const NamedModel& named : all_models()) {
     const ModelRecipe recipe = with_dropout(named.model);
-    const MicroBatch micro = random_micro_batch(recipe);
+    const PassInput micro = random_input(recipe);
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       INFO(named.name << ", recompute " << static_cast<int>(recompute));
       SmallModel model(recipe, {.recompute = recompute, .type = at::kDouble});
       const NamedTensors parameters = differentiable(model.weights());
       const ReferenceModel reference(recipe, parameters, expected_masks(micro));
-      const at::Tensor losses = reference.losses_of(micro.tokens.view({micro.batch, micro.sequence}),
-                                                    micro.targets.view({micro.batch, micro.sequence}));
-      (losses.sum() * micro.loss_scale).backward();
+      const at::Tensor losses =
+          reference.losses_of(by_sequence(tokens_of(micro), micro), by_sequence(targets_of(micro), micro));
+      (losses.sum() * micro.context.loss_gradients[0]).backward();
       CHECK(distance(model.learn(micro), losses.flatten()) < 1e-10);
       check_gradients(model.take_gradients(), gradients_of(parameters), 1e-10);
     }
@@ -111,12 +114,12 @@ TEST_CASE("every site drops its part of the elements and scales the others") {
 }
 
 TEST_CASE("sites, steps and seeds drop elements of their own") {
-  const MicroBatch micro = samples(4, 3);
-  MicroBatch next_step = micro, other_seed = micro;
-  ++next_step.step;
-  ++other_seed.seed;
+  const PassInput micro = samples(4, 3);
+  PassInput next_step = micro, other_seed = micro;
+  ++next_step.context.step;
+  ++other_seed.context.seed;
   std::vector<at::Tensor> all;
-  for (const MicroBatch& each : {micro, next_step, other_seed})
+  for (const PassInput& each : {micro, next_step, other_seed})
     for (const auto& [site, mask] : read_masks(each)) all.push_back(mask.eq(0));
   // Two that have nothing to do with each other agree on p² + (1 − p)² of the elements.
   const double chance = probability * probability + (1 - probability) * (1 - probability);
@@ -140,16 +143,16 @@ TEST_CASE("what is dropped of a sample does not depend on the samples beside it"
 }
 
 TEST_CASE("evaluation drops nothing") {
-  for (const auto& [site, ones] : read_masks(samples(0, 3), ForwardMode::evaluation)) {
+  for (const auto& [site, ones] : read_masks(samples(0, 3), PassMode::evaluation)) {
     INFO(site);
     CHECK(ones.eq(1).all().item<bool>());
   }
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     // Only dropout makes attention "math": take that without it, too.
     SmallModel plain(named.model, {.attention = AttentionKernel::math}), dropping(with_dropout(named.model));
-    CHECK(dropping.forward(micro, ForwardMode::evaluation).equal(plain.forward(micro, ForwardMode::evaluation)));
+    CHECK(dropping.forward(micro, PassMode::evaluation).equal(plain.forward(micro, PassMode::evaluation)));
     CHECK_FALSE(dropping.forward(micro).equal(plain.forward(micro)));
   }
 }

@@ -64,21 +64,21 @@ Passes passes_of(const Graph& graph, const Layer& of, const at::Device& device) 
   store.set_gradient_source([&] { return at::full({store.elements()}, infinity, options); });
 
   Fp8History history(fp8_products(graph), {Fp8ScalingMethod::delayed, 4, 0});
-  MicroBatch micro = random_micro_batch(graph.model);
-  micro.backward_scale = 8;
+  PassContext pass;
+  pass.backward_scale = 8;
   if (of.has_history) {
     for (std::size_t i = 0; i < history.products().size(); ++i) history.set_state(i, {{3, 0.25, 2}, {}});
-    micro.fp8_history = &history;
+    pass.recorders.fp8_history = &history;
   }
   const LinearLayer layer(BoundParameter(store, matrices.front(), matrices.back()), std::nullopt,
                           Fp8Scaling(nullptr, nullptr, nullptr).of(matrices.front()), {});
   const std::int64_t columns = store.fused_weight(matrices.front(), matrices.back()).size(1);
   Passes passes;
   for (int batch = 0; batch < 2; ++batch) {
-    const LinearInput input = layer.keep(random({5, columns}).to(of.type).to(device), micro);
-    passes.y = layer.forward(input, micro).cpu().to(at::kDouble);
+    const LinearInput input = layer.keep(random({5, columns}).to(of.type).to(device), pass);
+    passes.y = layer.forward(input, pass).cpu().to(at::kDouble);
     const at::Tensor dy = random(passes.y.sizes()).to(of.type).to(device);
-    passes.dx = layer.backward(layer.scaled_gradient(dy, micro), input).cpu().to(at::kDouble);
+    passes.dx = layer.backward(layer.scaled_gradient(dy, pass), input).cpu().to(at::kDouble);
   }
   passes.dweight = store.take_gradients().cpu().to(at::kDouble);
   passes.largest = history.take_largest();
@@ -112,12 +112,12 @@ TEST_CASE("on a GPU, too, what is not finite shows with delayed scales and leave
   const std::size_t matrix = matrices_of(graph, {"output"}).front();
   Fp8History history(fp8_products(graph), {Fp8ScalingMethod::delayed, 4, 0});
   for (std::size_t i = 0; i < history.products().size(); ++i) history.set_state(i, {{1, 1, 1}, {}});
-  MicroBatch micro;
-  micro.fp8_history = &history;
+  PassContext pass;
+  pass.recorders.fp8_history = &history;
   const Fp8Scaling scaling = Fp8Scaling(nullptr, nullptr, nullptr).of(matrix);
   at::Tensor x = at::ones({4, 16}, at::dtype(at::kFloat).device(at::kCUDA));
   const auto cast = [&] {
-    return scaling.cast({Fp8Operand::input, x}, *scaling.delayed({Fp8Operand::input}, micro, x.device()), micro);
+    return scaling.cast({Fp8Operand::input, x}, *scaling.delayed({Fp8Operand::input}, pass, x.device()), pass);
   };
   CHECK(cast().widened(at::kFloat).cpu().equal(at::ones({4, 16})));
   x[2][3] = infinity;
@@ -129,7 +129,7 @@ TEST_CASE("on a GPU, too, what is not finite shows with delayed scales and leave
   std::vector<double> maxima(largest.size(), 7);
   for (const float scale : {64.0F, 32.0F}) {
     history.record(maxima);
-    CHECK(scaling.delayed({Fp8Operand::input}, micro, x.device())->item<float>() == scale);
+    CHECK(scaling.delayed({Fp8Operand::input}, pass, x.device())->item<float>() == scale);
     maxima.assign(maxima.size(), 14);
   }
 }

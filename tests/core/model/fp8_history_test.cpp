@@ -176,27 +176,25 @@ TEST_CASE("a layer that has left FP8 multiplies as without it") {
   Fp8History history(fp8_products(Graph::build(named.model)), delayed(4), 1);
   for (std::size_t i = 0; i < history.products().size(); ++i) history.set_state(i, {{1, 1, 1}, {0, 1}});
   SmallModel model(named.model, {.type = at::kDouble, .fp8 = true, .fp8_history = &history});
-  MicroBatch micro = random_micro_batch(named.model);
-  micro.fp8_history = &history;
+  PassInput micro = random_input(named.model);
+  micro.context.recorders.fp8_history = &history;
   const Expected expected = reference_passes(named.model, model.weights(), micro);
   CHECK(distance(model.learn(micro), expected.losses) < 1e-9);
   check_gradients(model.take_gradients(), expected.gradients, 1e-9);
   CHECK(std::ranges::count(history.take_largest(), 0.0) == std::ssize(history.products()) * 3);
   // In evaluation, too, which has no history of its own.
-  micro.fp8_history = nullptr;
-  CHECK(distance(model.forward(micro, ForwardMode::evaluation), expected.losses) < 1e-9);
+  micro.context.recorders.fp8_history = nullptr;
+  CHECK(distance(model.forward(micro, PassMode::evaluation), expected.losses) < 1e-9);
 }
 
 TEST_CASE("delayed scales ask no other ranks, are the same for any loss scale, and show what is not finite") {
   Fp8History history({5}, delayed(8));
-  MicroBatch micro;
-  micro.fp8_history = &history;
-  micro.backward_scale = 1024;
+  PassContext pass{.backward_scale = 1024, .recorders = {.fp8_history = &history}};
   const Fp8Scaling scaling = Fp8Scaling(nullptr, nullptr, nullptr).of(5);
   const auto scale = [&](Fp8Operand operand, double value) {
     const Fp8Scaling::Operand whole{operand, at::full({3}, value, at::kFloat)};
-    const auto known = scaling.delayed({operand}, micro);
-    return (known ? scaling.cast(whole, *known, micro).scale : scaling.current({whole}, micro)).item<float>();
+    const auto known = scaling.delayed({operand}, pass);
+    return (known ? scaling.cast(whole, *known, pass).scale : scaling.current({whole}, pass)).item<float>();
   };
   // Nothing is known: current.
   CHECK(scale(Fp8Operand::input, 7) == 64);
@@ -204,7 +202,7 @@ TEST_CASE("delayed scales ask no other ranks, are the same for any loss scale, a
   history.record(history.take_largest());
   CHECK(scale(Fp8Operand::input, 700) == 64);
   CHECK(scale(Fp8Operand::output_gradient, 1) == 1);
-  micro.backward_scale = 1;
+  pass.backward_scale = 1;
   CHECK(scale(Fp8Operand::output_gradient, 1) == 1024);
   CHECK(std::isnan(scale(Fp8Operand::input, infinity)));
   CHECK(history.take_largest().front() == infinity);
@@ -215,8 +213,8 @@ TEST_CASE("a weight that is not finite shows with delayed scales, with which it 
   SmallModel model(named.model, {.type = at::kDouble, .fp8 = true});
   Fp8History history(fp8_products(model.graph()), delayed(4));
   for (std::size_t i = 0; i < history.products().size(); ++i) history.set_state(i, {{1, 1, 1}, {}});
-  MicroBatch micro = random_micro_batch(named.model);
-  micro.fp8_history = &history;
+  PassInput micro = random_input(named.model);
+  micro.context.recorders.fp8_history = &history;
   CHECK(model.learn(micro).isfinite().all().item<bool>());
   model.weight("layers.0.ffn.down.weight").view({-1})[5].fill_(infinity);
   CHECK(model.learn(micro).isnan().all().item<bool>());
@@ -229,8 +227,8 @@ TEST_CASE("products with delayed scales give the losses and gradients of casts b
     SmallModel model(named.model, {.recompute = Recompute::selective, .type = at::kDouble, .fp8 = true});
     Fp8History history(fp8_products(model.graph()), delayed(1));
     DelayedProducts reference;
-    MicroBatch micro = random_micro_batch(named.model);
-    micro.fp8_history = &history;
+    PassInput micro = random_input(named.model);
+    micro.context.recorders.fp8_history = &history;
     for (const double growth : {1.0, 3.0, 0.1}) {
       // Of what its history does not have, some saturates.
       model.weight("layers.0.ffn.down.weight").mul_(growth);

@@ -102,15 +102,14 @@ TEST_CASE("a scale is that of the largest magnitude on any rank that holds a par
   const auto scale = [&](double tensor, double context, bool is_whole) {
     const OtherTensorRanks tensor_ranks(tensor);
     const OtherContextRanks context_ranks(context);
-    MicroBatch micro;
-    if (!is_whole) micro.part = {16, {{0, 8}}};
+    const PassContext pass{.mode = is_whole ? PassMode::prediction : PassMode::training};
     const Fp8Scaling scaling(&tensor_ranks, &context_ranks, nullptr);
-    return scaling.current({{Fp8Operand::input, x}, {Fp8Operand::weight, x / 2}}, micro);
+    return scaling.current({{Fp8Operand::input, x}, {Fp8Operand::weight, x / 2}}, pass);
   };
   CHECK(at::equal(scale(0, 0, false), at::tensor({64.0F, 128.0F})));
   CHECK(at::equal(scale(14, 0, false), at::tensor({32.0F, 32.0F})));
   CHECK(at::equal(scale(0, 5, false), at::tensor({64.0F, 64.0F})));
-  // With whole sequences a context rank works for itself.
+  // In prediction a context rank has whole sequences and works for itself.
   CHECK(at::equal(scale(0, 14, true), at::tensor({64.0F, 128.0F})));
 }
 
@@ -119,7 +118,7 @@ TEST_CASE("a scale is that of the largest magnitude on any rank that holds a par
 // Of experts every token is a row with scales of its own.
 TEST_CASE("FP8 products give the losses and gradients of casts before plain products") {
   for (const NamedModel& named : dense_and_mixed_models()) {
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     const NamedTensors weights = SmallModel(named.model, {.type = at::kDouble}).weights();
     const Expected expected = reference_passes(named.model, weights, micro, {}, fp8_product);
     for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
@@ -137,7 +136,7 @@ TEST_CASE("FP8 products give the losses and gradients of casts before plain prod
 TEST_CASE("FP8 products in fp32 and bf16 differ from those in float64 by less than FP8's own rounding") {
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     const NamedTensors weights = SmallModel(named.model).weights();
     const at::Tensor exact = reference_passes(named.model, weights, micro).losses;
     const at::Tensor expected = reference_passes(named.model, weights, micro, {}, fp8_product).losses;
@@ -155,7 +154,7 @@ TEST_CASE("FP8 products in fp32 and bf16 differ from those in float64 by less th
 TEST_CASE("recomputed FP8 operands are bitwise the first ones") {
   for (const NamedModel& named : dense_and_mixed_models()) {
     INFO(named.name);
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     const auto gradients = [&](Recompute recompute) {
       SmallModel model(named.model, {.recompute = recompute, .fp8 = true});
       model.learn(micro);
@@ -182,8 +181,8 @@ TEST_CASE("weights that are stored in FP8 are multiplied as they are, each with 
   const LinearLayer layer(BoundParameter(store, matrices.front(), matrices.back()), std::nullopt,
                           Fp8Scaling(nullptr, nullptr, nullptr), {});
   const at::Tensor x = at::randn({5, graph.model.hidden_size});
-  const MicroBatch micro = random_micro_batch(graph.model);
-  const at::Tensor y = layer.forward(layer.keep(x, micro), micro).to(at::kDouble);
+  const PassContext pass;
+  const at::Tensor y = layer.forward(layer.keep(x, pass), pass).to(at::kDouble);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < 3; ++i) {
     const FlatRange& range = store.ranges()[i];
@@ -199,7 +198,7 @@ TEST_CASE("weights that are stored in FP8 are multiplied as they are, each with 
 TEST_CASE("a weight that is infinite shows in the losses of FP8 products") {
   SmallModel model(llama_model(), {.fp8 = true});
   model.weight("layers.0.ffn.down.weight").view({-1})[0] = std::numeric_limits<float>::infinity();
-  CHECK(model.forward(random_micro_batch(llama_model())).isnan().all().item<bool>());
+  CHECK(model.forward(random_input(llama_model())).isnan().all().item<bool>());
 }
 
 }  // namespace llmtrain::test

@@ -17,7 +17,7 @@ namespace llmtrain::test {
 namespace {
 
 // The layers with experts of the small models have two layers.
-RoutingSums routing_of(SmallModel& model, const MicroBatch& micro) {
+RoutingSums routing_of(SmallModel& model, const PassInput& micro) {
   model.learn(micro);
   return model.stage().take_routing();
 }
@@ -33,10 +33,10 @@ void favour(SmallModel& model, std::int64_t expert,
 }
 
 // What routers multiply their input with, and add to their logits.
-DropoutMasks random_numbers(const ModelRecipe& recipe, const MicroBatch& micro) {
+DropoutMasks random_numbers(const ModelRecipe& recipe, const PassInput& micro) {
   return [moe = *recipe.moe, width = recipe.hidden_size, micro](const std::string& site, at::IntArrayRef shape) {
-    const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, stable_hash(site));
-    const std::int64_t first = micro.first_sample * micro.sequence;
+    const std::uint64_t key = kernels::dropout_key(micro.context.seed, micro.context.step, stable_hash(site));
+    const std::int64_t first = micro.context.first_sample * micro.batch.sequences().length;
     at::Tensor result = at::ones(shape, at::kDouble);
     if (site.ends_with("ffn.router") && moe.jitter > 0) {
       kernels::jitter_(result, {moe.jitter, key, first * width});
@@ -53,7 +53,7 @@ DropoutMasks random_numbers(const ModelRecipe& recipe, const MicroBatch& micro) 
 
 TEST_CASE("experts give the losses and every gradient of autograd, whatever is recomputed") {
   for (const NamedModel& named : models_with_experts()) {
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
       const Expected expected = reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -62,9 +62,22 @@ TEST_CASE("experts give the losses and every gradient of autograd, whatever is r
         SmallModel model(named.model, {.recompute = recompute, .type = type});
         CHECK(distance(model.learn(micro), expected.losses) < tolerance_of(type));
         check_gradients(model.take_gradients(), expected.gradients, tolerance_of(type));
-        CHECK(distance(model.forward(micro, ForwardMode::evaluation), expected.losses) < tolerance_of(type));
+        CHECK(distance(model.forward(micro, PassMode::evaluation), expected.losses) < tolerance_of(type));
       }
     }
+  }
+}
+
+// Losses of tokens are divided by how many count, those of routers by how many rows there are.
+TEST_CASE("routers learn from rows whose losses do not count") {
+  for (const NamedModel& named : models_with_experts()) {
+    INFO(named.name);
+    PassInput micro = random_input(named.model);
+    micro.batch.field(BatchField::counted_rows) = at::tensor({1, 2, 5, 11, 19, 20}, at::kLong);
+    SmallModel model(named.model, {.type = at::kDouble});
+    const Expected expected = reference_passes(named.model, model.weights(), micro);
+    CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
+    check_gradients(model.take_gradients(), expected.gradients, 1e-10);
   }
 }
 
@@ -74,7 +87,7 @@ TEST_CASE("experts drop the tokens beyond their capacity, by position or by scor
       ModelRecipe recipe = with_experts(gpt2_model());
       recipe.moe->priority = priority;
       recipe.moe->capacity_factor = factor;
-      const MicroBatch micro = random_micro_batch(recipe);
+      const PassInput micro = random_input(recipe);
       SmallModel model(recipe, {.type = at::kDouble});
       const Expected expected = reference_passes(recipe, model.weights(), micro);
       INFO("priority " << static_cast<int>(priority) << ", factor " << factor << ", " << expected.dropped
@@ -92,11 +105,11 @@ TEST_CASE("experts drop the tokens beyond their capacity, by position or by scor
 TEST_CASE("experts without a place pass tokens on, and their gradients are zero") {
   ModelRecipe recipe = with_experts(gpt2_model());
   recipe.moe->capacity_factor = 0.3;
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel model(recipe, {.blocks = {1}});
-  const at::Tensor y = model.stage().forward(wave(21, 20, 0), 0, micro, ForwardMode::training);
+  const at::Tensor y = model.stage().forward(wave(21, 20, 0), 0, micro.batch, micro.context);
   CHECK(model.stage().take_routing().dropped_share == 1);
-  model.stage().backward(wave(21, 20, 1), 0, micro);
+  model.stage().backward(wave(21, 20, 1), 0, micro.batch, micro.context);
   for (const auto& [name, gradient] : model.take_gradients()) {
     INFO(name);
     CHECK(gradient.isfinite().all().item<bool>());
@@ -107,7 +120,7 @@ TEST_CASE("experts without a place pass tokens on, and their gradients are zero"
 
 TEST_CASE("all tokens may be at one expert, and of equal scores the lower expert is chosen") {
   ModelRecipe recipe = with_experts(gpt2_model());
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel model(recipe);
   favour(model, 5);
   const Expected expected = reference_passes(recipe, model.weights(), micro);
@@ -122,7 +135,7 @@ TEST_CASE("all tokens may be at one expert, and of equal scores the lower expert
 
 TEST_CASE("even routing has the balance loss 1, and one expert for all eight times its share") {
   ModelRecipe recipe = with_experts(gpt2_model());
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel even(recipe);
   for (const std::string layer : {"layers.0.", "layers.1."}) even.weight(layer + "ffn.router.weight").zero_();
   const RoutingSums sums = routing_of(even, micro);
@@ -139,7 +152,7 @@ TEST_CASE("even routing has the balance loss 1, and one expert for all eight tim
 TEST_CASE("a cosine router's scale ends at 100, and its temperature then has no gradient") {
   ModelRecipe recipe = with_experts(gpt2_model());
   recipe.moe->router = Router::cosine;
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel model(recipe, {.type = at::kDouble});
   model.weight("layers.0.ffn.router.temperature").fill_(4.2);
   const Expected expected = reference_passes(recipe, model.weights(), micro);
@@ -156,14 +169,14 @@ TEST_CASE("jitter scales what routers see in training, and nothing else") {
       ModelRecipe recipe = with_experts(llama_model());
       recipe.moe->router = router;
       recipe.moe->jitter = 0.4;
-      const MicroBatch micro = random_micro_batch(recipe);
+      const PassInput micro = random_input(recipe);
       SmallModel model(recipe, {.recompute = recompute, .type = at::kDouble});
       const Expected expected = reference_passes(recipe, model.weights(), micro, random_numbers(recipe, micro));
       CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
       check_gradients(model.take_gradients(), expected.gradients, 1e-10);
       const Expected without = reference_passes(recipe, model.weights(), micro);
       CHECK(distance(expected.losses, without.losses) > 1e-6);
-      CHECK(distance(model.forward(micro, ForwardMode::evaluation), without.losses) < 1e-10);
+      CHECK(distance(model.forward(micro, PassMode::evaluation), without.losses) < 1e-10);
     }
   }
 }
@@ -175,7 +188,7 @@ TEST_CASE("gate noise is added to the logits in training alone, and the load-imp
       recipe.moe->balance_loss = loss;
       recipe.moe->gate_noise = 1.5;
       recipe.moe->capacity_factor = 0.8;
-      const MicroBatch micro = random_micro_batch(recipe);
+      const PassInput micro = random_input(recipe);
       SmallModel model(recipe, {.type = type});
       const Expected expected = reference_passes(recipe, model.weights(), micro, random_numbers(recipe, micro));
       CHECK(distance(model.learn(micro), expected.losses) < tolerance_of(type));
@@ -184,7 +197,7 @@ TEST_CASE("gate noise is added to the logits in training alone, and the load-imp
       CHECK(sums.dropped_share * 21 * 2 == Approx(static_cast<double>(expected.dropped)));
       const Expected without = reference_passes(recipe, model.weights(), micro);
       CHECK(distance(expected.losses, without.losses) > 1e-6);
-      CHECK(distance(model.forward(micro, ForwardMode::evaluation), without.losses) < tolerance_of(type));
+      CHECK(distance(model.forward(micro, PassMode::evaluation), without.losses) < tolerance_of(type));
     }
   }
 }
@@ -204,7 +217,7 @@ TEST_CASE("routers, priorities, losses, noise, jitter and capacity go together")
         recipe.moe->shared_gate = true;
         INFO("router " << static_cast<int>(router) << ", loss " << static_cast<int>(loss) << ", priority "
                        << static_cast<int>(priority));
-        const MicroBatch micro = random_micro_batch(recipe);
+        const PassInput micro = random_input(recipe);
         SmallModel model(recipe, {.type = at::kDouble});
         const Expected expected = reference_passes(recipe, model.weights(), micro, random_numbers(recipe, micro));
         CHECK(expected.dropped > 0);
@@ -222,7 +235,7 @@ TEST_CASE("even routing has the load-importance loss 0 and the entropy 1, and on
   ModelRecipe recipe = with_experts(gpt2_model());
   recipe.moe->balance_loss = BalanceLoss::load_importance;
   recipe.moe->gate_noise = 1e-3;
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel even(recipe);
   for (const std::string layer : {"layers.0.", "layers.1."}) even.weight(layer + "ffn.router.weight").zero_();
   const RoutingSums sums = routing_of(even, micro);
@@ -242,7 +255,7 @@ TEST_CASE("even routing has the load-importance loss 0 and the entropy 1, and on
 TEST_CASE("a step's tokens are counted by layer and expert") {
   ModelRecipe recipe = with_experts(mixed_model());
   recipe.moe->every = 2;
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel model(recipe);
   favour(model, 5, {"layers.1."});
   model.learn(micro);
@@ -258,7 +271,7 @@ TEST_CASE("numbers that are none reach the loss") {
   const ModelRecipe recipe = with_experts(llama_model());
   SmallModel model(recipe);
   model.weight("layers.0.ffn.router.weight").fill_(NAN);
-  CHECK(model.learn(random_micro_batch(recipe)).isnan().all().item<bool>());
+  CHECK(model.learn(random_input(recipe)).isnan().all().item<bool>());
 }
 
 TEST_CASE("recompute changes no bit of a model with experts, and counts no routing twice") {
@@ -267,7 +280,7 @@ TEST_CASE("recompute changes no bit of a model with experts, and counts no routi
       ModelRecipe recipe = named.model;
       recipe.dropout = dropout;
       recipe.moe->capacity_factor = 1;
-      const MicroBatch micro = random_micro_batch(recipe);
+      const PassInput micro = random_input(recipe);
       SmallModel kept(recipe);
       const at::Tensor losses = kept.learn(micro);
       const NamedTensors gradients = kept.take_gradients();
@@ -287,9 +300,9 @@ TEST_CASE("the first write of an expert's gradient overwrites, the second adds")
   for (const NamedModel& named : models_with_experts()) {
     INFO(named.name);
     SmallModel model(named.model, {.type = at::kDouble});
-    const MicroBatch first = random_micro_batch(named.model, 1), second = random_micro_batch(named.model, 2);
+    const PassInput first = random_input(named.model, 1), second = random_input(named.model, 2);
     NamedTensors sum;
-    for (const MicroBatch& micro : {first, second}) {
+    for (const PassInput& micro : {first, second}) {
       model.learn(micro);
       for (const auto& [name, gradient] : model.take_gradients())
         sum[name] = sum.count(name) != 0 ? sum[name] + gradient : gradient.clone();
@@ -302,7 +315,7 @@ TEST_CASE("the first write of an expert's gradient overwrites, the second adds")
 
 TEST_CASE("in bf16 experts stay near float64") {
   const ModelRecipe recipe = with_experts(llama_model());
-  const MicroBatch micro = random_micro_batch(recipe);
+  const PassInput micro = random_input(recipe);
   SmallModel model(recipe, {.type = at::kBFloat16});
   // bf16 may send a token of nearly equal scores elsewhere, which moves its loss as a whole.
   const Expected expected = reference_passes(recipe, model.weights(), micro);

@@ -11,8 +11,8 @@
 namespace llmtrain::test {
 namespace {
 
-at::Tensor activation_of(const ModelRecipe& model, const MicroBatch& micro, double phase) {
-  const std::int64_t rows = micro.batch * micro.sequence;
+at::Tensor activation_of(const ModelRecipe& model, const PassInput& micro, double phase) {
+  const std::int64_t rows = micro.batch.sequences().rows();
   return wave(rows, model.hidden_size, phase).to(at::kDouble);
 }
 
@@ -27,7 +27,7 @@ std::vector<std::size_t> layers_of(const Graph& graph) {
 
 TEST_CASE("losses and every gradient are those of autograd, whatever attention and recompute") {
   for (const NamedModel& named : all_models()) {
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
       const Expected expected = reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
       for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
@@ -46,7 +46,7 @@ TEST_CASE("losses and every gradient are those of autograd, whatever attention a
 TEST_CASE("layers alone give the activation, and the gradient of their input") {
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     SmallModel model(named.model, {.blocks = layers_of(Graph::build(named.model))});
     const at::Tensor x = activation_of(named.model, micro, 0), dy = activation_of(named.model, micro, 1);
 
@@ -56,9 +56,9 @@ TEST_CASE("layers alone give the activation, and the gradient of their input") {
     const at::Tensor output = reference.layer(1, reference.layer(0, by_sequence(input, micro)));
     (output.flatten(0, 1) * dy).sum().backward();
 
-    const at::Tensor y = model.stage().forward(x.to(at::kFloat), 0, micro, ForwardMode::training);
+    const at::Tensor y = model.stage().forward(x.to(at::kFloat), 0, micro.batch, micro.context);
     CHECK(distance(y, output.flatten(0, 1)) < 2e-5);
-    const at::Tensor dx = model.stage().backward(dy.to(at::kFloat), 0, micro);
+    const at::Tensor dx = model.stage().backward(dy.to(at::kFloat), 0, micro.batch, micro.context);
     CHECK(distance(dx, input.grad()) < 2e-5);
     check_gradients(model.take_gradients(), gradients_of(parameters), 2e-5);
   }
@@ -67,31 +67,31 @@ TEST_CASE("layers alone give the activation, and the gradient of their input") {
 TEST_CASE("a head alone gives the losses, and the gradient of its input") {
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_of(BlockKind::head)}});
     const at::Tensor x = activation_of(named.model, micro, 0);
     const ReferenceModel reference(named.model, model.weights());
     const at::Tensor input = x.clone().requires_grad_();
-    const at::Tensor losses = reference.losses(by_sequence(input, micro), by_sequence(micro.targets, micro));
-    (losses.sum() * micro.loss_scale).backward();
+    const at::Tensor losses = reference.losses(by_sequence(input, micro), by_sequence(targets_of(micro), micro));
+    (losses.sum() * micro.context.loss_gradients[0]).backward();
 
-    CHECK(distance(model.stage().forward(x.to(at::kFloat), 0, micro, ForwardMode::training), losses.flatten()) < 2e-5);
-    CHECK(distance(model.stage().backward({}, 0, micro), input.grad()) < 2e-5);
+    CHECK(distance(model.stage().forward(x.to(at::kFloat), 0, micro.batch, micro.context), losses.flatten()) < 2e-5);
+    CHECK(distance(model.stage().backward({}, 0, micro.batch, micro.context), input.grad()) < 2e-5);
   }
 }
 
 TEST_CASE("an embedding alone gives the tokens' rows, and has no gradient of an input") {
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_of(BlockKind::embedding)}});
     const NamedTensors parameters = differentiable(model.weights());
     const at::Tensor dy = activation_of(named.model, micro, 1);
-    const at::Tensor expected = ReferenceModel(named.model, parameters).embed(by_sequence(micro.tokens, micro));
+    const at::Tensor expected = ReferenceModel(named.model, parameters).embed(by_sequence(tokens_of(micro), micro));
     (expected.flatten(0, 1) * dy).sum().backward();
 
     CHECK(distance(model.forward(micro), expected.flatten(0, 1)) < 1e-6);
-    CHECK_FALSE(model.stage().backward(dy.to(at::kFloat), 0, micro).defined());
+    CHECK_FALSE(model.stage().backward(dy.to(at::kFloat), 0, micro.batch, micro.context).defined());
     check_gradients(model.take_gradients(), gradients_of(parameters), 1e-6);
   }
 }
@@ -99,15 +99,15 @@ TEST_CASE("an embedding alone gives the tokens' rows, and has no gradient of an 
 TEST_CASE("evaluation and logits are those of the same model, and keep nothing") {
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
-    const MicroBatch micro = random_micro_batch(named.model);
+    const PassInput micro = random_input(named.model);
     SmallModel model(named.model);
     const ReferenceModel reference(named.model, model.weights());
-    const at::Tensor tokens = by_sequence(micro.tokens, micro);
-    CHECK(distance(model.forward(micro, ForwardMode::evaluation),
-                   reference.losses_of(tokens, by_sequence(micro.targets, micro)).flatten()) < 2e-5);
+    const at::Tensor tokens = by_sequence(tokens_of(micro), micro);
+    CHECK(distance(model.forward(micro, PassMode::evaluation),
+                   reference.losses_of(tokens, by_sequence(targets_of(micro), micro)).flatten()) < 2e-5);
     const at::Tensor hidden = reference.layer(1, reference.layer(0, reference.embed(tokens)));
-    CHECK(distance(model.stage().logits({}, micro), reference.logits(hidden).flatten(0, 1)) < 2e-5);
-    CHECK_THROWS_AS(model.stage().backward({}, 0, micro), std::out_of_range);
+    CHECK(distance(model.forward(micro, PassMode::prediction), reference.logits(hidden).flatten(0, 1)) < 2e-5);
+    CHECK_THROWS_AS(model.stage().backward({}, 0, micro.batch, micro.context), std::out_of_range);
   }
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("the keys of the model that are only numbers change what it computes")
     ModelRecipe recipe = llama_model();
     recipe.norm_eps = eps;
     recipe.rope_theta = theta;
-    return SmallModel(recipe).forward(random_micro_batch(recipe));
+    return SmallModel(recipe).forward(random_input(recipe));
   };
   const at::Tensor losses = losses_with(1e-6, 10000);
   CHECK(distance(losses_with(0.1, 10000), losses) > 1e-3);

@@ -14,7 +14,7 @@ struct Pass {
 
 Pass learn(const ModelRecipe& recipe, const SmallModel::Options& options) {
   SmallModel model(recipe, options);
-  at::Tensor losses = model.learn(random_micro_batch(recipe));
+  at::Tensor losses = model.learn(random_input(recipe));
   return {losses, model.take_gradients()};
 }
 

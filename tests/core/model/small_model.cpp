@@ -113,19 +113,15 @@ std::vector<NamedModel> models_with_experts() {
           {"cosine router", cosine}};
 }
 
-MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed, std::int64_t batch, std::int64_t sequence) {
+PassInput random_input(const ModelRecipe& model, std::uint64_t seed, std::int64_t batch, std::int64_t sequence) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
-  MicroBatch micro;
   const auto draw = [&] { return at::randint(model.vocab_size, {batch * sequence}, generator, at::kLong); };
-  micro.tokens = draw();
-  micro.targets = draw();
-  micro.batch = batch;
-  micro.sequence = sequence;
-  micro.seed = 99;
-  micro.step = 3;
-  micro.first_sample = 4;
-  micro.loss_scale = 1.0 / 50;
-  return micro;
+  PassInput input;
+  input.batch.field(BatchField::token_ids) = draw();
+  input.batch.field(BatchField::targets) = draw();
+  input.batch.rows = {{.count = batch, .length = sequence}};
+  input.context = {.seed = 99, .step = 3, .first_sample = 4, .loss_gradients = {1.0 / 50}, .batch_rows = 60};
+  return input;
 }
 
 at::Tensor wave(std::int64_t rows, std::int64_t width, double phase) {
@@ -179,34 +175,39 @@ NamedTensors SmallModel::take_gradients() {
   return gradients;
 }
 
-at::Tensor SmallModel::forward(const MicroBatch& micro, ForwardMode pass, std::int64_t index) {
-  return stage_->forward({}, index, micro, pass);
+at::Tensor SmallModel::forward(const PassInput& input, PassMode mode, std::int64_t index) {
+  PassContext context = input.context;
+  context.mode = mode;
+  return stage_->forward({}, index, input.batch, context);
 }
 
-at::Tensor SmallModel::learn(const MicroBatch& micro) {
-  at::Tensor losses = forward(micro);
-  stage_->backward({}, 0, micro);
+at::Tensor SmallModel::learn(const PassInput& input) {
+  at::Tensor losses = forward(input);
+  stage_->backward({}, 0, input.batch, input.context);
   return losses;
 }
 
 double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : 2e-5; }
 
-at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro) {
+at::Tensor by_sequence(const at::Tensor& rows, const PassInput& input) {
   std::vector<std::int64_t> shape = rows.sizes().vec();
-  shape[0] = micro.sequence;
-  shape.insert(shape.begin(), micro.batch);
+  shape[0] = input.batch.sequences().length;
+  shape.insert(shape.begin(), input.batch.sequences().count);
   return rows.view(shape);
 }
 
-Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
+Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const PassInput& input,
                           const DropoutMasks& masks, const Product& product) {
   const NamedTensors parameters = differentiable(weights);
   const ReferenceModel model(recipe, parameters, masks, product);
-  const at::Tensor losses = model.losses_of(by_sequence(micro.tokens, micro), by_sequence(micro.targets, micro));
-  // The routers' losses are means over the micro-batch's tokens.
-  const double tokens = static_cast<double>(micro.batch * micro.sequence);
-  ((losses.sum() + tokens * model.router_losses()) * micro.loss_scale).backward();
-  return {losses.detach().flatten(), gradients_of(parameters), model.dropped()};
+  at::Tensor losses =
+      model.losses_of(by_sequence(tokens_of(input), input), by_sequence(targets_of(input), input)).flatten();
+  const at::Tensor& counted = input.batch.field(BatchField::counted_rows);
+  if (counted.defined()) losses = losses * at::zeros_like(losses).index_fill(0, counted, 1);
+  // The routers' losses are means over the micro-batch's tokens, which are a share of the global batch.
+  const double share = static_cast<double>(input.batch.sequences().rows()) / input.context.batch_rows;
+  (losses.sum() * input.context.loss_gradients[0] + share * model.router_losses()).backward();
+  return {losses.detach(), gradients_of(parameters), model.dropped()};
 }
 
 NamedTensors differentiable(const NamedTensors& parameters) {

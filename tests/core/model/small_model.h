@@ -35,10 +35,13 @@ ModelRecipe with_experts(ModelRecipe model);
 // cosine router.
 std::vector<NamedModel> models_with_experts();
 
-// Sequences shorter than the model's longest, which do not start at the run's first sample, and a loss's scale that is
-// not that of their tokens.
-MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed = 1, std::int64_t batch = 3,
-                              std::int64_t sequence = 7);
+// Sequences shorter than the model's longest, which do not start at the run's first sample, and are of a global batch
+// with more rows, of which not all count.
+PassInput random_input(const ModelRecipe& model, std::uint64_t seed = 1, std::int64_t batch = 3,
+                       std::int64_t sequence = 7);
+
+inline const at::Tensor& tokens_of(const PassInput& input) { return input.batch.field(BatchField::token_ids); }
+inline const at::Tensor& targets_of(const PassInput& input) { return input.batch.field(BatchField::targets); }
 
 // An activation [rows, width] in fp32: numbers between −1 and 1 in no simple order.
 at::Tensor wave(std::int64_t rows, std::int64_t width, double phase);
@@ -70,9 +73,10 @@ class SmallModel {
   NamedTensors weights() const;                      // copies in float64
   NamedTensors take_gradients();                     // of all parameters, since the last call
 
-  at::Tensor forward(const MicroBatch& micro, ForwardMode pass = ForwardMode::training, std::int64_t index = 0);
+  // In training where nothing else is said.
+  at::Tensor forward(const PassInput& input, PassMode mode = PassMode::training, std::int64_t index = 0);
   // Training forward and backward of a whole model: the losses.
-  at::Tensor learn(const MicroBatch& micro);
+  at::Tensor learn(const PassInput& input);
 
  private:
   Graph graph_;
@@ -87,7 +91,7 @@ class SmallModel {
 double tolerance_of(at::ScalarType type);
 
 // [B·S, …] as [B, S, …].
-at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro);
+at::Tensor by_sequence(const at::Tensor& rows, const PassInput& input);
 
 // What autograd finds for the reference model, with the losses of its routers.
 struct Expected {
@@ -95,7 +99,7 @@ struct Expected {
   NamedTensors gradients;
   std::int64_t dropped = 0;  // choices of tokens without a place at their experts
 };
-Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
+Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const PassInput& input,
                           const DropoutMasks& masks = {}, const Product& product = plain_product);
 
 // Copies in float64 which autograd follows.

@@ -45,11 +45,11 @@ TEST_CASE("choices of tokens are recorded by index, with the least difference th
 TEST_CASE("a training pass records the choices that its counts count, also where layers run again") {
   for (const Recompute recompute : {Recompute::none, Recompute::full}) {
     const ModelRecipe recipe = with_experts(llama_model());
-    MicroBatch micro = random_micro_batch(recipe);
+    PassInput micro = random_input(recipe);
     TokenChoices choices;
-    micro.token_choices = &choices;
+    micro.context.recorders.token_choices = &choices;
     SmallModel model(recipe, {.recompute = recompute});
-    model.forward(micro, ForwardMode::evaluation);
+    model.forward(micro, PassMode::evaluation);
     CHECK(choices.layers().empty());
     model.learn(micro);
     const RoutingCounts counts = model.stage().take_routing_counts();

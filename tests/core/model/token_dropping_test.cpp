@@ -15,19 +15,18 @@ namespace {
 
 constexpr std::int64_t sequence = 12, kept = 5;
 
-MicroBatch micro_batch(std::int64_t step, std::int64_t first_sample, std::int64_t batch) {
-  MicroBatch micro;
-  micro.batch = batch;
-  micro.sequence = sequence;
-  micro.kept_tokens = kept;
-  micro.seed = 7;
-  micro.step = step;
-  micro.first_sample = first_sample;
+PassInput micro_batch(std::int64_t step, std::int64_t first_sample, std::int64_t batch) {
+  PassInput micro;
+  micro.batch.rows = {{.count = batch, .length = sequence}};
+  micro.context.kept_tokens = kept;
+  micro.context.seed = 7;
+  micro.context.step = step;
+  micro.context.first_sample = first_sample;
   return micro;
 }
 
-std::vector<std::int64_t> rows_of(const MicroBatch& micro, std::uint64_t site) {
-  const at::Tensor rows = kept_rows(micro, site);
+std::vector<std::int64_t> rows_of(const PassInput& micro, std::uint64_t site) {
+  const at::Tensor rows = kept_rows(micro.batch.sequences(), micro.context, site);
   return {rows.data_ptr<std::int64_t>(), rows.data_ptr<std::int64_t>() + rows.numel()};
 }
 
@@ -61,7 +60,7 @@ TEST_CASE("what is kept of a sequence does not depend on the micro-batch that ha
 TEST_CASE("all positions and pairs of positions are kept equally often, in two layers independently",
           "[token_dropping]") {
   constexpr std::int64_t draws = 20000;
-  const MicroBatch micro = micro_batch(0, 0, draws);
+  const PassInput micro = micro_batch(0, 0, draws);
   const auto flags = [&](std::uint64_t site) {
     std::vector<std::uint8_t> result(draws * sequence, 0);
     for (const std::int64_t row : rows_of(micro, site)) result[static_cast<std::size_t>(row)] = 1;

@@ -49,25 +49,23 @@ std::vector<std::int64_t> range(std::int64_t begin, std::int64_t end) {
 
 TEST_CASE("a target is the token that follows in the text", "[batch]") {
   const TrainingSetting setting;
-  const MicroBatch micro =
-      load_micro_batch(samples_in_order(setting.recipe({})), {0, 1, sequence_length, {}}, 5, 3, at::kCPU);
-  CHECK(values(micro.tokens) == bytes_at(5, 3, range(0, sequence_length), 0));
-  CHECK(values(micro.targets) == bytes_at(5, 3, range(0, sequence_length), 1));
-  CHECK(micro.batch == 3);
-  CHECK(micro.sequence == sequence_length);
+  const Batch batch = load_samples(samples_in_order(setting.recipe({})), {0, 1, sequence_length, {}}, 5, 3, at::kCPU);
+  CHECK(values(batch.field(BatchField::token_ids)) == bytes_at(5, 3, range(0, sequence_length), 0));
+  CHECK(values(batch.field(BatchField::targets)) == bytes_at(5, 3, range(0, sequence_length), 1));
+  CHECK(batch.sequences().count == 3);
+  CHECK(batch.sequences().length == sequence_length);
 }
 
 // The last token of a run of positions has its target in a run of another rank.
 TEST_CASE("a context rank reads its positions and the tokens that follow each of them", "[batch]") {
   const TrainingSetting setting;
   const kernels::SequencePart part{sequence_length, {{6, 6}, {18, 6}}};
-  const MicroBatch micro =
-      load_micro_batch(samples_in_order(setting.recipe({})), {0, 1, sequence_length, part}, 2, 2, at::kCPU);
+  const Batch batch = load_samples(samples_in_order(setting.recipe({})), {0, 1, sequence_length, part}, 2, 2, at::kCPU);
   std::vector<std::int64_t> positions = range(6, 12);
   for (const std::int64_t position : range(18, 24)) positions.push_back(position);
-  CHECK(values(micro.tokens) == bytes_at(2, 2, positions, 0));
-  CHECK(values(micro.targets) == bytes_at(2, 2, positions, 1));
-  CHECK(micro.sequence == 12);
+  CHECK(values(batch.field(BatchField::token_ids)) == bytes_at(2, 2, positions, 0));
+  CHECK(values(batch.field(BatchField::targets)) == bytes_at(2, 2, positions, 1));
+  CHECK(batch.sequences().length == 12);
 }
 
 TEST_CASE("the ranks' micro-batches are the global batch, each sample once and in order", "[batch]") {
@@ -79,13 +77,14 @@ TEST_CASE("the ranks' micro-batches are the global batch, each sample once and i
     const auto micros =
         load_batch(dataset, recipe, {7, 84, {2, sequence_length}}, {rank, 3, sequence_length, {}}, at::kCPU);
     REQUIRE(micros.size() == 2);
-    for (const MicroBatch& micro : micros) {
+    for (const PassInput& micro : micros) {
       INFO("samples of the batch from " << next << " on");
-      CHECK(values(micro.tokens) == bytes_at(84 + next, 2, range(0, sequence_length), 0));
-      CHECK(micro.first_sample == next);
-      CHECK(micro.step == 7);
-      CHECK(micro.seed == 5);
-      CHECK(micro.loss_scale == Approx(1.0 / (12 * sequence_length)));
+      CHECK(values(micro.batch.field(BatchField::token_ids)) == bytes_at(84 + next, 2, range(0, sequence_length), 0));
+      CHECK(micro.context.first_sample == next);
+      CHECK(micro.context.step == 7);
+      CHECK(micro.context.seed == 5);
+      CHECK(micro.context.loss_gradients == std::vector<double>{1.0 / (12 * sequence_length)});
+      CHECK(micro.context.batch_rows == 12 * sequence_length);
       next += 2;
     }
   }
@@ -101,23 +100,25 @@ TEST_CASE("samples are cut to the step's sequences, each with the tokens that fo
   const auto shorter = load_batch(dataset, recipe, {0, 12, {3, 20}}, {0, 1, 20, {}}, at::kCPU);
   REQUIRE(shorter.size() == 2);
   for (const std::int64_t shift : {0, 1}) {
-    const at::Tensor& read = shift == 0 ? shorter[1].tokens : shorter[1].targets;
+    const at::Tensor& read = shorter[1].batch.field(shift == 0 ? BatchField::token_ids : BatchField::targets);
     CHECK(values(read) == bytes_at(15, 3, range(0, 20), shift));
   }
-  CHECK(shorter[1].first_sample == 3);
-  CHECK(shorter[1].loss_scale == Approx(1.0 / (6 * 20)));
+  CHECK(shorter[1].context.first_sample == 3);
+  CHECK(shorter[1].context.loss_gradients == std::vector<double>{1.0 / (6 * 20)});
+  CHECK(shorter[1].context.batch_rows == 6 * 20);
 
   const auto more = load_batch(dataset, recipe, {0, 12, {7, 10}}, {0, 1, 10, {}}, at::kCPU);
   REQUIRE(more.size() == 2);
   for (const std::int64_t shift : {0, 1}) {
     auto expected = bytes_at(12, 3, range(0, 20), shift);
     for (const std::int64_t byte : bytes_at(12, 1, range(14, 24), shift)) expected.push_back(byte);
-    CHECK(values(shift == 0 ? more[0].tokens : more[0].targets) == expected);
+    CHECK(values(more[0].batch.field(shift == 0 ? BatchField::token_ids : BatchField::targets)) == expected);
   }
-  CHECK(more[0].batch == 7);
-  CHECK(more[0].sequence == 10);
-  CHECK(more[1].first_sample == 7);
-  CHECK(more[1].loss_scale == Approx(1.0 / (14 * 10)));
+  CHECK(more[0].batch.sequences().count == 7);
+  CHECK(more[0].batch.sequences().length == 10);
+  CHECK(more[1].context.first_sample == 7);
+  CHECK(more[1].context.loss_gradients == std::vector<double>{1.0 / (14 * 10)});
+  CHECK(more[1].context.batch_rows == 14 * 10);
 }
 
 // The text's lines have 20 and more bytes; the 24 of a sample hold the end of one or two.
@@ -135,15 +136,15 @@ TEST_CASE("documents end with their mark or the sequence", "[batch]") {
     positions.push_back(expected.back().length++);
   }
   REQUIRE(expected.size() > 8);
-  const MicroBatch micro = load_micro_batch(dataset, {0, 1, sequence_length, {}}, 0, 5, at::kCPU);
-  CHECK((micro.documents == expected));
-  CHECK(values(micro.positions) == positions);
+  const Batch whole = load_samples(dataset, {0, 1, sequence_length, {}}, 0, 5, at::kCPU);
+  CHECK((whole.sequences().documents == expected));
+  CHECK(values(whole.sequences().positions) == positions);
   // A context rank has the documents of all, and the positions of its own tokens.
   const kernels::SequencePart part{sequence_length, {{6, 6}, {18, 6}}};
-  const MicroBatch shared = load_micro_batch(dataset, {0, 1, sequence_length, part}, 0, 5, at::kCPU);
-  CHECK((shared.documents == expected));
-  const at::Tensor all = micro.positions.view({5, sequence_length});
-  CHECK(values(shared.positions) == values(at::cat({all.slice(1, 6, 12), all.slice(1, 18, 24)}, 1)));
+  const Batch shared = load_samples(dataset, {0, 1, sequence_length, part}, 0, 5, at::kCPU);
+  CHECK((shared.sequences().documents == expected));
+  const at::Tensor all = whole.sequences().positions.view({5, sequence_length});
+  CHECK(values(shared.sequences().positions) == values(at::cat({all.slice(1, 6, 12), all.slice(1, 18, 24)}, 1)));
 }
 
 }  // namespace llmtrain::test

@@ -128,17 +128,17 @@ TEST_CASE("A micro-batch of packed documents has their rows and positions", "[tr
   const FineTuning tuning;
   const Recipe recipe = tuning.setting().recipe(tuning.overrides(true));
   const Dataset dataset(recipe.data.train, {recipe.data.tokenizer, recipe.data.fine_tuning}, 24, 256, false, 0, "");
-  const MicroBatch micro = load_micro_batch(dataset, {0, 1, 24, {}}, 0, 2, at::kCPU);
+  const Batch batch = load_samples(dataset, {0, 1, 24, {}}, 0, 2, at::kCPU);
   // 14 + 10 and 16 + 8, the shorter of which has room in two.
   using kernels::PositionRun;
-  CHECK((micro.documents == std::vector<PositionRun>{{0, 14}, {14, 10}, {24, 16}, {40, 8}}));
-  CHECK(micro.positions[13].item<std::int64_t>() == 13);
-  CHECK(micro.positions[14].item<std::int64_t>() == 0);
+  CHECK((batch.sequences().documents == std::vector<PositionRun>{{0, 14}, {14, 10}, {24, 16}, {40, 8}}));
+  CHECK(batch.sequences().positions[13].item<std::int64_t>() == 13);
+  CHECK(batch.sequences().positions[14].item<std::int64_t>() == 0);
   // Of each document all but its prompt, of which the last byte predicts the completion.
   const std::int64_t counted = (14 - 2) + (10 - 2) + (16 - 3) + (8 - 5);
-  CHECK(micro.counted_rows.size(0) == counted);
+  CHECK(batch.field(BatchField::counted_rows).size(0) == counted);
   CHECK(dataset.counted(0, 2) == counted);
-  CHECK(micro.counted_rows[0].item<std::int64_t>() == 2);
+  CHECK(batch.field(BatchField::counted_rows)[0].item<std::int64_t>() == 2);
 }
 
 }  // namespace llmtrain::test

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace llmtrain {
+
+// What a batch can have of its samples: sources of samples provide some of these, and blocks read some.
+enum class BatchField : std::size_t {
+  token_ids,  // int64, of each row
+  targets,    // int64, of each row: the token that follows it
+  // int64 indices of the rows whose losses count, or in prediction of those whose logits are asked for; without it all.
+  // The other losses are 0 and have no gradients, and their targets are not read.
+  counted_rows,
+};
+
+inline constexpr std::array<std::string_view, 3> batch_field_names{"token_ids", "targets", "counted_rows"};
+
+constexpr std::size_t index_of(BatchField field) { return static_cast<std::size_t>(field); }
+
+}  // namespace llmtrain

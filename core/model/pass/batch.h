@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <vector>
+
+#include "core/base/batch_field.h"
+#include "core/model/pass/sequences.h"
+
+namespace llmtrain {
+
+// The samples of one micro-batch: fields, of which blocks read what they declare, and how its rows form sequences.
+struct Batch {
+  std::array<at::Tensor, batch_field_names.size()> fields;  // undefined: the samples have no such field
+  std::vector<Sequences> rows;                              // of each axis of token rows; a decoder has one
+
+  const at::Tensor& field(BatchField field) const { return fields[index_of(field)]; }
+  at::Tensor& field(BatchField field) { return fields[index_of(field)]; }
+  // Of the only axis of token rows.
+  const Sequences& sequences() const { return rows.front(); }
+  Sequences& sequences() { return rows.front(); }
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/sequence_part.h"
+
+namespace llmtrain {
+
+// How rows of tokens form sequences, which lie back to back. What ranks share of them is said by `part`.
+struct Sequences {
+  std::int64_t count = 0;
+  std::int64_t length = 0;       // tokens of each on this rank
+  kernels::SequencePart part{};  // which tokens these are, where ranks share the sequences
+  // Where several documents share a sequence: the documents, which cover all rows of the whole sequences in order, and
+  // the position of each row at hand in its document (int64 [rows]). Attention stays within them; padding is a document
+  // of its own. Empty and undefined: a sequence is one document.
+  std::vector<kernels::PositionRun> documents{};
+  at::Tensor positions{};
+  at::Tensor document_starts{};  // kernels::document_starts() of them
+
+  std::int64_t rows() const { return count * length; }                 // on this rank
+  std::int64_t whole_length() const { return part.whole_of(length); }  // of each on all ranks that share it
+  std::int64_t whole_rows() const { return count * whole_length(); }
+};
+
+}  // namespace llmtrain
