@@ -3,7 +3,6 @@
 
 #include <array>
 #include <bit>
-#include <cstddef>
 #include <vector>
 
 namespace llmtrain {
@@ -21,16 +20,9 @@ struct RoutingSums {
   double entropy = 0;
 };
 
-// The same numbers one after another, as ranks exchange them.
+// The same numbers one after another, as routers find them and ranks exchange them.
 using RoutingValues = std::array<double, sizeof(RoutingSums) / sizeof(double)>;
-constexpr RoutingValues values_of(const RoutingSums& sums) { return std::bit_cast<RoutingValues>(sums); }
 constexpr RoutingSums sums_of(const RoutingValues& values) { return std::bit_cast<RoutingSums>(values); }
-
-constexpr RoutingSums& operator+=(RoutingSums& sums, const RoutingSums& more) {
-  RoutingValues values = values_of(sums);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] += values_of(more)[i];
-  return sums = sums_of(values);
-}
 
 // How many tokens chose each expert of each layer in a step, by layer; a dense layer has no counts.
 using RoutingCounts = std::vector<std::vector<double>>;

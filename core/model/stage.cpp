@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/stage.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "core/model/layers/block_parameters.h"
 #include "core/model/token_dropping_layer.h"
 #include "core/model/transformer_layer.h"
-#include "kernels/host_copy.h"
 
 namespace llmtrain {
 namespace {
@@ -66,23 +64,10 @@ void StageModule::count(std::size_t block, const LayerRouting& routing) {
   add(chosen_[static_cast<std::size_t>(layers_[block])], routing.chosen);
 }
 
-RoutingSums StageModule::take_routing() {
-  if (!routing_.defined()) return {};
-  const at::Tensor sums = kernels::to_host(std::exchange(routing_, {}));
-  RoutingValues values;
-  std::copy_n(sums.const_data_ptr<double>(), values.size(), values.begin());
-  return sums_of(values);
-}
+at::Tensor StageModule::take_routing() { return std::exchange(routing_, {}); }
 
-RoutingCounts StageModule::take_routing_counts() {
-  RoutingCounts counts;
-  for (at::Tensor& chosen : chosen_) {
-    std::vector<double>& numbers = counts.emplace_back();
-    if (!chosen.defined()) continue;
-    const at::Tensor host = kernels::to_host(std::exchange(chosen, {}));
-    numbers.assign(host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel());
-  }
-  return counts;
+std::vector<at::Tensor> StageModule::take_chosen() {
+  return std::exchange(chosen_, std::vector<at::Tensor>(chosen_.size()));
 }
 
 at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) {

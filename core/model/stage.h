@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/graph/routing_sums.h"
 #include "core/model/block_module.h"
 #include "core/model/kept_exchanges.h"
 #include "core/model/layers/fp8_history.h"
@@ -48,9 +47,10 @@ class StagePasses {
   virtual at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
   // Frees the micro-batch's saved activations block by block. Returns the gradient of the stage's input.
   virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
-  // What training forwards found since the last call. Wait for a GPU.
-  virtual RoutingSums take_routing() = 0;
-  virtual RoutingCounts take_routing_counts() = 0;
+  // What training forwards found since the last call, as LayerRouting has it, on the device: nobody waits for it.
+  // Undefined where they found nothing. The first over all layers, the second of each of the model's.
+  virtual at::Tensor take_routing() = 0;
+  virtual std::vector<at::Tensor> take_chosen() = 0;
 };
 
 // The blocks, and what they keep for every micro-batch in flight.
@@ -62,8 +62,8 @@ class StageModule final : public StagePasses {
 
   at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) override;
   at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) override;
-  RoutingSums take_routing() override;
-  RoutingCounts take_routing_counts() override;
+  at::Tensor take_routing() override;
+  std::vector<at::Tensor> take_chosen() override;
 
  private:
   using SavedBlocks = std::vector<std::unique_ptr<SavedActivations>>;

@@ -60,8 +60,8 @@ class EmulatedDevice final : public StagePasses {
     return dx;
   }
 
-  RoutingSums take_routing() override { return stage_->take_routing(); }
-  RoutingCounts take_routing_counts() override { return stage_->take_routing_counts(); }
+  at::Tensor take_routing() override { return stage_->take_routing(); }
+  std::vector<at::Tensor> take_chosen() override { return stage_->take_chosen(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -4,12 +4,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <functional>
-#include <iterator>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -18,35 +14,13 @@
 #include "core/optim/optimizer.h"
 #include "parallel/device/profiler_range.h"
 #include "parallel/device/tensor_fault.h"
-#include "parallel/device/transfers.h"
-#include "parallel/layout/layout.h"
+#include "parallel/layout/declared_scalars.h"
 
 namespace llmtrain {
 namespace {
 
 using FreeAfter = LocalModel::FreeAfter;
 using Channel = StageExchange::Channel;
-
-// The counts by layer, from those of all layers with experts.
-RoutingCounts by_layer(const ModelRecipe& model, std::vector<double>::const_iterator next) {
-  RoutingCounts result(static_cast<std::size_t>(model.layers));
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    if (!has_experts(model, layer)) continue;
-    const auto end = next + static_cast<std::ptrdiff_t>(model.moe->experts);
-    result[static_cast<std::size_t>(layer)].assign(next, end);
-    next = end;
-  }
-  return result;
-}
-
-// Of the numbers from the `first` on that each rank has sent, which are `count` together, the largest of any rank.
-std::vector<double> largest_from(const std::vector<double>& all, std::size_t first, std::size_t count) {
-  std::vector<double> largest(count - first, 0);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (const std::size_t place = i % count; place >= first)
-      largest[place - first] = std::max(largest[place - first], all[i]);
-  return largest;
-}
 
 // Of a parameter of the stage, as far as this rank has computed it; none where nothing is trained.
 at::Tensor some_gradient(LocalModel::StageState& stage) {
@@ -62,7 +36,12 @@ at::Tensor some_gradient(LocalModel::StageState& stage) {
 
 }  // namespace
 
-Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), shapes_(recipe_), exchange_(model) {}
+Runner::Runner(LocalModel& model)
+    : model_(model),
+      recipe_(model.recipe()),
+      shapes_(recipe_),
+      declared_(declared_scalars(model.layout().partition())),
+      exchange_(model) {}
 
 StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, StopRequest stop) {
   // Gradients are our own work, so LibTorch need not remember what is a view of what and how often it was written. For
@@ -172,14 +151,15 @@ void Runner::optimizer_step() {
   for (const ParameterUnit* unit : model_.units())
     // Both ends of the pipeline are here only after all of their passes.
     if (unit->is_reduced_last) unit->parameters->reduce();
-  std::vector<at::Tensor> squares;
+  StepScalars scalars(declared_);
   for (const ParameterUnit* unit : model_.units()) {
     // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
     unit->parameters->collect();
-    if (model_.counts(*unit)) squares.push_back(unit->parameters->squares());
+    if (model_.counts(*unit)) scalars.add(scalar_names::gradient_squares, unit->parameters->squares());
+    unit->parameters->bring_saturated(scalars);
   }
   reducing_.reset();
-  const std::vector<double> largest = combine_ranks(squares);
+  combine_ranks(scalars);
   const LearningRateRecipe& rate = recipe_.training.learning_rate;
   result_.learning_rate = learning_rate_at(rate, schedule_position(rate, shapes_, step_));
   // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
@@ -191,7 +171,7 @@ void Runner::optimizer_step() {
   result_.fallbacks.clear();
   result_.gradient_fallbacks.clear();
   // Numbers that are not finite say nothing of the next step's.
-  if (!has_overflowed) record_overflows(largest);
+  if (!has_overflowed) record_overflows(scalars);
   if (result_.skipped) return;
   model_.reclaim_states();
   // Applied inside the update, which saves a pass over the gradients.
@@ -201,53 +181,40 @@ void Runner::optimizer_step() {
     unit->parameters->update(result_.learning_rate, coefficient, model_.loss_scale().updates(step_));
 }
 
-// Of the largest magnitudes and shares of all ranks, as combine_ranks() returns them.
-void Runner::record_overflows(std::span<const double> largest) {
-  Fp8History* history = model_.fp8_history();
-  const std::size_t magnitudes = history != nullptr ? fp8_operands * history->products().size() : 0;
-  if (history != nullptr) result_.fallbacks = history->record(largest.first(magnitudes));
+void Runner::record_overflows(const StepScalars& scalars) {
+  if (Fp8History* history = model_.fp8_history())
+    result_.fallbacks = history->record(scalars.numbers(scalar_names::fp8_magnitudes));
   if (GradientFallback* gradients = model_.gradient_fallback())
-    result_.gradient_fallbacks = gradients->record(largest.subspan(magnitudes));
+    result_.gradient_fallbacks = gradients->record(scalars.numbers(scalar_names::saturated_shares));
 }
 
-// Of all stages of this rank.
-RoutingSums Runner::take_routing() {
-  RoutingSums sums;
-  for (const std::size_t stage : model_.held_stages()) sums += model_.stage(stage).passes->take_routing();
-  return sums;
-}
-
-// Of all layers with experts, one after another; zeros where another rank counts the layer or the tokens.
-std::vector<double> Runner::routing_counts() {
-  const auto experts = static_cast<std::size_t>(recipe_.model.moe->experts);
-  std::vector<double> counts(static_cast<std::size_t>(expert_layers(recipe_.model)) * experts, 0);
+// What the passes found of experts, of all stages of this rank.
+void Runner::add_routing(StepScalars& scalars) {
+  if (!recipe_.model.moe) return;
   // Ranks that share a micro-batch's tokens have counted all of them.
   const bool counts_here = model_.groups().tensor.position() == 0 && model_.groups().context.position() == 0;
   for (const std::size_t stage : model_.held_stages()) {
-    const RoutingCounts layers = model_.stage(stage).passes->take_routing_counts();
-    std::size_t place = 0;
-    for (std::int64_t layer = 0; layer < recipe_.model.layers; ++layer) {
-      if (!has_experts(recipe_.model, layer)) continue;
-      const std::vector<double>& chosen = layers[static_cast<std::size_t>(layer)];
-      for (std::size_t expert = 0; counts_here && expert < chosen.size(); ++expert)
-        counts[place + expert] += chosen[expert];
-      place += experts;
-    }
+    StagePasses& passes = *model_.stage(stage).passes;
+    if (const at::Tensor sums = passes.take_routing(); sums.defined()) scalars.add(scalar_names::routing, sums);
+    if (!recipe_.log.routing) continue;
+    const std::vector<at::Tensor> chosen = passes.take_chosen();
+    for (std::int64_t layer = 0; counts_here && layer < recipe_.model.layers; ++layer)
+      if (const at::Tensor& tokens = chosen[static_cast<std::size_t>(layer)]; tokens.defined())
+        scalars.add(scalar_names::chosen_experts(layer), tokens);
   }
-  return counts;
 }
 
-// Of this rank's stages. All data and tensor ranks have the same: one counts.
-SaturatedSums Runner::saturated_sums() const {
-  SaturatedSums sums;
-  if (model_.groups().data.position() != 0 || model_.groups().tensor.position() != 0) return sums;
+// Of this rank's stages, once the scalars are read. All data and tensor ranks have the same: one counts.
+void Runner::add_saturated(StepScalars& scalars) {
+  if (GradientFallback* gradients = model_.gradient_fallback())
+    scalars.add(scalar_names::saturated_shares, gradients->take_shares());
+  if (model_.groups().data.position() != 0 || model_.groups().tensor.position() != 0) return;
   for (const ParameterUnit* unit : model_.units()) {
     const TensorScales* scales = unit->parameters->scales();
     if (scales == nullptr) continue;
-    sums.elements += scales->saturated().elements;
-    sums.saturated += scales->saturated().saturated;
+    scalars.add(scalar_names::fp8_gradients, scales->saturated().elements);
+    scalars.add(scalar_names::saturated_gradients, scales->saturated().saturated);
   }
-  return sums;
 }
 
 // Decide how the step's experts are split and exchange rows.
@@ -261,94 +228,63 @@ void Runner::start_tuners() {
 }
 
 // What this rank has measured for them.
-std::vector<double> Runner::tuned_times() const {
+void Runner::add_tuned_times(StepScalars& scalars) const {
   const MixtureParallel& mixture = model_.groups().mixture;
-  std::vector<double> times;
-  if (mixture.tuner() != nullptr) times = mixture.tuner()->measured();
-  if (mixture.split_tuner() != nullptr) times.push_back(seconds_since(start_));
-  return times;
+  if (mixture.tuner() != nullptr) scalars.add(scalar_names::expert_exchanges, mixture.tuner()->measured());
+  if (mixture.split_tuner() != nullptr) scalars.add(scalar_names::split_seconds, seconds_since(start_));
 }
 
-void Runner::end_tuners(std::span<const double> sums, std::size_t ranks) {
+void Runner::end_tuners(const StepScalars& scalars) {
   const MixtureParallel& mixture = model_.groups().mixture;
   SplitTuner* const splits = mixture.split_tuner();
   // Exchanges are compared once the split stays: their times depend on it.
   const bool stays = splits == nullptr || splits->is_final();
-  if (mixture.tuner() != nullptr && stays) mixture.tuner()->end_step(sums.first(mixture.tuner()->measured().size()));
-  if (splits != nullptr) splits->end_step(sums.back() / static_cast<double>(ranks));
+  if (mixture.tuner() != nullptr && stays) mixture.tuner()->end_step(scalars.numbers(scalar_names::expert_exchanges));
+  if (splits != nullptr)
+    splits->end_step(scalars.number(scalar_names::split_seconds) / model_.groups().communicator().size());
 }
 
-// This rank's loss and squared norm, each summed in a fixed order. The step's one wait for a GPU.
-std::pair<double, double> Runner::read_own(std::span<const at::Tensor> squares) const {
-  std::vector<at::Tensor> numbers;
-  std::copy_if(losses_.begin(), losses_.end(), std::back_inserter(numbers), std::mem_fn(&at::Tensor::defined));
-  const std::ptrdiff_t losses = std::ssize(numbers);
-  numbers.insert(numbers.end(), squares.begin(), squares.end());
-  const std::vector<double> read = read_numbers(numbers);
-  return {std::accumulate(read.begin(), read.begin() + losses, 0.0),
-          std::accumulate(read.begin() + losses, read.end(), 0.0)};
-}
-
-// Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
-// request, the routing, the saturated gradients, the times of experts' exchanges and the magnitudes of FP8 operands
-// too, so that all ranks stop after the same step and exchange alike in the next one. Returns the largest of the
-// magnitudes and of each matrix's share of saturated gradients.
-std::vector<double> Runner::combine_ranks(std::span<const at::Tensor> squares) {
-  const auto [loss, own_squares] = read_own(squares);
+// Reads this rank's scalars, the step's one wait for a GPU, and exchanges them with all ranks, so that all stop after
+// the same step and exchange alike in the next one.
+void Runner::combine_ranks(StepScalars& scalars) {
+  // Tensor ranks have the same loss: one counts.
+  if (model_.groups().tensor.position() == 0)
+    for (const at::Tensor& loss : losses_)
+      if (loss.defined()) scalars.add(scalar_names::loss, loss);
+  add_routing(scalars);
+  if (Fp8History* history = model_.fp8_history()) scalars.add(scalar_names::fp8_magnitudes, history->take_largest());
+  scalars.read();
+  scalars.add(scalar_names::stop_request, stop_ == StopRequest::stop ? 1.0 : 0.0);
   const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
   // Without waits, which the rank that is waited for causes: what is left shows who is slow.
-  const double own_seconds = seconds_since(start_) - waited;
-  std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, own_squares,
-                           stop_ == StopRequest::stop ? 1.0 : 0.0, own_seconds};
-  // Only what the recipe's model and precision have.
-  if (recipe_.model.moe) {
-    const RoutingValues routing = values_of(take_routing());
-    mine.insert(mine.end(), routing.begin(), routing.end());
-  }
-  if (stores_fp8(recipe_.precision.fp8_level)) {
-    const SaturatedSums sums = saturated_sums();
-    mine.insert(mine.end(), {sums.elements, sums.saturated});
-  }
-  if (recipe_.log.routing) {
-    const std::vector<double> counts = routing_counts();
-    mine.insert(mine.end(), counts.begin(), counts.end());
-  }
-  const std::size_t first_time = mine.size();
-  const std::vector<double> times = tuned_times();
-  mine.insert(mine.end(), times.begin(), times.end());
-  // Last, because all numbers from here on are maxima and not sums over the ranks.
-  const std::size_t first_largest = mine.size();
-  if (Fp8History* history = model_.fp8_history()) {
-    const std::vector<double> largest = history->take_largest();
-    mine.insert(mine.end(), largest.begin(), largest.end());
-  }
-  if (GradientFallback* gradients = model_.gradient_fallback()) {
-    const std::vector<double> shares = gradients->take_shares();
-    mine.insert(mine.end(), shares.begin(), shares.end());
-  }
-  const std::vector<double> all = model_.groups().exchange(mine);
-  std::vector<double> sums(mine.size());
-  for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
-  result_.loss = sums[0] * micros_.front().context.loss_factor(0);
+  scalars.add(scalar_names::own_seconds, seconds_since(start_) - waited);
+  add_saturated(scalars);
+  add_tuned_times(scalars);
+  scalars.exchange(model_.groups());
+  take_results(scalars);
+  end_tuners(scalars);
+}
+
+void Runner::take_results(const StepScalars& scalars) {
+  result_.loss = scalars.number(scalar_names::loss) * micros_.front().context.loss_factor(0);
   // The gradients still have the factor of the loss scale, by which only the update divides them.
-  result_.gradient_norm = std::sqrt(sums[1]) / micros_.front().context.backward_scale;
-  result_.stop_requested = sums[2] > 0;
-  result_.own_seconds.clear();
-  for (std::size_t i = 3; i < all.size(); i += mine.size()) result_.own_seconds.push_back(all[i]);
-  auto next = sums.begin() + 4;
-  if (recipe_.model.moe) {
+  const double norm = std::sqrt(scalars.number(scalar_names::gradient_squares));
+  result_.gradient_norm = norm / micros_.front().context.backward_scale;
+  result_.stop_requested = scalars.number(scalar_names::stop_request) > 0;
+  result_.own_seconds = scalars.numbers(scalar_names::own_seconds);
+  if (scalars.has(scalar_names::routing)) {
     RoutingValues routing;
-    std::copy_n(next, routing.size(), routing.begin());
+    std::ranges::copy(scalars.numbers(scalar_names::routing), routing.begin());
     result_.routing = sums_of(routing);
-    next += static_cast<std::ptrdiff_t>(routing.size());
   }
-  if (stores_fp8(recipe_.precision.fp8_level)) {
-    result_.saturated = {*next, *(next + 1)};
-    next += 2;
-  }
-  if (recipe_.log.routing) result_.chosen = by_layer(recipe_.model, next);
-  end_tuners(std::span(sums).subspan(first_time, times.size()), all.size() / mine.size());
-  return largest_from(all, first_largest, mine.size());
+  if (scalars.has(scalar_names::fp8_gradients))
+    result_.saturated = {scalars.number(scalar_names::fp8_gradients),
+                         scalars.number(scalar_names::saturated_gradients)};
+  if (!recipe_.log.routing) return;
+  result_.chosen.assign(static_cast<std::size_t>(recipe_.model.layers), {});
+  for (std::int64_t layer = 0; layer < recipe_.model.layers; ++layer)
+    if (const std::string name = scalar_names::chosen_experts(layer); scalars.has(name))
+      result_.chosen[static_cast<std::size_t>(layer)] = scalars.numbers(name);
 }
 
 }  // namespace llmtrain

@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "core/graph/routing_sums.h"
@@ -15,8 +14,10 @@
 #include "core/recipe/step_shapes.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
+#include "parallel/layout/scalar_table.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/shard/states/tensor_scales.h"
+#include "parallel/shard/step_scalars.h"
 
 namespace llmtrain {
 
@@ -46,7 +47,8 @@ enum class StopRequest { none, stop };
 
 // Executes a rank's schedule: its instructions, in their order, and nothing else. On a GPU the host enqueues a step's
 // work and waits for it once, before the update: what decides about that (losses, the gradients' norm, overflows) is
-// read there together, and the update and what follows it are enqueued while the host goes on to the next step.
+// read there together, and the update and what follows it are enqueued while the host goes on to the next step. Layers
+// whose experts exchange rows, or have no grouped kernel, wait for the numbers of rows, too (core/model/moe).
 class Runner {
  public:
   // The model must outlive the runner.
@@ -71,19 +73,19 @@ class Runner {
   void reduce_gradients(std::size_t stage);
   void finish_reduction(std::size_t stage);
   void optimizer_step();
-  RoutingSums take_routing();
-  std::vector<double> routing_counts();
-  SaturatedSums saturated_sums() const;
-  std::pair<double, double> read_own(std::span<const at::Tensor> squares) const;
-  std::vector<double> combine_ranks(std::span<const at::Tensor> squares);
-  void record_overflows(std::span<const double> largest);
+  void combine_ranks(StepScalars& scalars);
+  void add_routing(StepScalars& scalars);
+  void add_saturated(StepScalars& scalars);
+  void add_tuned_times(StepScalars& scalars) const;
+  void take_results(const StepScalars& scalars);
+  void record_overflows(const StepScalars& scalars);
   void start_tuners();
-  std::vector<double> tuned_times() const;
-  void end_tuners(std::span<const double> sums, std::size_t ranks);
+  void end_tuners(const StepScalars& scalars);
 
   LocalModel& model_;
   const Recipe& recipe_;
   StepShapes shapes_;
+  ScalarTable declared_;  // of a step
   Observer observer_;
 
   std::span<const PassInput> micros_;

@@ -27,6 +27,7 @@
 #include "parallel/device/tensor_fault.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/shard/step_scalars.h"
 
 namespace llmtrain {
 namespace {
@@ -125,15 +126,21 @@ at::Tensor first_weights(LocalModel& model) {
 
 // What all ranks have measured, in rank order. Collective; blocks.
 std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGroups& groups) {
-  using Values = std::array<double, sizeof(Fp8Statistics::Kinds) / sizeof(double)>;
-  const auto values = std::bit_cast<Values>(own.of_kinds());
-  const std::vector<double> all = groups.exchange(values);
+  using Values = std::array<double, sizeof(Fp8Representation) / sizeof(double)>;
+  ScalarTable table;
+  for (const char* kind : fp8_tensor_words) table.declare(kind, Combination::gather, Values().size());
+  StepScalars scalars(table);
+  for (std::size_t kind = 0; kind < Fp8Statistics::kinds; ++kind)
+    scalars.add(fp8_tensor_words[kind], std::bit_cast<Values>(own.of_kinds()[kind]));
+  scalars.exchange(groups);
   std::vector<Fp8Representation> kinds(Fp8Statistics::kinds);
-  for (std::size_t rank = 0; rank < all.size() / values.size(); ++rank) {
-    Values theirs;
-    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(rank * theirs.size()), theirs.size(), theirs.begin());
-    const auto found = std::bit_cast<Fp8Statistics::Kinds>(theirs);
-    for (std::size_t kind = 0; kind < kinds.size(); ++kind) add(kinds[kind], found[kind]);
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    const std::vector<double> all = scalars.numbers(fp8_tensor_words[kind]);
+    for (auto rank = all.begin(); rank != all.end(); rank += std::ssize(Values())) {
+      Values theirs;
+      std::copy_n(rank, theirs.size(), theirs.begin());
+      add(kinds[kind], std::bit_cast<Fp8Representation>(theirs));
+    }
   }
   return kinds;
 }

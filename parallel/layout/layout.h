@@ -6,10 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/graph/fp8_products.h"
 #include "core/graph/graph.h"
 #include "core/graph/pass_setting.h"
-#include "core/graph/routing_sums.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/exchange_methods.h"
 #include "parallel/layout/mesh.h"
@@ -68,24 +66,5 @@ class Layout {
   Partition partition_;
   Schedule schedule_;
 };
-
-// The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
-// of the gradients' squared norm, whether it was asked to stop, how long it computed, with experts the sums of its
-// routing, and with FP8 gradients how many there are and how many saturated; with log.routing how many tokens chose
-// each expert of each layer; where the exchange of experts' rows is open, for each of its buckets how often rows were
-// exchanged and how long that took; where the split of experts is open, how long the step took; with delayed scaling
-// the largest magnitudes of FP8 operands; and where FP8 gradients may fall back the saturated share of each matrix's.
-// Each rank sums them in rank order, or takes the largest of the magnitudes and shares.
-inline std::size_t step_scalars(const Partition& partition) {
-  const Recipe& recipe = partition.recipe;
-  const ModelRecipe& model = recipe.model;
-  const std::int64_t counts = recipe.log.routing ? expert_layers(model) * model.moe->experts : 0;
-  const std::size_t maxima =
-      recipe.precision.delays_scales() ? fp8_operands * fp8_products(*partition.graph).size() : 0;
-  const std::size_t shares = recipe.precision.gradients_may_fall_back() ? fp8_matrices(*partition.graph).size() : 0;
-  return 4 + (model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0) +
-         static_cast<std::size_t>(counts) + 2 * partition.exchange.of_buckets.size() +
-         (partition.mesh.switches_experts ? 1 : 0) + maxima + shares;
-}
 
 }  // namespace llmtrain

@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
+
+#include "kernels/host_copy.h"
 
 namespace llmtrain {
 
@@ -43,8 +44,7 @@ at::Tensor Fp8History::scale_on(const at::Device& device, std::size_t product, F
     const at::Tensor scales = at::empty({static_cast<std::int64_t>(tracks_.size() * fp8_operands)}, at::kFloat);
     auto* next = scales.mutable_data_ptr<float>();
     for (const Track& track : tracks_) next = std::ranges::copy(track.scales, next).out;
-    // From pageable memory, which the driver has read when this returns.
-    device_scales_ = scales.to(device, at::kFloat, /*non_blocking=*/true);
+    device_scales_ = kernels::to_device(scales, device);
   }
   return place_of(device_scales_, product, operand);
 }
@@ -55,22 +55,11 @@ float Fp8History::scale(std::size_t product, Fp8Operand operand) const {
 
 bool Fp8History::has_fallen_back(std::size_t product) const { return tracks_[index_.at(product)].fallback[1] == 1; }
 
-std::vector<double> Fp8History::take_largest() {
-  if (device_noted_.defined()) {
-    const at::Tensor noted = device_noted_.cpu();
-    const auto* next = noted.const_data_ptr<float>();
-    for (std::size_t i = 0; i < tracks_.size(); ++i)
-      for (std::size_t operand = 0; operand < fp8_operands; ++operand)
-        note(products_[i], static_cast<Fp8Operand>(operand), *next++);
-    device_noted_.zero_();
-  }
-  std::vector<double> largest;
-  for (Track& track : tracks_) {
-    // Infinity compares as a NaN should.
-    for (const float noted : track.noted)
-      largest.push_back(std::isfinite(noted) ? noted : std::numeric_limits<float>::infinity());
-    track.noted = {};
-  }
+at::Tensor Fp8History::take_largest() {
+  if (device_noted_.defined()) return std::exchange(device_noted_, {});
+  const at::Tensor largest = at::empty({static_cast<std::int64_t>(tracks_.size() * fp8_operands)}, at::kFloat);
+  auto* next = largest.mutable_data_ptr<float>();
+  for (Track& track : tracks_) next = std::ranges::copy(std::exchange(track.noted, {}), next).out;
   return largest;
 }
 

@@ -32,7 +32,7 @@ constexpr kernels::Fp8Format fp8_format(Fp8Operand operand) {
 // magnitudes grow faster than any history shows. Which one does follows from the same maxima, on all ranks alike.
 //
 // The history is the host's. On a GPU a step has its scales and what it notes in device memory: the scales go there
-// once per step, and maxima come back with take_largest(), so that no pass waits for the host.
+// once per step, and maxima come back with its scalars, so that no pass waits for the host.
 //
 // All ranks hold the histories of all linear layers, which are few numbers: any of them can write a checkpoint, and any
 // layout reads it.
@@ -62,9 +62,9 @@ class Fp8History {
   // Whether the product has left FP8: it has no more operands to note.
   bool has_fallen_back(std::size_t product) const;
 
-  // The largest of each operand that this rank has noted since the last call; 0 of what it has not seen. In the order
-  // of the products, and of each in that of Fp8Operand. On a GPU the host waits for the current stream.
-  std::vector<double> take_largest();
+  // The largest of each operand that this rank has noted since the last call; 0 of what it has not seen. fp32, in the
+  // order of the products, and of each in that of Fp8Operand; on the device of the passes, and nobody waits for it.
+  at::Tensor take_largest();
   // Ends a step with the largest of all ranks; returns the products that leave FP8 from the next one on. Where a number
   // is not finite, the step leaves no trace.
   std::vector<Fallback> record(std::span<const double> largest);

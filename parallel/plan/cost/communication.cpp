@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/graph/graph.h"
+#include "parallel/layout/declared_scalars.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
@@ -261,9 +262,9 @@ void add_pipeline(Table& table) {
 void add_scalars(const Layout& layout, Table& table) {
   const std::int64_t ranks = layout.mesh().world();
   const RankGroup world{ranks, 1, std::min(ranks, layout.mesh().devices_per_node)};
+  const auto bytes = static_cast<double>(declared_scalars(layout.partition()).bytes());
   for (std::size_t rank = 0; rank < table.ranks(); ++rank)
-    table.add(Collective::all_gather, Purpose::control, "scalars", world, rank,
-              static_cast<double>(step_scalars(layout.partition()) * sizeof(double)) * static_cast<double>(ranks));
+    table.add(Collective::all_gather, Purpose::control, "scalars", world, rank, bytes * static_cast<double>(ranks));
 }
 
 }  // namespace

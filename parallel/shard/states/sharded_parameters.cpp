@@ -6,6 +6,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <span>
 #include <utility>
 
 #include "core/parameters/flat_memory.h"
@@ -256,16 +257,19 @@ void ShardedParameters::collect() {
   // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) take_gradients();
   if (exact_.defined()) scales_->compare_sums(owned_gradients(), std::exchange(exact_, {}), place_);
-  if (scales_) adapt_scales();
+  if (scales_) scales_->adapt(owned_gradients(), place_);
   // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   if (!scales_) tensor_gradients_.sum(owned_gradients());
 }
 
-void ShardedParameters::adapt_scales() {
-  scales_->adapt(owned_gradients(), place_);
-  if (gradient_fallback_ == nullptr) return;
-  for (std::size_t i = 0; i < store_.ranges().size(); ++i)
-    gradient_fallback_->note(store_.ranges()[i].parameter, scales_->saturated_share(i));
+void ShardedParameters::bring_saturated(StepScalars& scalars) {
+  if (!is_trained_ || !scales_) return;
+  scalars.bring(scales_->take_counts(), [this](std::span<const double> counts) {
+    scales_->set_counts(counts);
+    if (gradient_fallback_ == nullptr) return;
+    for (std::size_t i = 0; i < store_.ranges().size(); ++i)
+      gradient_fallback_->note(store_.ranges()[i].parameter, scales_->saturated_share(i));
+  });
 }
 
 at::Tensor ShardedParameters::squares() const {
@@ -273,7 +277,7 @@ at::Tensor ShardedParameters::squares() const {
   if (!is_trained_ || ranks_.replica() != 0) return at::scalar_tensor(0, at::kDouble);
   // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
   const FlatInterval share = FlatShards{shards_.elements, ranks_.shards()}.shard(ranks_.shard());
-  if (scales_) return at::scalar_tensor(scales_->sum_of_squares(owned_gradients(), place_, share), at::kDouble);
+  if (scales_) return scales_->squares(owned_gradients(), place_, share);
   return tensor_gradients_.squares(owned_gradients(), share);
 }
 

@@ -24,6 +24,7 @@
 #include "parallel/shard/states/tensor_gradients.h"
 #include "parallel/shard/states/tensor_scales.h"
 #include "parallel/shard/states/wide_gradients.h"
+#include "parallel/shard/step_scalars.h"
 
 namespace llmtrain {
 
@@ -93,7 +94,9 @@ class ShardedParameters {
   // sum over all ranks is that of the stage; only the first replica has any. A float64 tensor without axes, on the
   // device as far as the gradients are there: nobody waits for it.
   at::Tensor squares() const;
-  double sum_of_squares() const { return squares().item<double>(); }
+  // After collect(): lets the host learn with the step's scalars how many sums of FP8 gradients have saturated, for
+  // scales()->saturated() and the gradient fallback. Outlives the scalars' read().
+  void bring_saturated(StepScalars& scalars);
   // The optimizer's step on the owned elements. `step` counts from 1. Collective where tensors have scales or Muon
   // trains them; blocks.
   void update(double learning_rate, double gradient_scale, std::int64_t step);
@@ -140,7 +143,6 @@ class ShardedParameters {
   at::Tensor make_gradients() const;
   at::Tensor take_gradients();
   void finish_fp8_reduction();
-  void adapt_scales();
   void keep_exact_sums(const at::Tensor& gradients);
   void attach(const at::Tensor& whole);
   void round();

@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -232,7 +233,7 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
   });
   if (zero_stage_ > 0) ranks_.sum(counts).wait();
   if (parts_.ranks() > 1) parts_.sum(counts);
-  unread_counts_ = counts;
+  counts_ = counts;
   for (std::size_t i = 0; i < states_.size(); ++i) counted_[i] = !wide_.have(i);
   if (scaling_ == GradientScaling::automatic) adapt_headroom();
 }
@@ -241,7 +242,7 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
 double TensorScales::replicas() const { return zero_stage_ > 0 ? ranks_.replicas() : 1; }
 
 void TensorScales::adapt_headroom() {
-  const at::Tensor share = unread_counts_.to(at::kDouble).div_(replicas()).div_(elements_);
+  const at::Tensor share = counts_.to(at::kDouble).div_(replicas()).div_(elements_);
   const at::Tensor grown = headroom_.mul(std::exp2(1 / doubling_steps)).clamp_max_(1);
   const at::Tensor next = at::where(share.gt(most_saturated), headroom_.div(2), grown);
   for (std::size_t i = 0; i < states_.size(); ++i)
@@ -250,31 +251,16 @@ void TensorScales::adapt_headroom() {
   is_read_ = false;
 }
 
-void TensorScales::count_saturated() const {
-  if (unread_counts_.defined()) take_counts(std::exchange(unread_counts_, {}).to(at::kDouble).cpu());
-}
-
-// Of the host, in float64.
-void TensorScales::take_counts(const at::Tensor& counts) const {
+void TensorScales::set_counts(std::span<const double> counts) {
   saturated_ = {};
   saturated_shares_.assign(states_.size(), 0);
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!counted_[i]) continue;
-    const SaturatedSums of{elements_of(i), counts.const_data_ptr<double>()[i] / replicas()};
+    const SaturatedSums of{elements_of(i), counts[i] / replicas()};
     saturated_.elements += of.elements;
     saturated_.saturated += of.saturated;
     saturated_shares_[i] = of.saturated / of.elements;
   }
-}
-
-const SaturatedSums& TensorScales::saturated() const {
-  count_saturated();
-  return saturated_;
-}
-
-double TensorScales::saturated_share(std::size_t index) const {
-  count_saturated();
-  return saturated_shares_[index];
 }
 
 double TensorScales::elements_of(std::size_t i) const {
@@ -282,10 +268,9 @@ double TensorScales::elements_of(std::size_t i) const {
   return static_cast<double>((range.end - range.begin) * parts_.ranks());
 }
 
-double TensorScales::sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const {
+at::Tensor TensorScales::squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const {
   double sum = 0;
-  // On a GPU the host waits for one number, and takes what it does not know of the counts with it.
-  const at::Tensor device_sum = at::zeros({1}, gradients.options().dtype(at::kDouble));
+  at::Tensor device_sum = at::zeros({}, gradients.options().dtype(at::kDouble));
   for_pieces(intersection(place, part), [&](std::size_t i, FlatInterval piece) {
     if (store_.part(store_.ranges()[i].parameter).copy != 0) return;
     const at::Tensor values = widened_gradients(gradients, place, i, piece);
@@ -295,11 +280,7 @@ double TensorScales::sum_of_squares(const at::Tensor& gradients, FlatInterval pl
       device_sum.add_(values.square().sum(at::kDouble));
     }
   });
-  if (gradients.is_cpu()) return sum;
-  if (!unread_counts_.defined()) return device_sum.item<double>();
-  const at::Tensor numbers = at::cat({std::exchange(unread_counts_, {}).to(at::kDouble), device_sum}).cpu();
-  take_counts(numbers);
-  return numbers.const_data_ptr<double>()[states_.size()];
+  return gradients.is_cpu() ? at::scalar_tensor(sum, at::kDouble) : device_sum;
 }
 
 at::Tensor TensorScales::widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/model/layers/fp8_statistics.h"
@@ -81,14 +83,19 @@ class TensorScales {
   // Collective.
   void adapt(const at::Tensor& sums, FlatInterval place);
 
-  // Of the last adapt(), over all ranks that share the tensors; heads that several tensor ranks have count on each. On
-  // a GPU the host waits for the current stream, once after each.
-  const SaturatedSums& saturated() const;
+  // What the last adapt() has counted, fp32 by the store's ranges, on the device: nobody waits for it. Once after each;
+  // the host learns of it with set_counts(), in float64.
+  at::Tensor take_counts() { return std::exchange(counts_, {}); }
+  void set_counts(std::span<const double> counts);
+  // Of the counts that have been set, over all ranks that share the tensors; heads that several tensor ranks have count
+  // on each.
+  const SaturatedSums& saturated() const { return saturated_; }
   // The same of a tensor, by its index in the store's ranges: the share of its elements, 0 where they are not FP8.
-  double saturated_share(std::size_t index) const;
+  double saturated_share(std::size_t index) const { return saturated_shares_[index]; }
 
-  // Of the gradients within `part`. What several tensor ranks have counts on the first of them.
-  double sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
+  // The sum of squares of the gradients within `part`. What several tensor ranks have counts on the first of them. A
+  // float64 tensor without axes, on the device of the gradients: nobody waits for it.
+  at::Tensor squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
   // The optimizer's step on the elements of `place`, of which `gradients` are; `weights` has at least these, those of
   // `held`. Of `update` the weights, gradients and `begin` are ignored. Collective.
   struct Held {
@@ -117,8 +124,6 @@ class TensorScales {
   at::Tensor with_given(std::size_t what, const at::Tensor& scales);
   double replicas() const;
   void adapt_headroom();
-  void count_saturated() const;
-  void take_counts(const at::Tensor& counts) const;
   // Of the tensor of range i on all ranks that hold parts of it.
   double elements_of(std::size_t i) const;
   // What the optimizer updates of a piece of range i.
@@ -150,10 +155,10 @@ class TensorScales {
   // What the host knows of them.
   mutable std::vector<State> states_;
   mutable bool is_read_ = false;
-  std::vector<bool> counted_;         // in the last adapt(): which were in FP8
-  mutable at::Tensor unread_counts_;  // of the last adapt(), fp32; undefined once they are read
-  mutable SaturatedSums saturated_;
-  mutable std::vector<double> saturated_shares_;
+  std::vector<bool> counted_;  // in the last adapt(): which were in FP8
+  at::Tensor counts_;          // of the last adapt(); undefined once they are taken
+  SaturatedSums saturated_;
+  std::vector<double> saturated_shares_;
   Fp8Statistics* statistics_ = nullptr;
   at::Tensor gradient_scales_;  // fp32, by range; of the current gradients
 };

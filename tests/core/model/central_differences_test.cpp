@@ -29,13 +29,13 @@ struct Objective {
 
 Objective objective_of(SmallModel& model, const MixtureOfExpertsRecipe& moe, const PassInput& micro) {
   const double losses = model.forward(micro).sum().item<double>();
-  const RoutingSums sums = model.stage().take_routing();
+  const RoutingSums sums = model.take_routing();
   // The routers' losses are means over the micro-batch's tokens, which are a share of the global batch, and reported
   // without their coefficients.
   const double balance = moe.balances() ? moe.balance_coefficient * sums.balance_loss : 0;
   const double routers = static_cast<double>(micro.batch.sequences().rows()) / micro.context.batch_rows *
                          (balance + moe.z_coefficient * sums.z_loss);
-  return {micro.context.loss_gradients[0] * losses + routers, model.stage().take_routing_counts(), sums.dropped_share};
+  return {micro.context.loss_gradients[0] * losses + routers, model.take_routing_counts(), sums.dropped_share};
 }
 
 // Parameters that are alike in all layers, by their name within a layer.
@@ -95,8 +95,8 @@ void check_slopes(const ModelRecipe& recipe) {
   const PassInput micro = random_input(recipe);
   SmallModel model(recipe, {.type = at::kDouble});
   model.learn(micro);
-  model.stage().take_routing();
-  model.stage().take_routing_counts();
+  model.take_routing();
+  model.take_routing_counts();
   const NamedTensors gradients = model.take_gradients();
   at::Generator generator = at::detail::createCPUGenerator(5);
   std::map<std::string, Slope> slopes;
@@ -150,7 +150,7 @@ TEST_CASE("so are those of experts with a capacity, also by score, with other lo
     INFO(named.name);
     SmallModel model(named.model, {.type = at::kDouble});
     model.forward(random_input(named.model));
-    CHECK(model.stage().take_routing().dropped_share > 0);
+    CHECK(model.take_routing().dropped_share > 0);
     check_slopes(named.model);
   }
 }

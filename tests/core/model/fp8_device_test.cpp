@@ -81,7 +81,7 @@ Passes passes_of(const Graph& graph, const Layer& of, const at::Device& device) 
     passes.dx = layer.backward(layer.scaled_gradient(dy, pass), input).cpu().to(at::kDouble);
   }
   passes.dweight = store.take_gradients().cpu().to(at::kDouble);
-  passes.largest = history.take_largest();
+  passes.largest = take_largest(history);
   return passes;
 }
 
@@ -122,9 +122,9 @@ TEST_CASE("on a GPU, too, what is not finite shows with delayed scales and leave
   CHECK(cast().widened(at::kFloat).cpu().equal(at::ones({4, 16})));
   x[2][3] = infinity;
   CHECK(cast().widened(at::kFloat).isnan().all().item<bool>());
-  const std::vector<double> largest = history.take_largest();
+  const std::vector<double> largest = take_largest(history);
   CHECK(std::ranges::count(largest, infinity) == 1);
-  CHECK(history.take_largest() == std::vector<double>(largest.size(), 0));
+  CHECK(take_largest(history) == std::vector<double>(largest.size(), 0));
   // A step's scales reach the GPU, and the next step's do.
   std::vector<double> maxima(largest.size(), 7);
   for (const float scale : {64.0F, 32.0F}) {

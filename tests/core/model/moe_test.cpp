@@ -19,7 +19,7 @@ namespace {
 // The layers with experts of the small models have two layers.
 RoutingSums routing_of(SmallModel& model, const PassInput& micro) {
   model.learn(micro);
-  return model.stage().take_routing();
+  return model.take_routing();
 }
 
 // Sends every token to one expert: the others' logits are far below.
@@ -95,7 +95,7 @@ TEST_CASE("experts drop the tokens beyond their capacity, by position or by scor
       CHECK(expected.dropped > 0);
       CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
       check_gradients(model.take_gradients(), expected.gradients, 1e-10);
-      const RoutingSums sums = model.stage().take_routing();
+      const RoutingSums sums = model.take_routing();
       CHECK(sums.dropped_share * 21 * 2 == Approx(static_cast<double>(expected.dropped)));
     }
   }
@@ -108,7 +108,7 @@ TEST_CASE("experts without a place pass tokens on, and their gradients are zero"
   const PassInput micro = random_input(recipe);
   SmallModel model(recipe, {.blocks = {1}});
   const at::Tensor y = model.stage().forward(wave(21, 20, 0), 0, micro.batch, micro.context);
-  CHECK(model.stage().take_routing().dropped_share == 1);
+  CHECK(model.take_routing().dropped_share == 1);
   model.stage().backward(wave(21, 20, 1), 0, micro.batch, micro.context);
   for (const auto& [name, gradient] : model.take_gradients()) {
     INFO(name);
@@ -130,7 +130,7 @@ TEST_CASE("all tokens may be at one expert, and of equal scores the lower expert
   const at::Tensor used = gradients.at("layers.0.ffn.experts.down.bias").abs().sum(1).gt(0);
   for (std::int64_t expert = 0; expert < 8; ++expert) CHECK(used[expert].item<bool>() == (expert == 5 || expert == 0));
   // Eight times as many tokens at the fullest expert as the mean of two choices.
-  CHECK(model.stage().take_routing().load == Approx(2 * 4));
+  CHECK(model.take_routing().load == Approx(2 * 4));
 }
 
 TEST_CASE("even routing has the balance loss 1, and one expert for all eight times its share") {
@@ -146,7 +146,7 @@ TEST_CASE("even routing has the balance loss 1, and one expert for all eight tim
   SmallModel one(recipe);
   favour(one, 3);
   CHECK(routing_of(one, micro).balance_loss / 2 == Approx(8));
-  CHECK(one.stage().take_routing().passes == 0);
+  CHECK(one.take_routing().passes == 0);
 }
 
 TEST_CASE("a cosine router's scale ends at 100, and its temperature then has no gradient") {
@@ -193,7 +193,7 @@ TEST_CASE("gate noise is added to the logits in training alone, and the load-imp
       const Expected expected = reference_passes(recipe, model.weights(), micro, random_numbers(recipe, micro));
       CHECK(distance(model.learn(micro), expected.losses) < tolerance_of(type));
       check_gradients(model.take_gradients(), expected.gradients, tolerance_of(type));
-      const RoutingSums sums = model.stage().take_routing();
+      const RoutingSums sums = model.take_routing();
       CHECK(sums.dropped_share * 21 * 2 == Approx(static_cast<double>(expected.dropped)));
       const Expected without = reference_passes(recipe, model.weights(), micro);
       CHECK(distance(expected.losses, without.losses) > 1e-6);
@@ -223,7 +223,7 @@ TEST_CASE("routers, priorities, losses, noise, jitter and capacity go together")
         CHECK(expected.dropped > 0);
         CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
         check_gradients(model.take_gradients(), expected.gradients, 1e-10);
-        const RoutingSums sums = model.stage().take_routing();
+        const RoutingSums sums = model.take_routing();
         CHECK(sums.dropped_share * 21 * 2 == Approx(static_cast<double>(expected.dropped)));
       }
     }
@@ -260,11 +260,11 @@ TEST_CASE("a step's tokens are counted by layer and expert") {
   favour(model, 5, {"layers.1."});
   model.learn(micro);
   model.learn(micro);
-  const RoutingCounts counts = model.stage().take_routing_counts();
+  const RoutingCounts counts = model.take_routing_counts();
   REQUIRE(counts.size() == 2);
   CHECK(counts[0].empty());
   CHECK(counts[1] == std::vector<double>{42, 0, 0, 0, 0, 42, 0, 0});
-  CHECK(model.stage().take_routing_counts()[1].empty());
+  CHECK(model.take_routing_counts()[1].empty());
 }
 
 TEST_CASE("numbers that are none reach the loss") {
@@ -284,13 +284,13 @@ TEST_CASE("recompute changes no bit of a model with experts, and counts no routi
       SmallModel kept(recipe);
       const at::Tensor losses = kept.learn(micro);
       const NamedTensors gradients = kept.take_gradients();
-      const RoutingSums routing = kept.stage().take_routing();
+      const RoutingSums routing = kept.take_routing();
       for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
         INFO(named.name << ", recompute " << static_cast<int>(recompute));
         SmallModel again(recipe, {.recompute = recompute});
         CHECK(again.learn(micro).equal(losses));
         check_same_bits(again.take_gradients(), gradients);
-        CHECK(again.stage().take_routing().passes == routing.passes);
+        CHECK(again.take_routing().passes == routing.passes);
       }
     }
   }

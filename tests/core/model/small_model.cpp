@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -221,6 +222,31 @@ NamedTensors gradients_of(const NamedTensors& parameters) {
   for (const auto& [name, tensor] : parameters)
     gradients[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
   return gradients;
+}
+
+RoutingSums SmallModel::take_routing() {
+  const at::Tensor sums = stage_->take_routing();
+  RoutingValues values{};
+  if (sums.defined()) std::copy_n(sums.cpu().const_data_ptr<double>(), values.size(), values.begin());
+  return sums_of(values);
+}
+
+RoutingCounts SmallModel::take_routing_counts() {
+  RoutingCounts counts;
+  for (const at::Tensor& chosen : stage_->take_chosen()) {
+    std::vector<double>& layer = counts.emplace_back();
+    if (chosen.defined())
+      layer.assign(chosen.const_data_ptr<double>(), chosen.const_data_ptr<double>() + chosen.numel());
+  }
+  return counts;
+}
+
+std::vector<double> take_largest(Fp8History& history) {
+  const at::Tensor largest = history.take_largest().cpu().to(at::kDouble);
+  std::vector<double> numbers(largest.const_data_ptr<double>(), largest.const_data_ptr<double>() + largest.numel());
+  for (double& each : numbers)
+    if (std::isnan(each)) each = std::numeric_limits<double>::infinity();
+  return numbers;
 }
 
 double distance(const at::Tensor& got, const at::Tensor& expected) {

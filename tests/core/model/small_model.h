@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/routing_sums.h"
+#include "core/model/layers/fp8_history.h"
 #include "core/model/stage.h"
 #include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
@@ -77,6 +79,9 @@ class SmallModel {
   at::Tensor forward(const PassInput& input, PassMode mode = PassMode::training, std::int64_t index = 0);
   // Training forward and backward of a whole model: the losses.
   at::Tensor learn(const PassInput& input);
+  // What training forwards have found of experts since the last call.
+  RoutingSums take_routing();
+  RoutingCounts take_routing_counts();
 
  private:
   Graph graph_;
@@ -86,6 +91,9 @@ class SmallModel {
   std::optional<kernels::RopeTable> rope_;
   std::unique_ptr<StageModule> stage_;
 };
+
+// What one rank alone would give to record().
+std::vector<double> take_largest(Fp8History& history);
 
 // Of fp32's sums over a few dozen terms, and of float64's, in which the arithmetic itself shows.
 double tolerance_of(at::ScalarType type);

@@ -52,7 +52,7 @@ TEST_CASE("a training pass records the choices that its counts count, also where
     model.forward(micro, PassMode::evaluation);
     CHECK(choices.layers().empty());
     model.learn(micro);
-    const RoutingCounts counts = model.stage().take_routing_counts();
+    const RoutingCounts counts = model.take_routing_counts();
     REQUIRE(choices.layers().size() == 2);
     for (const auto& [layer, tokens] : choices.layers()) {
       // Sequence 4 of the global batch, of seven tokens each, is the first one here.

@@ -56,6 +56,7 @@ Leaving steps_of(ShardRank& rank) {
   Leaving found;
   for (std::int64_t step = 1; step <= 3; ++step) {
     reduce_gradients(rank, alternating_gradients(rank));
+    read_saturated(rank);
     found.shares.push_back(rank.fallback.take_shares());
     found.matrices.push_back(leaving_after(rank.fallback, found.shares.back()));
     rank.parameters.update(0, 1, step);

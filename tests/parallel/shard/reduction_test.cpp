@@ -100,7 +100,7 @@ TEST_CASE("the squared norm counts each element once over all ranks", "[ranks]")
     INFO(shards.in_words());
     const auto squares = on_ranks(shards.recipe(), shards.ranks, [](ShardRank& rank) {
       reduce_gradients(rank, gradients_of(rank));
-      return rank.parameters.sum_of_squares();
+      return rank.parameters.squares().item<double>();
     });
     double expected = 0;
     for (std::int64_t i = 0; i < Graph::build(shards.recipe().model).parameter_count(); ++i)

@@ -84,6 +84,13 @@ void reduce_gradients(ShardRank& rank, const at::Tensor& flat, const std::string
   rank.parameters.collect();
 }
 
+void read_saturated(ShardRank& rank) {
+  const ScalarTable nothing;
+  StepScalars scalars(nothing);
+  rank.parameters.bring_saturated(scalars);
+  scalars.read();
+}
+
 at::Tensor gathered_weights(ShardRank& rank) {
   rank.parameters.gather();
   rank.parameters.finish_gather();

@@ -86,6 +86,9 @@ void write_gradients(ShardRank& rank, const at::Tensor& flat, const std::string&
 // Writes, reduces where other ranks hold the same parameters, and collects.
 void reduce_gradients(ShardRank& rank, const at::Tensor& flat, const std::string& skipped = "");
 
+// Lets the host know how many sums have saturated.
+void read_saturated(ShardRank& rank);
+
 // The whole flat weights as the modules see them.
 at::Tensor gathered_weights(ShardRank& rank);
 

@@ -72,7 +72,7 @@ struct Reduced {
 Reduced reduced(ShardRank& rank) {
   const int ranks = rank.groups.data.ranks();
   reduce_gradients(rank, random_gradients(rank, rank.groups.data.position()));
-  const double squares = rank.parameters.sum_of_squares();
+  const double squares = rank.parameters.squares().item<double>();
   at::Tensor exact = at::zeros({rank.store.elements()}, at::kDouble);
   for (int position = 0; position < ranks; ++position) exact += random_gradients(rank, position);
   return {first_moment(rank), squares, expected_sum(rank, ranks), exact};
@@ -186,6 +186,7 @@ TEST_CASE("without auto-scaling the headroom is a function of the ranks alone", 
       const at::Tensor ones = at::ones({rank.store.elements()});
       rank.parameters.scales()->set_state(2, {{1}, 0.125F});
       for (int step = 0; step < 3; ++step) reduce_gradients(rank, ones);
+      read_saturated(rank);
       const SaturatedSums saturated = rank.parameters.scales()->saturated();
       return std::array{rank.parameters.scales()->state(2).headroom, first_moment(rank).values[0].item<float>(),
                         static_cast<float>(saturated.saturated / saturated.elements)};
@@ -204,7 +205,7 @@ TEST_CASE("a gradient that is not finite on one rank is not hidden by saturation
       at::Tensor gradients = random_gradients(rank, 0);
       if (rank.groups.data.position() == 1) gradients[7] = bad;
       reduce_gradients(rank, gradients);
-      return rank.parameters.sum_of_squares();
+      return rank.parameters.squares().item<double>();
     });
     CHECK(std::isnan(squares[0] + squares[1]));
   }

@@ -54,7 +54,7 @@ struct Stepped {
 
 Stepped stepped_with_left_projection(ShardRank& rank) {
   reduce_gradients(rank, own_gradients(rank, rank.groups.data.position()));
-  Stepped result{rank.parameters.owned(), {}, rank.parameters.sum_of_squares(), {}, {}, {}};
+  Stepped result{rank.parameters.owned(), {}, rank.parameters.squares().item<double>(), {}, {}, {}};
   rank.parameters.update(0, 1, 1);
   result.exact = at::zeros({rank.store.elements()}, at::kDouble);
   for (int position = 0; position < rank.groups.data.ranks(); ++position) result.exact += own_gradients(rank, position);
@@ -163,7 +163,7 @@ TEST_CASE("a gradient that is not finite shows in the norm of a layer that has l
         at::Tensor gradients = own_gradients(rank, 0);
         gradients[0] = HUGE_VALF;
         reduce_gradients(rank, gradients);
-        return rank.parameters.sum_of_squares();
+        return rank.parameters.squares().item<double>();
       },
       &history);
   CHECK_FALSE(std::isfinite(norms.front()));
