@@ -44,12 +44,15 @@ class StallsTest(EmulatedTest):
         return self.emulated("run", "recipe.json", "-q", "--run-dir", folder, "--set", f"training.steps={steps}",
                              "--set", "training.learning_rate.decay_steps=10", *arguments, **options)
 
-    def check_steps(self, tolerance, *settings):
+    def check_waits(self, *settings):
         few = self.train("few", *settings)
         more = self.train("more", *settings, steps=MORE)
         self.assertEqual(more["waits"] - few["waits"], MORE - STEPS, "the host waits once per step")
         self.assertEqual(more["growths"], few["growths"], "later steps take no new memory")
         self.assertEqual(more["pageable"], few["pageable"], "a step copies from and to pinned memory alone")
+
+    def check_steps(self, tolerance, *settings):
+        self.check_waits(*settings)
         self.train("cpu", *settings, "--set", "cluster.device=cpu", steps=MORE)
         for row, expected in zip(self.rows("more"), self.rows("cpu"), strict=True):
             self.assertEqual(row["skipped"], expected["skipped"])
@@ -83,6 +86,25 @@ class StallsTest(EmulatedTest):
 
     def test_a_step_waits_once_with_a_vocabulary_that_ranks_split(self):
         self.check_steps(1e-5, "--ranks", "2", "--set", "parallel.tensor=2", "--set", "launch.backend=mpi")
+
+    def check_fp8(self, level, scaling):
+        # Gradients may leave FP8, which the host decides.
+        self.check_waits("--set", f"precision.fp8_level={level}", "--set", f"precision.fp8_scaling.method={scaling}",
+                         "--set", "precision.high_precision.fallback_steps=2")
+
+    def test_a_step_waits_once_at_fp8_level_1(self):
+        self.check_fp8("O1", "delayed")
+
+    def test_a_step_waits_once_at_fp8_level_2(self):
+        self.check_fp8("O2", "current")
+
+    def test_a_step_waits_once_at_fp8_level_3(self):
+        self.check_fp8("O3", "delayed")
+
+    def test_a_step_waits_once_with_experts(self):
+        settings = {"precision.compute": "bf16", "model.moe.experts": 4, "model.moe.ffn_hidden_size": 32,
+                    "log.routing": "true"}
+        self.check_waits(*(word for key, value in settings.items() for word in ("--set", f"{key}={value}")))
 
     def test_checkpoints_go_on_where_they_were_left(self):
         """States are copied while the next step computes: a copy that were late would have that step's."""
