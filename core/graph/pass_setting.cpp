@@ -9,7 +9,7 @@ namespace {
 
 // Orders in which an FP8 input is kept. In other programs that of the forward's product and that of the weight
 // gradient's: FP8 tensor cores need the summed axis to be contiguous.
-double fp8_orders(KernelSet kernels) { return is_own(kernels) ? 1 : 2; }
+double fp8_orders(const PassSetting& setting) { return setting.is_own() ? 1 : 2; }
 
 double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);
@@ -49,8 +49,7 @@ LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
   shape.scores = shape.heads * shape.tokens * shape.sequence_length;
   shape.vocabulary = static_cast<double>(local_units({Split::Kind::padded, 0, model.vocab_size}, tensor));
   shape.element = element_bytes(element_type(setting.compute));
-  shape.fp8_input =
-      setting.keeps_wide_inputs ? shape.element : (1 + setting.fp8_scale_bytes) * fp8_orders(setting.kernels);
+  shape.fp8_input = setting.keeps_wide_inputs ? shape.element : (1 + setting.fp8_scale_bytes) * fp8_orders(setting);
   return shape;
 }
 

@@ -9,12 +9,12 @@
 
 namespace llmtrain {
 
-// Which implementations run; they differ in what their forward keeps for the backward. `cpu` and `cuda` are this
-// program's on the two kinds of devices: both keep what core/model keeps, beside the working memory of other kernels.
-// `megatron` is other programs on GPUs, and keeps what Korthikanti et al. list (arXiv 2205.05198, section 4).
-enum class KernelSet { cpu, cuda, megatron };
+// Which tensors a program keeps between its passes: those that core/model keeps, or with other programs what
+// Korthikanti et al. list (arXiv 2205.05198, section 4).
+enum class KeptTensors { core_model, megatron };
 
-inline bool is_own(KernelSet kernels) { return kernels != KernelSet::megatron; }
+// The device whose operators run: those of this program take different working memory on either kind.
+enum class ComputeDevice { cpu, cuda };
 
 enum class AttentionMethod { flash, math };
 
@@ -23,7 +23,8 @@ AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kerne
 
 // How one rank runs a block on one micro-batch.
 struct PassSetting {
-  KernelSet kernels = KernelSet::cpu;
+  KeptTensors kept_tensors = KeptTensors::core_model;
+  ComputeDevice device = ComputeDevice::cpu;
   std::int64_t batch = 1;            // sequences
   std::int64_t sequence_length = 1;  // tokens of a whole sequence
   std::int64_t kept_tokens = 0;      // of each sequence, in layers that drop tokens; 0: all
@@ -41,9 +42,12 @@ struct PassSetting {
   bool keeps_wide_inputs = false;  // with FP8: what it keeps are inputs in the compute type, of layers that left FP8
   bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product
   double fp8_scale_bytes = 0;    // per FP8 element, where blocks of a tensor have scales of their own
+  double loss_copies = 0;        // of the logits in fp32, that other programs' backward of the loss holds at least
   AttentionMethod attention = AttentionMethod::flash;
   Recompute recompute = Recompute::none;
 
+  // Whether core/model's modules run, rather than those of other programs.
+  bool is_own() const { return kept_tensors == KeptTensors::core_model; }
   bool drops_tokens() const { return kept_tokens > 0 && kept_tokens < sequence_length; }
   bool uses_fp8() const { return multiplies_fp8(fp8_level); }
   // Tokens of the micro-batch on this rank: where features are split, and where sequence parallelism splits tokens

@@ -61,11 +61,10 @@ Partition Partition::split_by(std::int64_t ranks) const {
   return other;
 }
 
-PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
+PassSetting pass_setting(const Partition& partition) {
   const Recipe& recipe = partition.recipe;
   const ExchangeMethods& exchange = partition.exchange;
-  return {.kernels = kernels,
-          .batch = recipe.batch.micro,
+  return {.batch = recipe.batch.micro,
           .sequence_length = recipe.batch.sequence_length,
           .kept_tokens = partition.kept_tokens,
           .shards = shard_degrees(mesh_in_use(partition.mesh)),

@@ -46,8 +46,8 @@ struct Partition {
   bool is_last(std::size_t stage) const { return stage + 1 == stages.size(); }
 };
 
-// How a rank runs a block on one micro-batch.
-PassSetting pass_setting(const Partition& partition, KernelSet kernels);
+// How a rank of this program runs a block on one micro-batch on a CPU.
+PassSetting pass_setting(const Partition& partition);
 
 // What a run does, derived once from a recipe and a world, and immutable: the mesh, the placement of blocks on stages,
 // the groups of their states, and each pipeline rank's list of instructions, proven by check(). The planner prices this

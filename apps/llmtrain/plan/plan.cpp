@@ -29,6 +29,7 @@
 #include "core/base/units.h"
 #include "core/machine/processor.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/plan/cost/priced_layout.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/split_prices.h"
@@ -117,7 +118,7 @@ double process_bytes(const PlanReport& report, const RunLaunch& launch) {
 // Of all stages that the first rank holds; none on a GPU, whose checkpoints are copied to the host.
 double copy_bytes_of_first(const Layout& layout, const ClusterProfile& profile) {
   const Partition& partition = layout.partition();
-  if (kernel_set(partition.recipe, profile) != KernelSet::cpu) return 0;
+  if (compute_device(partition.recipe, profile) != ComputeDevice::cpu) return 0;
   double bytes = 0;
   for (std::size_t stage = 0; stage < partition.stages.size();
        stage += static_cast<std::size_t>(partition.mesh.pipeline))

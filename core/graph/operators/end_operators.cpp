@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <vector>
 
 #include "core/graph/operators/operator_writer.h"
@@ -83,7 +84,10 @@ void write_head(OperatorWriter& writer) {
   }
   const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;
   loss.forward_working = unwidened + fp32_bytes * logits_elements;
-  loss.backward_working += unwidened;
+  // While the loss's backward holds the copies, the gradients of narrower logits and of the head's input do not exist
+  // yet.
+  const double copies = writer.setting().loss_copies * fp32_bytes * logits_elements;
+  loss.backward_working = std::max(loss.backward_working + unwidened, copies);
 }
 
 }  // namespace llmtrain

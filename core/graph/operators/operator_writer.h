@@ -23,10 +23,10 @@ class OperatorWriter {
   const ModelRecipe& model() const { return graph_.model; }
   const PassSetting& setting() const { return setting_; }
   const LocalShape& shape() const { return shape_; }
-  bool is_cpu() const { return setting_.kernels == KernelSet::cpu; }
-  bool is_cuda() const { return setting_.kernels == KernelSet::cuda; }
-  // Whether core/model's modules run, rather than those of other programs.
-  bool is_own() const { return llmtrain::is_own(setting_.kernels); }
+  bool is_own() const { return setting_.is_own(); }
+  // Whether this program's operators run, on this kind of device.
+  bool is_cpu() const { return is_own() && setting_.device == ComputeDevice::cpu; }
+  bool is_cuda() const { return is_own() && setting_.device == ComputeDevice::cuda; }
   // Whether products of the compute type are made in fp32, beside copies.
   bool widens_fp16() const { return is_cpu() && setting_.compute == DataType::fp16; }
   bool drops() const { return model().dropout > 0; }

@@ -35,7 +35,7 @@ struct CountedExchange {
 // Counts the collectives inside the blocks of all stages: layers first, so that what they exchange leads the table.
 class ExchangeCount {
  public:
-  explicit ExchangeCount(const CostContext& context) : context_(context), lists_(*context.partition.graph) {
+  explicit ExchangeCount(const PricedLayout& priced) : priced_(priced) {
     for (const bool of_layers : {true, false}) count_blocks(of_layers);
     // By axis, then in the order in which the model first uses the tensors.
     std::ranges::stable_sort(counted_, {}, [this](const CountedExchange& counted) {
@@ -48,29 +48,28 @@ class ExchangeCount {
 
  private:
   void count_blocks(bool of_layers) {
-    const Partition& partition = context_.partition;
+    const Partition& partition = priced_.partition;
     const Graph& graph = *partition.graph;
     for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
       for (const std::size_t block : partition.stages[stage].blocks) {
         if ((graph.blocks[block].kind == BlockKind::layer) != of_layers) continue;
-        // Layers are alike: their operators are listed once and counted for every layer.
-        const auto& operators = lists_.of(block, [&] { return block_operators(graph, block, context_.setting); });
+        const OperatorList& operators = priced_.operators.of(block);
         for (const Operator& item : operators)
           for (const Exchange& exchange : item.exchanges)
-            count(partition.rank_of(stage), item, exchange, shown_share(context_, operators, exchange));
+            count(partition.rank_of(stage), item, exchange, shown_share(priced_, operators, exchange));
       }
     }
   }
 
   void count(std::size_t rank, const Operator& item, const Exchange& exchange, double shown) {
     const bool is_repeated_here =
-        exchange.direction == Direction::forward && is_exchanged_again(item, context_.setting.recompute);
-    const std::vector<double> never(static_cast<std::size_t>(context_.mesh().pipeline), 0);
+        exchange.direction == Direction::forward && is_exchanged_again(item, priced_.setting().recompute);
+    const std::vector<double> never(static_cast<std::size_t>(priced_.mesh().pipeline), 0);
     CountedExchange wanted{exchange, never, never};
     auto place = std::find_if(counted_.begin(), counted_.end(),
                               [&](const CountedExchange& known) { return known.kind() == wanted.kind(); });
     if (place == counted_.end()) place = counted_.insert(place, std::move(wanted));
-    const double times = context_.partition.shape.micro_batches * (is_repeated_here ? 2 : 1);
+    const double times = priced_.partition.shape.micro_batches * (is_repeated_here ? 2 : 1);
     place->times[rank] += times;
     place->shown_times[rank] += times * shown;
     if (std::find(names_.begin(), names_.end(), exchange.tensors) == names_.end()) names_.push_back(exchange.tensors);
@@ -80,8 +79,7 @@ class ExchangeCount {
     return std::find(names_.begin(), names_.end(), tensors) - names_.begin();
   }
 
-  const CostContext& context_;
-  BlockCache<OperatorList> lists_;
+  const PricedLayout& priced_;
   std::vector<CountedExchange> counted_;
   std::vector<std::string> names_;
 };
@@ -97,10 +95,10 @@ struct Share {
 // Adds up the communication of each pipeline rank, in rows by collective, purpose and kind of tensor.
 class Table {
  public:
-  explicit Table(const CostContext& context) : context_(context) {}
+  explicit Table(const PricedLayout& priced) : priced_(priced) {}
 
-  const CostContext& context() const { return context_; }
-  std::size_t ranks() const { return static_cast<std::size_t>(context_.mesh().pipeline); }
+  const PricedLayout& priced() const { return priced_; }
+  std::size_t ranks() const { return static_cast<std::size_t>(priced_.mesh().pipeline); }
 
   void add(Collective collective, Purpose purpose, std::string_view tensors, const RankGroup& group, std::size_t rank,
            const Share& share) {
@@ -122,7 +120,7 @@ class Table {
   // A collective of the step, which nothing hides.
   void add(Collective collective, Purpose purpose, std::string_view tensors, const RankGroup& group, std::size_t rank,
            double bytes) {
-    const double seconds = context_.collectives.seconds(collective, bytes, group);
+    const double seconds = priced_.collectives.seconds(collective, bytes, group);
     add(collective, purpose, tensors, group, rank, {bytes, seconds, seconds});
   }
 
@@ -145,14 +143,14 @@ class Table {
     CommunicationEntry entry;
     std::vector<Share> shares;  // by pipeline rank
   };
-  const CostContext& context_;
+  const PricedLayout& priced_;
   std::vector<Row> rows_;
 };
 
 void add_exchange(const CountedExchange& counted, Table& table) {
   const Exchange& exchange = counted.exchange;
-  const AxisGroup group = group_of(table.context(), exchange.axis);
-  const double seconds = exchange_seconds(table.context(), exchange);
+  const AxisGroup group = group_of(table.priced(), exchange.axis);
+  const double seconds = exchange_seconds(table.priced(), exchange);
   for (std::size_t rank = 0; rank < table.ranks(); ++rank)
     table.add(exchange.collective, group.purpose, exchange.tensors, group.ranks, rank,
               {counted.times[rank] * (exchange.bytes / exchange.compression), counted.times[rank] * seconds,
@@ -169,9 +167,10 @@ std::vector<double> count_by_stage(const Schedule& schedule, Operation operation
 }
 
 // Gradients first, then weights.
-void add_states(const Layout& layout, Table& table) {
-  const std::vector<double> reductions = count_by_stage(layout.schedule(), Operation::reduce_gradients);
-  const std::vector<double> gathers = count_by_stage(layout.schedule(), Operation::gather_weights);
+void add_states(const Schedule& schedule, Table& table) {
+  const Partition& partition = table.priced().partition;
+  const std::vector<double> reductions = count_by_stage(schedule, Operation::reduce_gradients);
+  const std::vector<double> gathers = count_by_stage(schedule, Operation::gather_weights);
   const auto times = [&](StateTransfer::When when, std::size_t stage) {
     switch (when) {
       case StateTransfer::When::reduction:
@@ -185,12 +184,12 @@ void add_states(const Layout& layout, Table& table) {
     return 0.0;
   };
   for (const bool is_gather : {false, true}) {
-    for (std::size_t stage = 0; stage < layout.partition().stages.size(); ++stage) {
-      for (const StateTransfer& transfer : state_transfers(table.context(), stage)) {
+    for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+      for (const StateTransfer& transfer : state_transfers(table.priced(), stage)) {
         if ((transfer.when == StateTransfer::When::gather) != is_gather) continue;
         const double count = times(transfer.when, stage), seconds = count * transfer.seconds;
         table.add(transfer.collective, Purpose::data_parallel, transfer.tensors, transfer.ranks,
-                  layout.partition().rank_of(stage), {count * transfer.bytes, seconds, 0});
+                  partition.rank_of(stage), {count * transfer.bytes, seconds, 0});
       }
     }
   }
@@ -198,10 +197,10 @@ void add_states(const Layout& layout, Table& table) {
 
 // Sums of gradients over tensor ranks, once per step.
 void add_tensor_gradients(Table& table) {
-  const CostContext& context = table.context();
-  const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
-  const RankGroup tensor = tensor_group(context.mesh());
-  const RankGroup copies = copies_group(context.partition);
+  const PricedLayout& priced = table.priced();
+  const std::vector<TensorGradientShare> shares = tensor_gradient_shares(priced.partition);
+  const RankGroup tensor = tensor_group(priced.mesh());
+  const RankGroup copies = copies_group(priced.partition);
   const auto add = [&](std::string_view tensors, const RankGroup& ranks, double TensorGradientShare::*bytes,
                        Purpose purpose = Purpose::tensor_parallel) {
     for (std::size_t rank = 0; rank < shares.size(); ++rank)
@@ -210,14 +209,14 @@ void add_tensor_gradients(Table& table) {
   add("norm gradients", tensor, &TensorGradientShare::whole_group);
   add("key and value gradients", copies, &TensorGradientShare::copies);
   add("FP8 maxima of states", tensor, &TensorGradientShare::maxima);
-  add("FP8 maxima of expert states", expert_parts_group(context.mesh()), &TensorGradientShare::expert_maxima,
+  add("FP8 maxima of expert states", expert_parts_group(priced.mesh()), &TensorGradientShare::expert_maxima,
       Purpose::expert);
 }
 
 // Of matrices that Muon trains, once per step: between ZeRO's shards, and between tensor ranks.
 void add_muon(Table& table) {
-  const std::vector<MuonTraffic> traffic = muon_traffic(table.context().partition);
-  for (const MuonExchange& exchange : muon_exchanges(table.context()))
+  const std::vector<MuonTraffic> traffic = muon_traffic(table.priced().partition);
+  for (const MuonExchange& exchange : muon_exchanges(table.priced()))
     for (std::size_t rank = 0; rank < traffic.size(); ++rank)
       if (const double sent = traffic[rank].*exchange.sent; sent > 0)
         table.add(Collective::all_to_all, exchange.purpose, exchange.tensors, exchange.ranks, rank,
@@ -226,17 +225,17 @@ void add_muon(Table& table) {
 
 // Every stage but the last sends activations to the next one and receives their gradients, which it gathers.
 void add_transfers(Table& table) {
-  const CostContext& context = table.context();
-  const Partition& partition = context.partition;
-  const Boundary boundary = boundary_of(context);
+  const PricedLayout& priced = table.priced();
+  const Partition& partition = priced.partition;
+  const Boundary boundary = boundary_of(priced);
   const RankGroup tensor = tensor_group(partition.mesh);
   const double micros = partition.shape.micro_batches;
-  const double gather_seconds = micros * context.collectives.all_gather(boundary.whole_bytes, tensor);
+  const double gather_seconds = micros * priced.collectives.all_gather(boundary.whole_bytes, tensor);
   for (const bool is_gather : {false, true}) {
     for (std::size_t stage = 0; stage + 1 < partition.stages.size(); ++stage) {
       const std::size_t here = partition.rank_of(stage), next = partition.rank_of(stage + 1);
       const RankGroup neighbours = pipeline_neighbours(partition.mesh, static_cast<std::int64_t>(here));
-      const double sent_seconds = micros * boundary_seconds(context, neighbours) - gather_seconds;
+      const double sent_seconds = micros * boundary_seconds(priced, neighbours) - gather_seconds;
       for (const std::size_t rank : {here, next}) {
         if (is_gather)
           table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, rank,
@@ -250,7 +249,7 @@ void add_transfers(Table& table) {
 }
 
 void add_pipeline(Table& table) {
-  const Partition& partition = table.context().partition;
+  const Partition& partition = table.priced().partition;
   if (partition.mesh.pipeline <= 1) return;
   add_transfers(table);
   for (const std::size_t rank : {std::size_t{0}, table.ranks() - 1})
@@ -259,22 +258,22 @@ void add_pipeline(Table& table) {
 }
 
 // Loss, norm and stop request of every rank, once per step: negligible, but listed so that the table is complete.
-void add_scalars(const Layout& layout, Table& table) {
-  const std::int64_t ranks = layout.mesh().world();
-  const RankGroup world{ranks, 1, std::min(ranks, layout.mesh().devices_per_node)};
-  const auto bytes = static_cast<double>(declared_scalars(layout.partition()).bytes());
+void add_scalars(Table& table) {
+  const PricedLayout& priced = table.priced();
+  const std::int64_t ranks = priced.mesh().world();
+  const RankGroup world{ranks, 1, std::min(ranks, priced.mesh().devices_per_node)};
+  const auto bytes = static_cast<double>(declared_scalars(priced.partition).bytes());
   for (std::size_t rank = 0; rank < table.ranks(); ++rank)
     table.add(Collective::all_gather, Purpose::control, "scalars", world, rank, bytes * static_cast<double>(ranks));
 }
 
 }  // namespace
 
-std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile,
+std::vector<CommunicationEntry> communication_of(const PricedLayout& priced, const Schedule& schedule,
                                                  std::optional<std::size_t> pipeline_rank) {
-  const CostContext context(layout.partition(), profile);
-  Table table(context);
-  add_states(layout, table);
-  const ExchangeCount exchanges(context);
+  Table table(priced);
+  add_states(schedule, table);
+  const ExchangeCount exchanges(priced);
   // Tensor-parallel exchanges stay together, before those of the other axes.
   const auto add_exchanges = [&](bool of_tensor_ranks) {
     for (const CountedExchange& counted : exchanges.counted())
@@ -285,7 +284,7 @@ std::vector<CommunicationEntry> communication_of(const Layout& layout, const Clu
   add_muon(table);
   add_exchanges(false);
   add_pipeline(table);
-  add_scalars(layout, table);
+  add_scalars(table);
   return table.of(pipeline_rank);
 }
 

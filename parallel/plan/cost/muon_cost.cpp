@@ -72,16 +72,16 @@ double pass_bytes(const StateTypes& types) {
 }
 
 // Orthogonalising runs in bf16 on GPUs.
-Roofline product_roofline(const CostContext& context) {
-  const bool is_gpu = kernel_set(context.recipe(), context.profile) != KernelSet::cpu;
-  return {context.profile, is_gpu ? DataType::bf16 : DataType::fp32};
+Roofline product_roofline(const PricedLayout& priced) {
+  const bool is_gpu = priced.setting().device == ComputeDevice::cuda;
+  return {priced.profile, is_gpu ? DataType::bf16 : DataType::fp32};
 }
 
-double traffic_seconds(const CostContext& context, const MuonTraffic& traffic) {
+double traffic_seconds(const PricedLayout& priced, const MuonTraffic& traffic) {
   double seconds = 0;
-  for (const MuonExchange& exchange : muon_exchanges(context))
+  for (const MuonExchange& exchange : muon_exchanges(priced))
     if (const double sent = traffic.*exchange.sent; sent > 0)
-      seconds += context.collectives.all_to_all(all_to_all_bytes(sent, exchange.ranks), exchange.ranks);
+      seconds += priced.collectives.all_to_all(all_to_all_bytes(sent, exchange.ranks), exchange.ranks);
   return seconds;
 }
 
@@ -89,13 +89,13 @@ double traffic_seconds(const CostContext& context, const MuonTraffic& traffic) {
 
 std::vector<MuonTraffic> muon_traffic(const Partition& partition) { return traffic_of(MuonGroups(partition)); }
 
-std::vector<MuonExchange> muon_exchanges(const CostContext& context) {
-  const Mesh& mesh = context.mesh();
+std::vector<MuonExchange> muon_exchanges(const PricedLayout& priced) {
+  const Mesh& mesh = priced.mesh();
   std::vector<MuonExchange> exchanges{
       {&MuonTraffic::cut, Purpose::data_parallel, "cut matrices", shard_group(mesh)},
       {&MuonTraffic::split, Purpose::tensor_parallel, "split matrices", tensor_group(mesh)}};
   // Without experts nothing says that parallel.expert_tensor divides anything.
-  if (!context.recipe().model.moe) return exchanges;
+  if (!priced.recipe().model.moe) return exchanges;
   exchanges.push_back(
       {&MuonTraffic::expert_cut, Purpose::data_parallel, "cut expert matrices", expert_shard_group(mesh)});
   exchanges.push_back(
@@ -109,8 +109,8 @@ double all_to_all_bytes(double sent, const RankGroup& ranks) {
   return sent * count / (count - 1);
 }
 
-double muon_workspace(const Partition& partition, KernelSet kernels) {
-  const double product = kernels != KernelSet::cpu ? element_bytes(ElementType::bfloat16) : exact_bytes;
+double muon_workspace(const Partition& partition, ComputeDevice device) {
+  const double product = device == ComputeDevice::cuda ? element_bytes(ElementType::bfloat16) : exact_bytes;
   double most = 0;
   const MuonGroups groups(partition);
   for (const auto& [group, matrices] : groups.distinct()) {
@@ -127,19 +127,19 @@ double muon_workspace(const Partition& partition, KernelSet kernels) {
   return most;
 }
 
-std::vector<double> muon_seconds(const CostContext& context) {
-  const MuonGroups groups(context.partition);
-  const Roofline roofline = product_roofline(context);
-  const auto steps = static_cast<double>(context.recipe().training.optimizer.muon.steps);
+std::vector<double> muon_seconds(const PricedLayout& priced) {
+  const MuonGroups groups(priced.partition);
+  const Roofline roofline = product_roofline(priced);
+  const auto steps = static_cast<double>(priced.recipe().training.optimizer.muon.steps);
   std::vector<double> seconds;
-  for (const MuonTraffic& of_rank : traffic_of(groups)) seconds.push_back(traffic_seconds(context, of_rank));
+  for (const MuonTraffic& of_rank : traffic_of(groups)) seconds.push_back(traffic_seconds(priced, of_rank));
   for (std::size_t i = 0; i < groups.distinct().size(); ++i) {
     const auto& [group, matrices] = groups.distinct()[i];
     const double bytes =
-        static_cast<double>(group.shard()) * pass_bytes(group.types) * context.program().traffic.optimizer;
+        static_cast<double>(group.shard()) * pass_bytes(group.types) * priced.program().traffic.optimizer;
     const std::vector<double> products = matrices.sums(
         [&](const MatrixSize& size) { return roofline.seconds(orthogonalize_work(roofline, size, steps)); });
-    const double of_group = most_of(products) + context.roofline.pass(bytes).seconds;
+    const double of_group = most_of(products) + priced.roofline.pass(bytes).seconds;
     for (std::size_t rank = 0; rank < groups.ranks(); ++rank)
       seconds[rank] += static_cast<double>(groups.counts(rank)[i]) * of_group;
   }

@@ -27,16 +27,16 @@ struct MuonExchange {
   std::string_view tensors;  // as in CommunicationEntry
   RankGroup ranks;
 };
-std::vector<MuonExchange> muon_exchanges(const CostContext& context);
+std::vector<MuonExchange> muon_exchanges(const PricedLayout& priced);
 
 // The bytes that each rank would hold of an all-to-all of equal parts in which it sends `sent` to the others.
 double all_to_all_bytes(double sent, const RankGroup& ranks);
 
 // What one rank holds at most during the update beside its states, over all ranks.
-double muon_workspace(const Partition& partition, KernelSet kernels);
+double muon_workspace(const Partition& partition, ComputeDevice device);
 
 // Seconds of the update on each pipeline rank: the passes over its states, the products that orthogonalise the matrices
 // of the shard with most of them, and the traffic, which nothing hides.
-std::vector<double> muon_seconds(const CostContext& context);
+std::vector<double> muon_seconds(const PricedLayout& priced);
 
 }  // namespace llmtrain

@@ -21,10 +21,10 @@ double kept_bytes(const Partition& partition, std::size_t stage, double saved, d
   return saved - (stage > 0 ? boundary : 0) + (partition.is_last(stage) ? 0 : boundary);
 }
 
-void add_offload(const CostContext& context, std::size_t stage, double kept, StageCost& cost) {
-  const OffloadRecipe& offload = context.recipe().memory.offload;
-  const double bandwidth = context.profile.device.pcie_bandwidth;
-  const double weights = offload.weights ? weight_bytes(context.partition, stage) : 0;
+void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost) {
+  const OffloadRecipe& offload = priced.recipe().memory.offload;
+  const double bandwidth = priced.profile.device.pcie_bandwidth;
+  const double weights = offload.weights ? weight_bytes(priced.partition, stage) : 0;
   const double activations = offload.activations ? kept : 0;
   // PCIe is full duplex: in the forward weights arrive while activations leave, in the backward both arrive.
   cost.forward.seconds = std::max(cost.forward.seconds, std::max(weights, activations) / bandwidth);

@@ -14,6 +14,6 @@ double kept_bytes(const Partition& partition, std::size_t stage, double saved, d
 // What memory.offload moves over PCIe in the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
 // arrive for every pass; activations leave in the forward and return in the backward. All is prefetched, so a pass
 // takes the longer of its own time and that of either direction.
-void add_offload(const CostContext& context, std::size_t stage, double kept, StageCost& cost);
+void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost);
 
 }  // namespace llmtrain

@@ -5,53 +5,26 @@
 
 #include "core/base/collective.h"
 #include "core/graph/operators/operators.h"
-#include "parallel/layout/layout.h"
-#include "parallel/plan/cost/collective_cost.h"
-#include "parallel/plan/cost/roofline.h"
+#include "parallel/plan/cost/priced_layout.h"
 #include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
-
-// Everything that operators are priced with: the partition and the cluster with its program. The referenced objects
-// must outlive it.
-struct CostContext {
-  const Partition& partition;
-  const ClusterProfile& profile;
-  PassSetting setting;
-  Roofline roofline;
-  CollectiveCost collectives;
-
-  CostContext(const Partition& partition_in, const ClusterProfile& profile_in);
-
-  const Recipe& recipe() const { return partition.recipe; }
-  const Mesh& mesh() const { return partition.mesh; }
-  const Program& program() const { return profile.program; }
-  // Of gradients and states.
-  PrecisionRecipe state_precision() const;
-};
-
-// The operators of the device that the recipe requests, else of the profile's device, and of the program that the
-// profile is of: llmtrain, or others, whose kernels count as Megatron's.
-KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
-
-// How a rank of the program runs a block: as llmtrain does, but for how the program scales FP8.
-PassSetting pass_setting(const Partition& partition, KernelSet kernels, const Program& program);
 
 // The ranks of a collective inside a block, and the purpose under which it is counted.
 struct AxisGroup {
   RankGroup ranks;
   Purpose purpose = Purpose::control;
 };
-AxisGroup group_of(const CostContext& context, RankAxis axis);
+AxisGroup group_of(const PricedLayout& priced, RankAxis axis);
 
 // Seconds of one collective inside a block, without overlap.
-double exchange_seconds(const CostContext& context, const Exchange& exchange);
+double exchange_seconds(const PricedLayout& priced, const Exchange& exchange);
 
 // Of the wires that it occupies.
-WireSeconds exchange_wires(const CostContext& context, const Exchange& exchange);
+WireSeconds exchange_wires(const PricedLayout& priced, const Exchange& exchange);
 
 // The fraction of a collective's time for which its pass waits; it is one of the operators of `block`.
-double shown_share(const CostContext& context, std::span<const Operator> block, const Exchange& exchange);
+double shown_share(const PricedLayout& priced, std::span<const Operator> block, const Exchange& exchange);
 
 // The tensor that one stage sends to the next: each tensor rank sends its part of the tokens, and without sequence
 // parallelism the receivers gather the whole inside the tensor group (Narayanan et al., arXiv 2104.04473, section 4.1).
@@ -59,15 +32,15 @@ struct Boundary {
   double sent_bytes = 0;   // per tensor rank
   double whole_bytes = 0;  // result of the receivers' gather; 0 where they gather nothing
 };
-Boundary boundary_of(const CostContext& context);
+Boundary boundary_of(const PricedLayout& priced);
 
 // Seconds of one transfer between these pipeline ranks, including the receivers' gather.
-double boundary_seconds(const CostContext& context, const RankGroup& neighbours);
+double boundary_seconds(const PricedLayout& priced, const RankGroup& neighbours);
 // Of the sender's wires; the gather is counted with them, because every rank but the first receives as well.
-WireSeconds boundary_wires(const CostContext& context, const RankGroup& neighbours);
+WireSeconds boundary_wires(const PricedLayout& priced, const RankGroup& neighbours);
 
 // Seconds of an operator's matrix products for one micro-batch, forward and backward, with the casts of FP8.
-double product_seconds(const CostContext& context, const Operator& item);
+double product_seconds(const PricedLayout& priced, const Operator& item);
 
 // FLOPs of fused attention, which skips the masked half of the scores. Its backward computes five products where the
 // forward computes two (Dao, arXiv 2307.08691).
@@ -78,9 +51,9 @@ struct CausalFlops {
 CausalFlops causal_flops(const Operator& item);
 
 // Bytes of a pass over memory, of which caches and fusion may save some (TrafficFacts).
-double moved_bytes(const CostContext& context, const Movement& movement);
+double moved_bytes(const PricedLayout& priced, const Movement& movement);
 
 // Cost of one block for one micro-batch, forward and backward, with its collectives and its recompute.
-StageCost block_cost(const CostContext& context, const OperatorList& operators);
+StageCost block_cost(const PricedLayout& priced, const OperatorList& operators);
 
 }  // namespace llmtrain

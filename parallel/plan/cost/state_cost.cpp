@@ -66,15 +66,15 @@ void add_group(const Partition& partition, const StateGroup& group, ByShard& sha
     shard.*maxima += numbers * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
 }
 
-double tensor_gradient_seconds(const CostContext& context, const TensorGradientShare& share) {
-  const CollectiveCost& collectives = context.collectives;
-  const RankGroup copies = copies_group(context.partition);
+double tensor_gradient_seconds(const PricedLayout& priced, const TensorGradientShare& share) {
+  const CollectiveCost& collectives = priced.collectives;
+  const RankGroup copies = copies_group(priced.partition);
   const auto agreement = [&](double bytes, const RankGroup& ranks) {
     return bytes > 0 ? collectives.all_reduce(bytes, ranks) : 0;
   };
-  return collectives.all_reduce(share.whole_group, tensor_group(context.mesh())) +
-         collectives.all_reduce(share.copies, copies) + agreement(share.maxima, tensor_group(context.mesh())) +
-         agreement(share.expert_maxima, expert_parts_group(context.mesh()));
+  return collectives.all_reduce(share.whole_group, tensor_group(priced.mesh())) +
+         collectives.all_reduce(share.copies, copies) + agreement(share.maxima, tensor_group(priced.mesh())) +
+         agreement(share.expert_maxima, expert_parts_group(priced.mesh()));
 }
 
 // Of all parameters: the few that keep their types at FP8 levels are neglected.
@@ -90,12 +90,12 @@ std::int64_t trained_tensors(const Graph& graph, const Block& block) {
   return std::ranges::count_if(block.parameters, [&](std::size_t index) { return !graph.parameters[index].is_frozen; });
 }
 
-double update_seconds(const CostContext& context, std::size_t rank) {
-  const Partition& partition = context.partition;
+double update_seconds(const PricedLayout& priced, std::size_t rank) {
+  const Partition& partition = priced.partition;
   // Elements before sharding, and how many tensors they come from.
   double dense = 0, experts = 0, tensors = 0;
   for (std::size_t stage = rank; stage < partition.stages.size();
-       stage += static_cast<std::size_t>(context.mesh().pipeline)) {
+       stage += static_cast<std::size_t>(priced.mesh().pipeline)) {
     for (const StateGroup& group : partition.groups[stage]) {
       if (group.is_frozen || group.is_muon) continue;
       (group.kind == Kind::experts ? experts : dense) += static_cast<double>(group.elements());
@@ -104,18 +104,18 @@ double update_seconds(const CostContext& context, std::size_t rank) {
     for (const std::size_t block : partition.stages[stage].blocks)
       tensors += static_cast<double>(trained_tensors(*partition.graph, partition.graph->blocks[block]));
   }
-  const PrecisionRecipe precision = context.state_precision();
+  const PrecisionRecipe precision = priced.state_precision();
   const auto shard = [](double all, const StateRanks& ranks) {
     return ranks.zero_stage > 0 ? all / static_cast<double>(ranks.shards.ranks) : all;
   };
-  const double elements = shard(dense, dense_ranks(context)) + shard(experts, expert_ranks(context));
-  const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.program().traffic.optimizer;
-  double seconds = context.roofline.pass(bytes).seconds + tensors * context.profile.host.tensor_seconds;
-  if (context.recipe().memory.offload.optimizer) {
+  const double elements = shard(dense, dense_ranks(priced)) + shard(experts, expert_ranks(priced));
+  const double bytes = elements * optimizer_bytes_per_parameter(precision) * priced.program().traffic.optimizer;
+  double seconds = priced.roofline.pass(bytes).seconds + tensors * priced.profile.host.tensor_seconds;
+  if (priced.recipe().memory.offload.optimizer) {
     // Gradients go to the host's optimizer, updated weights come back.
     const StateTypes types = most_states(precision);
     const double moved = elements * (types.gradient_bytes() + moved_weight_bytes(types));
-    seconds += moved / context.profile.device.pcie_bandwidth;
+    seconds += moved / priced.profile.device.pcie_bandwidth;
   }
   return seconds;
 }
@@ -173,14 +173,14 @@ double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
   return (3 + more_reads) * types.gradient_bytes() + (2 + more_reads) * states + moved_weight_bytes(types);
 }
 
-std::vector<double> optimizer_seconds(const CostContext& context) {
-  const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
-  std::vector<double> seconds = muon_seconds(context);
+std::vector<double> optimizer_seconds(const PricedLayout& priced) {
+  const std::vector<TensorGradientShare> shares = tensor_gradient_shares(priced.partition);
+  std::vector<double> seconds = muon_seconds(priced);
   for (std::size_t rank = 0; rank < shares.size(); ++rank)
-    seconds[rank] += update_seconds(context, rank) + tensor_gradient_seconds(context, shares[rank]);
+    seconds[rank] += update_seconds(priced, rank) + tensor_gradient_seconds(priced, shares[rank]);
   // Only the ends of the pipeline hold the tied embedding.
-  if (const double bytes = shared_embedding_bytes(context.partition); bytes > 0) {
-    const double exchange = context.collectives.all_reduce(bytes, shared_embedding_group(context.mesh()));
+  if (const double bytes = shared_embedding_bytes(priced.partition); bytes > 0) {
+    const double exchange = priced.collectives.all_reduce(bytes, shared_embedding_group(priced.mesh()));
     // The exchange of the tied embedding involves both ends, so both wait for it.
     seconds.front() += exchange;
     seconds.back() += exchange;

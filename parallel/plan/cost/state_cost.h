@@ -35,6 +35,6 @@ double optimizer_bytes_per_parameter(const PrecisionRecipe& precision);
 
 // Seconds of the optimizer step of each pipeline rank: memory traffic of its shards, the host's work per tensor, the
 // sums over other tensor ranks and over the ends of the pipeline, and PCIe transfers if optimizer states are offloaded.
-std::vector<double> optimizer_seconds(const CostContext& context);
+std::vector<double> optimizer_seconds(const PricedLayout& priced);
 
 }  // namespace llmtrain

@@ -38,7 +38,7 @@ double maxima_bytes(const StateGroup& group) {
 
 class Writer {
  public:
-  Writer(const CostContext& context, double messages) : context_(context), messages_(messages) {}
+  Writer(const PricedLayout& priced, double messages) : priced_(priced), messages_(messages) {}
 
   void add(const Moved& moved, const StateRanks& ranks, const Names& names) {
     add_gradients(When::reduction, moved.gradients, ranks, names);
@@ -55,11 +55,11 @@ class Writer {
            double seconds) {
     if (ranks.ranks > 1 && bytes > 0)
       transfers_.push_back(
-          {when, collective, tensors, ranks, bytes, seconds, context_.collectives.wires(collective, bytes, ranks)});
+          {when, collective, tensors, ranks, bytes, seconds, priced_.collectives.wires(collective, bytes, ranks)});
   }
 
   void add_gradients(When when, const Gradients& gradients, const StateRanks& ranks, const Names& names) {
-    const CollectiveCost& collectives = context_.collectives;
+    const CollectiveCost& collectives = priced_.collectives;
     const double bytes = gradients.bytes;
     add(when, Collective::all_reduce, names.maxima, ranks.data, gradients.maxima,
         collectives.all_reduce(gradients.maxima, ranks.data));
@@ -76,35 +76,35 @@ class Writer {
   // Of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them in one message per
   // block during passes, the other stages at once.
   double sharding_seconds(double bytes, const StateRanks& ranks) const {
-    return ranks.zero_stage == 3 ? context_.collectives.gather_weights(bytes, messages_, ranks.gathering)
-                                 : context_.collectives.all_gather(bytes, ranks.gathering);
+    return ranks.zero_stage == 3 ? priced_.collectives.gather_weights(bytes, messages_, ranks.gathering)
+                                 : priced_.collectives.all_gather(bytes, ranks.gathering);
   }
 
-  const CostContext& context_;
+  const PricedLayout& priced_;
   double messages_;
   std::vector<StateTransfer> transfers_;
 };
 
 }  // namespace
 
-StateRanks dense_ranks(const CostContext& context) {
-  const Mesh& mesh = context.mesh();
+StateRanks dense_ranks(const PricedLayout& priced) {
+  const Mesh& mesh = priced.mesh();
   const auto kind = StateGroup::Kind::dense;
-  return {effective_zero_stage(context.recipe(), mesh, kind), data_group(mesh), shard_group(mesh),
+  return {effective_zero_stage(priced.recipe(), mesh, kind), data_group(mesh), shard_group(mesh),
           gathering_group(mesh, kind), replica_group(mesh)};
 }
 
-StateRanks expert_ranks(const CostContext& context) {
+StateRanks expert_ranks(const PricedLayout& priced) {
   // Without experts there are no such groups (effective_zero_stage()).
-  if (!context.recipe().model.moe) return {};
-  const Mesh& mesh = context.mesh();
+  if (!priced.recipe().model.moe) return {};
+  const Mesh& mesh = priced.mesh();
   const auto kind = StateGroup::Kind::experts;
-  return {effective_zero_stage(context.recipe(), mesh, kind), expert_data_group(mesh), expert_shard_group(mesh),
+  return {effective_zero_stage(priced.recipe(), mesh, kind), expert_data_group(mesh), expert_shard_group(mesh),
           gathering_group(mesh, kind), expert_replica_group(mesh)};
 }
 
-std::vector<StateTransfer> state_transfers(const CostContext& context, std::size_t stage) {
-  const Partition& partition = context.partition;
+std::vector<StateTransfer> state_transfers(const PricedLayout& priced, std::size_t stage) {
+  const Partition& partition = priced.partition;
   // Where a step has one reduction it is the last one, and all gradients move together.
   const bool reduces_once = partition.shape.reduction_group() == partition.shape.micro_batches;
   Moved dense, experts;
@@ -119,9 +119,9 @@ std::vector<StateTransfer> state_transfers(const CostContext& context, std::size
     // Frozen weights that are not sharded have no owner from whom others would get them.
     if (!group.is_frozen || group.zero_stage == 3) moved.weights += whole * group.types.weight_bytes();
   }
-  Writer writer(context, static_cast<double>(partition.stages[stage].blocks.size()));
-  writer.add(dense, dense_ranks(context), dense_names);
-  writer.add(experts, expert_ranks(context), expert_names);
+  Writer writer(priced, static_cast<double>(partition.stages[stage].blocks.size()));
+  writer.add(dense, dense_ranks(priced), dense_names);
+  writer.add(experts, expert_ranks(priced), expert_names);
   return writer.take();
 }
 

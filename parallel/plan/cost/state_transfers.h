@@ -17,8 +17,8 @@ struct StateRanks {
   RankGroup gathering;  // gathering_group()
   RankGroup replicas;
 };
-StateRanks dense_ranks(const CostContext& context);
-StateRanks expert_ranks(const CostContext& context);
+StateRanks dense_ranks(const PricedLayout& priced);
+StateRanks expert_ranks(const PricedLayout& priced);
 
 // One collective of the data-parallel ranks over gradients or weights of a stage.
 struct StateTransfer {
@@ -39,6 +39,6 @@ struct StateTransfer {
 // What the data-parallel ranks of a stage move: the simulator and the communication table both add up these. Without
 // sharding gradients are all-reduced; with it they are scattered among the shards and summed across their replicas, and
 // weights are gathered. Leaves out what moves nothing.
-std::vector<StateTransfer> state_transfers(const CostContext& context, std::size_t stage);
+std::vector<StateTransfer> state_transfers(const PricedLayout& priced, std::size_t stage);
 
 }  // namespace llmtrain

@@ -28,26 +28,26 @@ struct PricedBlock {
 };
 
 // On an emulated device a pass takes at least the configured time of its layers.
-void add_emulated_layers(const CostContext& context, std::int64_t layers, StageCost& cost) {
-  const EmulatedLayer layer = emulated_layer(context.recipe());
+void add_emulated_layers(const PricedLayout& priced, std::int64_t layers, StageCost& cost) {
+  const EmulatedLayer layer = emulated_layer(priced.recipe());
   cost.forward.seconds = std::max(cost.forward.seconds, static_cast<double>(layers) * layer.forward_seconds);
   cost.backward.seconds = std::max(cost.backward.seconds, static_cast<double>(layers) * layer.backward_seconds);
 }
 
 // Where gradients in the compute type stay beside wider sums, every backward adds them and clears them.
-void add_gradient_sums(const CostContext& context, std::size_t stage, StageCost& cost) {
-  if (!context.program().memory.keeps_compute_gradients) return;
+void add_gradient_sums(const PricedLayout& priced, std::size_t stage, StageCost& cost) {
+  if (!priced.program().memory.keeps_compute_gradients) return;
   double bytes = 0;
-  for (const StateGroup& group : context.partition.groups[stage]) {
+  for (const StateGroup& group : priced.partition.groups[stage]) {
     const double narrow = group.types.weight_bytes(), wide = group.types.gradient_bytes();
     // Both are read and written.
     if (wide > narrow) bytes += 2 * (narrow + wide) * static_cast<double>(group.elements());
   }
-  if (bytes > 0) cost.backward.seconds += context.roofline.seconds(context.roofline.pass(bytes));
+  if (bytes > 0) cost.backward.seconds += priced.roofline.seconds(priced.roofline.pass(bytes));
 }
 
-void add_data_parallel(const CostContext& context, std::size_t stage, StageCost& cost) {
-  for (const StateTransfer& transfer : state_transfers(context, stage)) {
+void add_data_parallel(const PricedLayout& priced, std::size_t stage, StageCost& cost) {
+  for (const StateTransfer& transfer : state_transfers(priced, stage)) {
     switch (transfer.when) {
       case StateTransfer::When::reduction:
         cost.reduce_seconds += transfer.seconds;
@@ -64,7 +64,7 @@ void add_data_parallel(const CostContext& context, std::size_t stage, StageCost&
     }
   }
   // One bucket per block, as frameworks bucket gradients.
-  cost.buckets = static_cast<double>(context.partition.stages[stage].blocks.size());
+  cost.buckets = static_cast<double>(priced.partition.stages[stage].blocks.size());
 }
 
 double median(std::vector<double> values) {
@@ -82,30 +82,31 @@ void make_even(std::vector<StageCost>& stages) {
 
 }  // namespace
 
-StepCosts make_step_costs(const Partition& partition, const ClusterProfile& profile) {
-  const CostContext context(partition, profile);
-  const Graph& graph = *partition.graph;
+StepCosts make_step_costs(const PricedLayout& priced) {
+  const Partition& partition = priced.partition;
+  const ClusterProfile& profile = priced.profile;
+  const Graph& graph = priced.graph();
   // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
   BlockCache<PricedBlock> blocks(graph);
-  const double boundary = boundary_bytes(graph.model, context.setting);
+  const double boundary = boundary_bytes(graph.model, priced.setting());
   StepCosts costs;
   for (std::size_t index = 0; index < partition.stages.size(); ++index) {
     StageCost cost;
     double saved = 0;
     for (const std::size_t block : partition.stages[index].blocks) {
-      const PricedBlock& priced = blocks.of(block, [&] {
-        const OperatorList operators = block_operators(graph, block, context.setting);
-        return PricedBlock{block_cost(context, operators), saved_bytes(operators, context.setting.recompute)};
+      const PricedBlock& of_block = blocks.of(block, [&] {
+        const OperatorList& operators = priced.operators.of(block);
+        return PricedBlock{block_cost(priced, operators), saved_bytes(operators, priced.setting().recompute)};
       });
-      cost.forward += priced.cost.forward;
-      cost.backward += priced.cost.backward;
-      saved += priced.saved;
+      cost.forward += of_block.cost.forward;
+      cost.backward += of_block.cost.backward;
+      saved += of_block.saved;
     }
-    add_emulated_layers(context, layer_count(graph, partition.stages[index]), cost);
-    add_gradient_sums(context, index, cost);
+    add_emulated_layers(priced, layer_count(graph, partition.stages[index]), cost);
+    add_gradient_sums(priced, index, cost);
     // After all that a pass computes, beside which these transfers run.
-    add_offload(context, index, kept_bytes(partition, index, saved, boundary), cost);
-    add_data_parallel(context, index, cost);
+    add_offload(priced, index, kept_bytes(partition, index, saved, boundary), cost);
+    add_data_parallel(priced, index, cost);
     costs.stages.push_back(cost);
   }
   if (profile.program.stages.even) make_even(costs.stages);
@@ -113,10 +114,10 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
     // Per rank, because some neighbours share a node and others do not.
     const bool sends = partition.mesh.pipeline > 1;
     const RankGroup neighbours = pipeline_neighbours(partition.mesh, rank);
-    costs.transfer_seconds.push_back(sends ? boundary_seconds(context, neighbours) : 0);
-    costs.transfer_wires.push_back(sends ? boundary_wires(context, neighbours) : WireSeconds{});
+    costs.transfer_seconds.push_back(sends ? boundary_seconds(priced, neighbours) : 0);
+    costs.transfer_wires.push_back(sends ? boundary_wires(priced, neighbours) : WireSeconds{});
   }
-  costs.optimizer_seconds = optimizer_seconds(context);
+  costs.optimizer_seconds = optimizer_seconds(priced);
   costs.step_overhead_seconds = profile.host.step_seconds;
   costs.compute_slowdown = profile.compute_slowdown;
   costs.overlap = partition.recipe.parallel.overlap;

@@ -74,45 +74,33 @@ struct BlockMemory {
 // Computes the memory of blocks that are alike once.
 class Blocks {
  public:
-  Blocks(const Partition& partition, const PassSetting& setting, const MemoryFacts& facts)
+  Blocks(const Partition& partition, const OperatorLists& operators)
       : partition_(partition),
-        setting_(setting),
-        loss_copies_(partition.mesh.tensor > 1 ? facts.parallel_loss_copies : facts.loss_copies),
-        boundary_(boundary_bytes(partition.recipe.model, setting_)),
-        cache_(*partition.graph) {}
+        operators_(operators),
+        boundary_(boundary_bytes(partition.recipe.model, operators.setting())),
+        cache_(operators.graph()) {}
 
   const BlockMemory& of(std::size_t block) {
     return cache_.of(block, [&] {
-      OperatorList operators = block_operators(*partition_.graph, block, setting_);
-      if (!is_own(setting_.kernels)) add_loss_copies(operators);
-      return BlockMemory{saved_bytes(operators, setting_.recompute),
-                         pass_peak(operators, setting_.recompute, boundary_), weight_bytes(block)};
+      const OperatorList& list = operators_.of(block);
+      const Recompute recompute = operators_.setting().recompute;
+      return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, boundary_), weight_bytes(block)};
     });
   }
   double boundary() const { return boundary_; }
 
  private:
-  // While the loss's backward holds them, the gradients of narrower logits and of the head's input do not exist yet.
-  void add_loss_copies(OperatorList& operators) const {
-    for (Operator& item : operators) {
-      if (item.kind != OperatorKind::cross_entropy) continue;
-      const double copies = loss_copies_ * element_bytes(ElementType::float32) * item.backward.elements;
-      item.backward_working = std::max(item.backward_working, copies);
-    }
-  }
-
   // Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.
   double weight_bytes(std::size_t block) const {
     const Graph& graph = *partition_.graph;
     double elements = 0;
     for (const std::size_t index : graph.blocks[block].parameters)
-      elements += static_cast<double>(local_elements(graph.parameters[index], setting_.shards));
+      elements += static_cast<double>(local_elements(graph.parameters[index], operators_.setting().shards));
     return state_types(partition_.recipe.precision).weight_bytes() * elements;
   }
 
   const Partition& partition_;
-  PassSetting setting_;
-  double loss_copies_;
+  const OperatorLists& operators_;
   double boundary_;
   BlockCache<BlockMemory> cache_;
 };
@@ -206,13 +194,13 @@ void accumulate_before_cast(const Partition& partition, std::size_t index, Stage
 }
 
 // In other programs the gradients of layers that have left FP8 are beside the FP8 ones throughout the step.
-void add_wide_gradients(const Partition& partition, std::size_t index, KernelSet kernels, StageMemory& stage) {
+void add_wide_gradients(const Partition& partition, std::size_t index, bool is_own, StageMemory& stage) {
   if (!partition.recipe.precision.gradients_may_fall_back()) return;
   double bytes = 0;
   for (const StateGroup& group : partition.groups[index])
     if (group.types.accumulator)
       bytes += element_bytes(*group.types.accumulator) * static_cast<double>(group.elements());
-  (is_own(kernels) ? stage.wide_gradients : stage.resident[Category::gradients]) += bytes;
+  (is_own ? stage.wide_gradients : stage.resident[Category::gradients]) += bytes;
 }
 
 // What the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
@@ -233,8 +221,10 @@ void hold_slices_twice(const Partition& partition, std::size_t index, StageMemor
   }
 }
 
-StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet kernels, Blocks& blocks,
-                       const Program& program) {
+StageMemory make_stage(const PricedLayout& priced, std::size_t index, Blocks& blocks) {
+  const Partition& partition = priced.partition;
+  const Program& program = priced.program();
+  const bool is_own = priced.setting().is_own(), is_cpu = priced.setting().device == ComputeDevice::cpu;
   const ModelStates states = model_states(partition, index, program);
   StageMemory stage;
   stage.resident = states.resident;
@@ -243,16 +233,16 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   stage.partial_gradients = states.partial_gradients;
   if (program.memory.reduces_by_block && partition.zero_stage() == 2)
     stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
-  if (is_own(kernels)) accumulate_before_cast(partition, index, stage);
-  if (kernels == KernelSet::cpu) stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
+  if (is_own) accumulate_before_cast(partition, index, stage);
+  if (is_cpu) stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
   // Other programs reduce FP8 gradients out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
   // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
-  const bool reduces_flat = !is_own(kernels) && partition.mesh.data > 1 && states.unreduced_gradients == 0;
+  const bool reduces_flat = !is_own && partition.mesh.data > 1 && states.unreduced_gradients == 0;
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
   add_activations(partition, index, blocks, stage);
   hold_slices_twice(partition, index, stage);
   offload(partition, index, blocks, stage);
-  if (kernels != KernelSet::cpu) add_reserve(program.memory.allocator_reserve, stage);
+  if (!is_cpu) add_reserve(program.memory.allocator_reserve, stage);
   return stage;
 }
 
@@ -269,17 +259,17 @@ double input_bytes(const Partition& partition) {
 
 // CUDA: context, modules and library workspaces of a process on one device. CPU: the program with LibTorch loaded, and
 // with MPI if there is more than one rank.
-double framework_bytes(KernelSet kernels, const Mesh& mesh) {
-  if (kernels != KernelSet::cpu) return cuda_context_bytes;
+double framework_bytes(ComputeDevice device, const Mesh& mesh) {
+  if (device == ComputeDevice::cuda) return cuda_context_bytes;
   return cpu_program_bytes + (mesh.world() > 1 ? mpi_bytes : 0);
 }
 
 // Channel and staging buffers of the collectives, per kind of group that has more than one rank, and of point-to-point
-// transfers between pipeline ranks. Not per connection (parallel/layout/connections.h), of which llmtrain has several of a
-// kind: published figures, which these bytes are fitted to, are of programs that connect their ranks otherwise. 0 on the
-// CPU, where ranks copy between tensors directly.
-double communicator_bytes(KernelSet kernels, const Mesh& mesh, bool has_experts) {
-  if (kernels == KernelSet::cpu) return 0;
+// transfers between pipeline ranks. Not per connection (parallel/layout/connections.h), of which llmtrain has several
+// of a kind: published figures, which these bytes are fitted to, are of programs that connect their ranks otherwise. 0
+// on the CPU, where ranks copy between tensors directly.
+double communicator_bytes(ComputeDevice device, const Mesh& mesh, bool has_experts) {
+  if (device == ComputeDevice::cpu) return 0;
   double bytes = mesh.pipeline > 1 ? transfer_bytes : 0;
   // One communicator per kind of group that has peers; pipeline neighbours only exchange point to point.
   // Where all tensor ranks split an expert, and only they, their group serves for both.
@@ -316,29 +306,31 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
   return bytes;
 }
 
-StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program, Fp8Layers fp8) {
-  StepMemory memory = make_pass_memory(partition, kernels, program, fp8);
-  memory.optimizer_workspace = muon_workspace(partition, kernels);
+StepMemory make_step_memory(const PricedLayout& priced, Fp8Layers fp8) {
+  StepMemory memory = make_pass_memory(priced, fp8);
+  memory.optimizer_workspace = muon_workspace(priced.partition, priced.setting().device);
   return memory;
 }
 
-StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program, Fp8Layers fp8) {
+StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8) {
+  const Partition& partition = priced.partition;
   const bool has_fallen_back = fp8 == Fp8Layers::after_fallback;
-  PassSetting setting = pass_setting(partition, kernels, program);
-  setting.keeps_wide_inputs = has_fallen_back && partition.recipe.precision.products_may_fall_back();
-  Blocks blocks(partition, setting, program.memory);
+  PassSetting wide = priced.setting();
+  wide.keeps_wide_inputs = has_fallen_back && partition.recipe.precision.products_may_fall_back();
+  const OperatorLists wide_operators(priced.graph(), wide);
+  Blocks blocks(partition, wide.keeps_wide_inputs ? wide_operators : priced.operators);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
-    memory.stages.push_back(make_stage(partition, stage, kernels, blocks, program));
-    if (has_fallen_back) add_wide_gradients(partition, stage, kernels, memory.stages.back());
+    memory.stages.push_back(make_stage(priced, stage, blocks));
+    if (has_fallen_back) add_wide_gradients(partition, stage, priced.setting().is_own(), memory.stages.back());
   }
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1 &&
                               !partition.graph->logits_weight().is_frozen;
   // Not per stage: these exist once per process.
-  memory.rank[Category::framework] = framework_bytes(kernels, partition.mesh);
+  memory.rank[Category::framework] = framework_bytes(priced.setting().device, partition.mesh);
   memory.rank[Category::communication] =
-      communicator_bytes(kernels, partition.mesh, partition.recipe.model.moe.has_value());
+      communicator_bytes(priced.setting().device, partition.mesh, partition.recipe.model.moe.has_value());
   memory.rank[Category::buffers] = input_bytes(partition);
   return memory;
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/graph/pass_setting.h"
 #include "parallel/layout/layout.h"
+#include "parallel/plan/cost/priced_layout.h"
 #include "parallel/plan/profile/program.h"
 #include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
 
 // Every byte that the ranks hold in one training step, by stage and micro-batch; the schedule determines how many
-// micro-batches are in flight. With KernelSet::cpu and ::cuda it is what one rank's runner allocates (core/model,
-// core/optim, parallel/engine).
+// micro-batches are in flight. Of this program it is what one rank's runner allocates (core/model, core/optim,
+// parallel/engine).
 //
 // memory.offload: `optimizer` moves master weights and moments to the host; `weights` the shards of ZeRO-3, or without
 // ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks. Moved bytes are counted in
@@ -21,11 +21,9 @@ namespace llmtrain {
 // whole gradients wait for the optimizer on every data rank. Working memory stays that of FP8 products, because any of
 // the layers may still be in FP8.
 enum class Fp8Layers { of_recipe, after_fallback };
-StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program = {},
-                            Fp8Layers fp8 = Fp8Layers::of_recipe);
+StepMemory make_step_memory(const PricedLayout& priced, Fp8Layers fp8 = Fp8Layers::of_recipe);
 // The same but for `optimizer_workspace`, which with Muon takes longer to compute than all else: for bounds.
-StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program = {},
-                            Fp8Layers fp8 = Fp8Layers::of_recipe);
+StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8 = Fp8Layers::of_recipe);
 
 // Weights, gradients, master weights and optimizer states of one stage on its fullest rank.
 struct ModelStates {

@@ -23,7 +23,7 @@ double step_seconds(const Plan& plan, const ClusterProfile& profile, const StepS
   batch.micro = shape.sequences;
   batch.sequence_length = shape.sequence_length;
   partition.kept_tokens = shape.kept_tokens;
-  return simulate(plan.layout->schedule(), make_step_costs(partition, profile), plan.memory).step_seconds;
+  return simulate(plan.layout->schedule(), make_step_costs({partition, profile}), plan.memory).step_seconds;
 }
 
 // Step times of runs 0 … last, those between the simulated ones on lines.

@@ -124,10 +124,10 @@ class Estimation {
     try {
       const Partition partition = partition_for(space_.recipe(choice), profile_, devices_per_node_, graph_);
       ++result_.estimated;
-      const KernelSet kernels = kernel_set(partition.recipe, profile_);
-      const double bytes = estimate_bytes(partition, make_pass_memory(partition, kernels, profile_.program));
+      const PricedLayout priced(partition, profile_);
+      const double bytes = estimate_bytes(partition, make_pass_memory(priced));
       if (!fits(bytes)) return;
-      const double seconds = estimate_seconds(partition.shape, make_step_costs(partition, profile_));
+      const double seconds = estimate_seconds(partition.shape, make_step_costs(priced));
       front_.add(seconds, bytes);
       result_.layouts.push_back({choice, seconds, bytes});
     } catch (const Error&) {

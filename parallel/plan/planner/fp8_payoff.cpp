@@ -35,15 +35,15 @@ std::vector<std::string> products_without_fp8_gain(const Plan& plan, const Clust
   const Partition& partition = plan.layout->partition();
   if (!multiplies_fp8(partition.recipe.precision.fp8_level) || profile.device.peak_flops.fp8 == 0) return {};
   const ClusterProfile shared = share_devices(profile, partition.mesh);
-  const CostContext context(partition, shared);
+  const PricedLayout priced(partition, shared);
   std::vector<std::string> warnings;
   for (std::size_t block = 0; block < partition.graph->blocks.size(); ++block) {
     if (partition.graph->blocks[block].alike != block) continue;
-    for (const Operator& item : block_operators(*partition.graph, block, context.setting)) {
+    for (const Operator& item : priced.operators.of(block)) {
       if (!item.uses_fp8) continue;
       Operator plain = item;
       plain.uses_fp8 = false;
-      const double with = product_seconds(context, item), without = product_seconds(context, plain);
+      const double with = product_seconds(priced, item), without = product_seconds(priced, plain);
       if (with < without) continue;
       // Layers that differ otherwise may share a product.
       std::string warning = warning_of(item, with, without);

@@ -35,14 +35,15 @@ std::optional<LayoutBounds::StatePrice> LayoutBounds::state_price(const DegreeCh
     const Partition states = partition(degrees, sharding, {.fp8_level = fp8_level});
     const auto ranks = static_cast<double>(degrees.pipeline);
     StatePrice price;
-    const StepMemory memory = make_pass_memory(states, kernel_set(states.recipe, profile_), profile_.program);
+    const PricedLayout priced(states, profile_);
+    const StepMemory memory = make_pass_memory(priced);
     for (const StageMemory& stage : memory.stages) {
       price.bytes += stage.resident.total() / ranks;
       price.gathered_bytes += stage.gathered_weights / ranks;
       price.unreduced_bytes += stage.unreduced_gradients / ranks;
     }
     price.bytes += memory.rank.total();
-    const StepCosts costs = make_step_costs(states, profile_);
+    const StepCosts costs = make_step_costs(priced);
     for (const StageCost& stage : costs.stages) {
       price.gather_seconds += stage.gather_seconds / ranks;
       price.reduce_seconds += stage.reduce_seconds / ranks;
@@ -57,20 +58,21 @@ std::optional<LayoutBounds::StatePrice> LayoutBounds::state_price(const DegreeCh
 LayoutBounds::PassPrice LayoutBounds::price(const DegreeChoice& degrees, const PassChoice& passes) const {
   PassPrice price;
   try {
-    const Partition priced = partition(degrees, {}, passes);
-    for (const StageCost& stage : make_step_costs(priced, profile_).stages)
+    const Partition passing = partition(degrees, {}, passes);
+    const PricedLayout priced(passing, profile_);
+    for (const StageCost& stage : make_step_costs(priced).stages)
       price.seconds += stage.forward.seconds + stage.backward.seconds;
-    if (priced.recipe.memory.offload.activations) return price;
-    const PassSetting setting = pass_setting(priced, kernel_set(priced.recipe, profile_), profile_.program);
+    if (passing.recipe.memory.offload.activations) return price;
     price.layer_bytes = std::numeric_limits<double>::infinity();
     BlockCache<double> saved(*graph_);
     for (std::size_t block = 0; block < graph_->blocks.size(); ++block) {
-      const auto operators = [&] { return block_operators(*graph_, block, setting); };
+      const OperatorList& operators = priced.operators.of(block);
       if (graph_->blocks[block].kind == BlockKind::layer) {
-        const double bytes = saved.of(block, [&] { return saved_bytes(operators(), passes.recompute); });
+        const double bytes = saved.of(block, [&] { return saved_bytes(operators, passes.recompute); });
         price.layer_bytes = std::min(price.layer_bytes, bytes);
       } else if (graph_->blocks[block].kind == BlockKind::head) {
-        price.head_bytes = pass_peak(operators(), passes.recompute, boundary_bytes(graph_->model, setting)).backward;
+        price.head_bytes =
+            pass_peak(operators, passes.recompute, boundary_bytes(graph_->model, priced.setting())).backward;
       }
     }
   } catch (const Error&) {

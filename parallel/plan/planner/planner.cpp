@@ -30,10 +30,11 @@ double recomputed_flops(const Partition& partition) {
   setting.sequence_length = partition.recipe.batch.sequence_length;
   setting.attention = attention_method(graph.model, partition.recipe.kernels.attention);
   const Recompute recompute = partition.recipe.memory.recompute;
+  const OperatorLists operators(graph, setting);
   BlockCache<double> repeated(graph);
   double flops = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
-    flops += repeated.of(block, [&] { return repeated_flops(block_operators(graph, block, setting), recompute); });
+    flops += repeated.of(block, [&] { return repeated_flops(operators.of(block), recompute); });
   return flops / static_cast<double>(setting.sequence_length);
 }
 
@@ -96,11 +97,11 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
 }
 
 // None where tokens go as their routers say, which a plan takes as even.
-std::optional<PlannedRouting> planned_routing(const Layout& layout) {
-  const Graph& graph = layout.graph();
+std::optional<PlannedRouting> planned_routing(const PricedLayout& priced) {
+  const Graph& graph = priced.graph();
   if (graph.routing == nullptr) return std::nullopt;
   const MixtureOfExpertsRecipe& moe = *graph.model.moe;
-  const PassSetting setting = pass_setting(layout.partition(), KernelSet::cpu);
+  const PassSetting& setting = priced.setting();
   PlannedRouting mean;
   const double part = 1 / static_cast<double>(expert_layers(graph.model)), choices = static_cast<double>(moe.top_k);
   for (std::int64_t layer = 0; layer < graph.model.layers; ++layer) {
@@ -117,12 +118,10 @@ std::optional<PlannedRouting> planned_routing(const Layout& layout) {
 }
 
 // Instructions keep their order when layers leave FP8, and so does what is held with what: the costs are the recipe's.
-void add_fallback_peaks(const ClusterProfile& profile, Plan& plan) {
-  const Partition& partition = plan.layout->partition();
-  const PrecisionRecipe& precision = partition.recipe.precision;
+void add_fallback_peaks(const PricedLayout& priced, Plan& plan) {
+  const PrecisionRecipe& precision = priced.recipe().precision;
   if (!precision.products_may_fall_back() && !precision.gradients_may_fall_back()) return;
-  const StepMemory memory =
-      make_step_memory(partition, kernel_set(partition.recipe, profile), profile.program, Fp8Layers::after_fallback);
+  const StepMemory memory = make_step_memory(priced, Fp8Layers::after_fallback);
   const Simulation simulation = simulate(plan.layout->schedule(), plan.costs, memory);
   for (std::size_t i = 0; i < plan.report.ranks.size(); ++i)
     plan.report.ranks[i].fallback_peak_bytes = simulation.ranks[i].peak_bytes;
@@ -130,8 +129,8 @@ void add_fallback_peaks(const ClusterProfile& profile, Plan& plan) {
 
 // What the busiest rank sends, with the exposed seconds of each entry: of data-parallel traffic and of transfers the
 // simulated share.
-std::vector<CommunicationEntry> planned_communication(const Plan& plan, const ClusterProfile& profile) {
-  std::vector<CommunicationEntry> entries = communication_of(*plan.layout, profile);
+std::vector<CommunicationEntry> planned_communication(const Plan& plan, const PricedLayout& priced) {
+  std::vector<CommunicationEntry> entries = communication_of(priced, plan.layout->schedule());
   const RankSimulation& busiest = busiest_rank(plan.simulation);
   // The simulator knows exposed time per stream, not per tensor: it is split in proportion to each entry's time.
   const auto share_out = [&](Purpose purpose, double exposed_seconds) {
@@ -234,7 +233,8 @@ void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
                                  " does not support this type; it is priced at the fp32 rate");
 }
 
-void fill_report(const ClusterProfile& profile, Plan& plan) {
+void fill_report(const PricedLayout& priced, Plan& plan) {
+  const ClusterProfile& profile = priced.profile;
   const Layout& layout = *plan.layout;
   PlanReport& report = plan.report;
   report.recipe = layout.recipe();
@@ -247,10 +247,10 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   report.step = planned_step(plan);
   report.throughput = planned_throughput(plan, profile);
   report.run = planned_run(plan, profile);
-  report.routing = planned_routing(layout);
+  report.routing = planned_routing(priced);
   report.ranks = planned_ranks(plan);
-  add_fallback_peaks(profile, plan);
-  report.communication = planned_communication(plan, profile);
+  add_fallback_peaks(priced, plan);
+  report.communication = planned_communication(plan, priced);
   // Without a stated limit nothing can be said against the plan.
   const double limit = report.device_memory_bytes;
   report.fits = limit <= 0 || fullest_rank(report).peak_bytes <= limit;
@@ -266,13 +266,14 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
 }
 
 // A run may switch to other splits of its experts, which gather other weights and compute other rows.
-void hold_all_splits(const ClusterProfile& profile, Plan& plan) {
-  const Partition& partition = plan.layout->partition();
+void hold_all_splits(const PricedLayout& priced, Plan& plan) {
+  const Partition& partition = priced.partition;
   for (const std::int64_t split : partition.expert_splits) {
     if (split == partition.mesh.expert_tensor) continue;
     const Partition split_partition = partition.split_by(split);
-    const StepMemory memory = make_step_memory(split_partition, kernel_set(partition.recipe, profile), profile.program);
-    const Simulation other = simulate(plan.layout->schedule(), make_step_costs(split_partition, profile), memory);
+    const PricedLayout priced_split(split_partition, priced.profile);
+    const Simulation other =
+        simulate(plan.layout->schedule(), make_step_costs(priced_split), make_step_memory(priced_split));
     for (std::size_t rank = 0; rank < other.ranks.size(); ++rank) {
       RankSimulation& most = plan.simulation.ranks[rank];
       const RankSimulation& here = other.ranks[rank];
@@ -308,12 +309,13 @@ Plan make_plan(std::shared_ptr<const Layout> layout, const ClusterProfile& clust
   const Partition& partition = plan.layout->partition();
   // The whole plan, memory limit included, refers to a rank's share of its device.
   const ClusterProfile profile = share_devices(cluster, partition.mesh);
-  plan.costs = make_step_costs(partition, profile);
-  plan.memory = make_step_memory(partition, kernel_set(partition.recipe, profile), profile.program);
+  const PricedLayout priced(partition, profile);
+  plan.costs = make_step_costs(priced);
+  plan.memory = make_step_memory(priced);
   plan.simulation = simulate(plan.layout->schedule(), plan.costs, plan.memory, timeline);
-  hold_all_splits(profile, plan);
-  fill_report(profile, plan);
-  if (timeline == Timeline::record) plan.report.work = stage_work(partition, plan.costs, profile);
+  hold_all_splits(priced, plan);
+  fill_report(priced, plan);
+  if (timeline == Timeline::record) plan.report.work = stage_work(priced, plan.costs);
   return plan;
 }
 

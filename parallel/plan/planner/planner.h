@@ -32,9 +32,6 @@ inline Plan make_plan(const Recipe& recipe, const ClusterProfile& cluster, Timel
   return make_plan(lay_out(recipe, cluster), cluster, timeline);
 }
 
-// The operators of the device that the recipe requests, else of the profile's device.
-KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
-
 // The three best changes of one decision that make the plan faster by more than 2 % or, if it does not fit yet, that
 // make it fit; where one decision is not enough, of two or three. The shortest step comes first, unless it is tight and
 // one with room is about as fast (first_choice()). Prices some thirty

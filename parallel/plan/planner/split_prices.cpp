@@ -34,12 +34,12 @@ std::size_t first_block_with_experts(const Graph& graph) {
 class ExchangePrices {
  public:
   ExchangePrices(const Partition& partition, const ClusterProfile& profile)
-      : context_(partition, profile),
+      : priced_(partition, profile),
         block_(first_block_with_experts(*partition.graph)),
-        load_(routed_load(*partition.graph, partition.graph->blocks[block_].layer, context_.setting)) {}
+        load_(routed_load(*partition.graph, partition.graph->blocks[block_].layer, priced_.setting())) {}
 
   // Tokens of a whole micro-batch.
-  std::int64_t tokens() const { return context_.setting.batch * context_.setting.sequence_length; }
+  std::int64_t tokens() const { return priced_.setting().batch * priced_.setting().sequence_length; }
   // Rows that a rank sends to the fullest expert.
   std::int64_t fullest(std::int64_t tokens) const {
     return static_cast<std::int64_t>(load_.fullest * static_cast<double>(tokens) / ranks_with_tokens());
@@ -49,16 +49,16 @@ class ExchangePrices {
   }
 
   double seconds(const ExchangeMethod& method, std::int64_t tokens) const {
-    CostContext context = context_;
-    PassSetting& setting = context.setting;
+    PassSetting setting = priced_.setting();
     setting.batch = 1;
     setting.sequence_length = tokens;
-    if (!setting.sends_tokens_once) setting.expert_node_ranks = relaying_ranks(context.mesh(), method.all_to_all);
+    if (!setting.sends_tokens_once) setting.expert_node_ranks = relaying_ranks(priced_.mesh(), method.all_to_all);
     setting.expert_overlap = method.parts;
+    const PricedLayout priced(priced_.partition, priced_.profile, setting);
     OperatorList operators;
-    for (Operator& item : block_operators(*context.partition.graph, block_, setting))
-      if (item.module == OperatorModule::experts) operators.push_back(std::move(item));
-    const StageCost cost = block_cost(context, operators);
+    for (const Operator& item : priced.operators.of(block_))
+      if (item.module == OperatorModule::experts) operators.push_back(item);
+    const StageCost cost = block_cost(priced, operators);
     return cost.forward.seconds + cost.backward.seconds;
   }
 
@@ -72,10 +72,10 @@ class ExchangePrices {
 
  private:
   double ranks_with_tokens() const {
-    return static_cast<double>(context_.setting.shards.tensor * context_.setting.context);
+    return static_cast<double>(priced_.setting().shards.tensor * priced_.setting().context);
   }
 
-  CostContext context_;
+  PricedLayout priced_;
   std::size_t block_;
   RoutedLoad load_;
 };
@@ -99,7 +99,7 @@ void order_by_price(Partition& partition, const ClusterProfile& profile) {
 double step_seconds(const Partition& partition, const Schedule& schedule, const ClusterProfile& profile) {
   StepMemory memory;
   memory.stages.resize(partition.stages.size());
-  return simulate(schedule, make_step_costs(partition, profile), memory).step_seconds;
+  return simulate(schedule, make_step_costs({partition, profile}), memory).step_seconds;
 }
 
 }  // namespace

@@ -40,19 +40,20 @@ double sum_of(const std::vector<PricedWork>& list) {
 
 class WorkList {
  public:
-  WorkList(const Partition& partition, const ClusterProfile& profile, std::map<std::string, std::string>& sources)
-      : device_(without_host(profile)),
-        context_(partition, device_),
-        with_host_(partition, profile),
+  WorkList(const PricedLayout& with_host, std::map<std::string, std::string>& sources)
+      : device_(without_host(with_host.profile)),
+        priced_(with_host.partition, device_),
+        with_host_(with_host),
         sources_(sources) {}
 
-  const CostContext& context() const { return context_; }
+  // Without the host's work.
+  const PricedLayout& priced() const { return priced_; }
 
   // Of so many blocks that are alike.
   void add_block(const OperatorList& block, std::int64_t count, WorkOfStage& work) {
     WorkOfStage of_block;
     add_operators(block, count, of_block);
-    const StageCost device = block_cost(context_, block), all = block_cost(with_host_, block);
+    const StageCost device = block_cost(priced_, block), all = block_cost(with_host_, block);
     add_waits(of_block.forward, count, device.forward.seconds, all.forward.seconds);
     add_waits(of_block.backward, count, device.backward.seconds, all.backward.seconds);
     for (PricedWork& item : of_block.forward) add(std::move(item), work.forward);
@@ -65,12 +66,12 @@ class WorkList {
 
   PricedWork collective(Collective collective, std::string_view tensors, double bytes, const RankGroup& ranks,
                         double seconds) {
-    const NodeProfile& node = context_.profile.node;
-    const NetworkProfile& network = context_.profile.network;
+    const NodeProfile& node = priced_.profile.node;
+    const NetworkProfile& network = priced_.profile.network;
     const bool is_inside = ranks.inside_node >= ranks.ranks;
     // Of a rank: its links, or its share of the node's adapters.
     const double adapters = network.adapter_bandwidth * static_cast<double>(network.adapters) /
-                            static_cast<double>(context_.mesh().devices_per_node);
+                            static_cast<double>(priced_.mesh().devices_per_node);
     const double peak = is_inside ? node.link_bandwidth : adapters, sent = ring_bytes(collective, ranks.ranks, bytes);
     return {.name = fmt::format("{} of {}", with_spaces(planned_name(collective)), with_spaces(tensors)),
             .seconds = seconds,
@@ -83,7 +84,7 @@ class WorkList {
 
  private:
   void add_operators(const OperatorList& block, std::int64_t count, WorkOfStage& work) {
-    const Recompute recompute = context_.setting.recompute;
+    const Recompute recompute = priced_.setting().recompute;
     for (const Operator& item : block) {
       add_operator(item, count, work);
       for (const Exchange& exchange : item.exchanges) {
@@ -109,7 +110,7 @@ class WorkList {
     OperatorList alone{item};
     // Priced apart: what a pass waits for of them depends on the whole block.
     alone.front().exchanges.clear();
-    const StageCost cost = block_cost(context_, alone);
+    const StageCost cost = block_cost(priced_, alone);
     const double again = cost.backward.recompute_seconds;
     add(described(item, cost.forward.seconds, count, amount(item, Direction::forward)), work.forward);
     add(described(item, cost.backward.seconds - again, count, amount(item, Direction::backward)), work.backward);
@@ -120,10 +121,10 @@ class WorkList {
 
   void add_exchange(const OperatorList& block, const Exchange& exchange, std::int64_t count,
                     std::vector<PricedWork>& list, const char* before = "") {
-    const double shown = shown_share(context_, block, exchange);
+    const double shown = shown_share(priced_, block, exchange);
     PricedWork work =
-        collective(exchange.collective, exchange.tensors, exchange.bytes, group_of(context_, exchange.axis).ranks,
-                   static_cast<double>(count) * shown * exchange_seconds(context_, exchange));
+        collective(exchange.collective, exchange.tensors, exchange.bytes, group_of(priced_, exchange.axis).ranks,
+                   static_cast<double>(count) * shown * exchange_seconds(priced_, exchange));
     work.name = before + work.name;
     work.count = count;
     if (shown < 1) work.shape += fmt::format(", {} of it not hidden", percent(shown));
@@ -138,9 +139,9 @@ class WorkList {
                     .seconds = static_cast<double>(count) * seconds,
                     .amount = amount.value,
                     .unit = amount.unit};
-    PrecisionRecipe precision = context_.recipe().precision;
+    PrecisionRecipe precision = priced_.recipe().precision;
     if (!item.uses_fp8) precision.fp8_level = Fp8Level::off;
-    work.peak = has_flops ? peak_flops(context_.profile, precision) : context_.profile.device.memory_bandwidth;
+    work.peak = has_flops ? peak_flops(priced_.profile, precision) : priced_.profile.device.memory_bandwidth;
     if (seconds > 0 && work.peak > 0) work.efficiency = amount.value / seconds / work.peak;
     switch (item.kind) {
       case OperatorKind::product:
@@ -176,7 +177,7 @@ class WorkList {
       case OperatorKind::stored_attention:
         return {item.product.flops() * (is_forward ? 2 : 4)};
       case OperatorKind::elementwise:
-        return {moved_bytes(context_, movement), PricedWork::Unit::bytes};
+        return {moved_bytes(priced_, movement), PricedWork::Unit::bytes};
       case OperatorKind::cross_entropy:
         return {element_bytes(ElementType::float32) * movement.elements, PricedWork::Unit::bytes};
     }
@@ -195,7 +196,7 @@ class WorkList {
   }
 
   std::string source(const std::string& section) {
-    const auto& known = context_.profile.sources;
+    const auto& known = priced_.profile.sources;
     const auto found = known.find(section);
     if (found == known.end()) return "";
     sources_.emplace(section, found->second);
@@ -203,16 +204,17 @@ class WorkList {
   }
 
   std::string attention_source() {
-    const Program& program = context_.program();
+    const Program& program = priced_.program();
     const auto found = program.sources.find("attention");
-    if (!program.attention_on(context_.profile.name) || found == program.sources.end()) return source("attention");
+    if (!program.attention_on(priced_.profile.name) || found == program.sources.end()) return source("attention");
     std::string key = "attention of " + program.name;
     sources_.emplace(key, found->second);
     return key;
   }
 
   const ClusterProfile device_;
-  const CostContext context_, with_host_;
+  const PricedLayout priced_;
+  const PricedLayout& with_host_;
   std::map<std::string, std::string>& sources_;
 };
 
@@ -229,11 +231,12 @@ void sort_by_seconds(WorkOfStage& work) {
 
 }  // namespace
 
-StageWork stage_work(const Partition& partition, const StepCosts& costs, const ClusterProfile& profile) {
-  const Graph& graph = *partition.graph;
+StageWork stage_work(const PricedLayout& with_host, const StepCosts& costs) {
+  const Partition& partition = with_host.partition;
+  const Graph& graph = with_host.graph();
   StageWork result;
-  WorkList list(partition, profile, result.sources);
-  const CostContext& context = list.context();
+  WorkList list(with_host, result.sources);
+  const PricedLayout& priced = list.priced();
   std::map<std::vector<std::size_t>, std::size_t> kinds;  // by how many blocks of each kind there are
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
     std::vector<std::size_t> counts(graph.blocks.size());
@@ -244,15 +247,15 @@ StageWork stage_work(const Partition& partition, const StepCosts& costs, const C
     WorkOfStage& work = result.kinds.emplace_back();
     for (std::size_t block = 0; block < counts.size(); ++block)
       if (counts[block] > 0)
-        list.add_block(block_operators(graph, block, context.setting), static_cast<std::int64_t>(counts[block]), work);
+        list.add_block(with_host.operators.of(block), static_cast<std::int64_t>(counts[block]), work);
     add_rest(work.forward, costs.stages[stage].forward.seconds);
     add_rest(work.backward, costs.stages[stage].backward.seconds);
-    for (const StateTransfer& transfer : state_transfers(context, stage))
+    for (const StateTransfer& transfer : state_transfers(priced, stage))
       list.add_transfer(transfer, transfer.when == StateTransfer::When::gather ? work.gather : work.reduction);
     sort_by_seconds(work);
   }
   if (partition.mesh.pipeline == 1) return result;
-  const Boundary boundary = boundary_of(context);
+  const Boundary boundary = boundary_of(priced);
   PricedWork transfer =
       list.collective(Collective::send, "activations", boundary.sent_bytes, pipeline_neighbours(partition.mesh), 0);
   // In the same node for some ranks and not for others.

@@ -27,9 +27,9 @@ ModelRecipe deep_llama() {
   return model;
 }
 
-PassSetting fp8_pass(KernelSet kernels) {
+PassSetting fp8_pass(KeptTensors kept) {
   PassSetting setting;
-  setting.kernels = kernels;
+  setting.kept_tensors = kept;
   setting.sequence_length = 64;
   setting.compute = DataType::bf16;
   setting.fp8_level = Fp8Level::o1;
@@ -96,14 +96,14 @@ TEST_CASE("a layer in high precision costs and keeps what it does without FP8") 
   CHECK(graph.blocks[2].alike == 2);
   CHECK(graph.blocks[3].alike == 3);
   CHECK(graph.blocks[4].alike == 2);
-  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::megatron}) {
-    const PassSetting setting = fp8_pass(kernels);
+  for (const KeptTensors kept : {KeptTensors::core_model, KeptTensors::megatron}) {
+    const PassSetting setting = fp8_pass(kept);
     PassSetting off = setting;
     off.fp8_level = Fp8Level::off;
     CHECK(test::saved_bytes(graph, 1, setting) == test::saved_bytes(graph, 1, off));
     CHECK(test::pass_peak(graph, 1, setting).backward == test::pass_peak(graph, 1, off).backward);
-    // The down projection's input: 64 tokens of 14,336 features, of two bytes instead of one (CUDA: two).
-    const double fewer = kernels == KernelSet::cpu ? 64 * 14336 : 0;
+    // The down projection's input: 64 tokens of 14,336 features, of two bytes instead of one (other programs: two).
+    const double fewer = kept == KeptTensors::core_model ? 64 * 14336 : 0;
     CHECK(test::saved_bytes(graph, 3, setting) - test::saved_bytes(graph, 2, setting) == fewer);
     for (const Operator& item : test::operators_of(graph, 3, setting)) {
       if (item.kind == OperatorKind::product) CHECK(item.uses_fp8 == (item.name.find(".down") == std::string::npos));

@@ -12,7 +12,7 @@ using test::saved_bytes;
 
 PassSetting cuda_setting(std::int64_t batch, std::int64_t sequence) {
   PassSetting setting;
-  setting.kernels = KernelSet::megatron;
+  setting.kept_tensors = KeptTensors::megatron;
   setting.batch = batch;
   setting.sequence_length = sequence;
   setting.compute = DataType::bf16;
@@ -209,17 +209,17 @@ TEST_CASE("on the CPU experts store no input, and no empty places") {
   CHECK(bytes_of(graph, 1, setting, "experts.output") == 4 * rows * 4096);
   CHECK(bytes_of(graph, 1, setting, "experts.choices") == (3 * 8 + 4) * rows);
   CHECK(bytes_of(graph, 1, setting, "experts.log_sums") == 4 * 512);
-  setting.kernels = KernelSet::megatron;
+  setting.kept_tensors = KeptTensors::megatron;
   CHECK(bytes_of(graph, 1, setting, "experts.hidden") == 4 * 1.5 * rows * 2 * 14336);
 }
 
 TEST_CASE("more recompute stores less, and the peak of a pass is at least what it stores") {
-  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::megatron})
+  for (const KeptTensors kept : {KeptTensors::core_model, KeptTensors::megatron})
     for (const AttentionMethod method : {AttentionMethod::flash, AttentionMethod::math})
       for (const ModelRecipe& model : test::all_small_models()) {
         const Graph graph = Graph::build(model);
         PassSetting setting = cuda_setting(3, 16);
-        setting.kernels = kernels;
+        setting.kept_tensors = kept;
         setting.attention = method;
         double before = saved_bytes(graph, 1, setting);
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -273,7 +273,7 @@ TEST_CASE("the CPU's head holds one chunk of the logits, CUDA's head all of them
   const double saved = 2 * residual + 8 * tokens;
   CHECK(pass_peak(graph, 3, setting).forward == saved + residual + 4 * tokens + 4 * 631.0 * (50257 + 64));
   CHECK(pass_peak(graph, 3, setting).backward == saved + residual);
-  setting.kernels = KernelSet::megatron;
+  setting.kept_tensors = KeptTensors::megatron;
   setting.compute = DataType::bf16;
   const double logits = tokens * 50257;
   CHECK(pass_peak(graph, 3, setting).forward == 2 * residual / 2 + (4 + 2 + 4) * logits);

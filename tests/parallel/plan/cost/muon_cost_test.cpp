@@ -29,7 +29,7 @@ Partition partition_of(std::vector<std::string> overrides) {
 std::vector<double> seconds_of(const Partition& partition) {
   const auto folder = test::source_folder() / "recipes/clusters";
   const ClusterProfile profile = load_profile("a100-80gb", folder);
-  return muon_seconds(CostContext(partition, profile));
+  return muon_seconds(PricedLayout(partition, profile));
 }
 
 // With stages of one, two, one and three layers, in turn on two ranks.
@@ -77,8 +77,8 @@ TEST_CASE("a rank takes for Muon the time of all its stages") {
 
 // The polynomial takes bf16: two iterates of four times hidden², and their Gram matrix.
 TEST_CASE("Muon's workspace is that of the largest matrix") {
-  CHECK(muon_workspace(uneven_partition({}), KernelSet::cuda) == (4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
-  CHECK(muon_workspace(uneven_partition({"parallel.tensor=2"}), KernelSet::cuda) ==
+  CHECK(muon_workspace(uneven_partition({}), ComputeDevice::cuda) == (4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
+  CHECK(muon_workspace(uneven_partition({"parallel.tensor=2"}), ComputeDevice::cuda) ==
         (3 * 4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
 }
 

@@ -41,7 +41,8 @@ StepCosts costs_of(const Program& program) {
                                      "recipe", ".");
   ClusterProfile profile = load_profile("h100-sxm-80gb", recipe_folder / "clusters");
   profile.program = program;
-  return make_step_costs(Partition::make(recipe, 3), profile);
+  const Partition partition = Partition::make(recipe, 3);
+  return make_step_costs({partition, profile});
 }
 
 TEST_CASE("every shipped program is read and states the sources of its facts") {

@@ -29,12 +29,12 @@ struct Planned {
   explicit Planned(const std::vector<std::string>& overrides, const std::string& profile_name = "a100-80gb")
       : layout(Partition::make(recipe_of(overrides), 8)), profile(load_profile(profile_name, clusters)) {}
 
-  StepCosts costs() const { return make_step_costs(layout.partition(), profile); }
+  StepCosts costs() const { return make_step_costs({layout.partition(), profile}); }
   double parameters() const { return static_cast<double>(layout.graph().parameter_count()); }
   // Bytes of every group, or of one.
   double bytes(const std::string& collective, const std::string& purpose, const std::string& group = "") const {
     double sum = 0;
-    for (const CommunicationEntry& entry : communication_of(layout, profile)) {
+    for (const CommunicationEntry& entry : communication_of({layout.partition(), profile}, layout.schedule())) {
       if (planned_name(entry.collective) == collective && purpose_name(entry.purpose) == purpose &&
           (group.empty() || entry.tensors == group))
         sum += entry.bytes_per_rank_per_step;
@@ -180,7 +180,7 @@ TEST_CASE("states of experts keep their ZeRO stage in a split that gathers nothi
                       "batch.global=64"});
   for (const std::int64_t ranks : {1, 8}) {
     const Partition split = plan.layout.partition().split_by(ranks);
-    const StateRanks experts = expert_ranks(CostContext(split, plan.profile));
+    const StateRanks experts = expert_ranks(PricedLayout(split, plan.profile));
     CHECK(experts.gathering.ranks == 8 / ranks);
     CHECK(experts.replicas.ranks == 2);
     CHECK(experts.zero_stage == 3);
@@ -290,7 +290,8 @@ TEST_CASE("experts hide the exchange of other parts behind the computation of on
   };
   const auto exposed = [](const Planned& planned) {
     double share = 0;
-    for (const CommunicationEntry& entry : communication_of(planned.layout, planned.profile))
+    for (const CommunicationEntry& entry :
+         communication_of({planned.layout.partition(), planned.profile}, planned.layout.schedule()))
       if (entry.tensors == "tokens") share = entry.exposed_seconds / entry.seconds;
     return share;
   };

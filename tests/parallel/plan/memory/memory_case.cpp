@@ -47,7 +47,13 @@ double peak_of_rank(const StepMemory& memory, const Mesh& mesh, std::int64_t ran
 
 }  // namespace
 
-StepMemory MemoryCase::memory() const { return make_step_memory(partition(), kernels); }
+StepMemory MemoryCase::memory() const {
+  ClusterProfile profile;
+  profile.device.kind = device;
+  profile.program.name = "another";
+  const Partition divided = partition();
+  return make_step_memory({divided, profile});
+}
 
 MemoryCase gpt_case(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocabulary,
                     std::int64_t sequence) {

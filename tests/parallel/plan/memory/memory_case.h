@@ -15,7 +15,7 @@ namespace llmtrain::test {
 struct MemoryCase {
   Recipe recipe;
   Mesh mesh;
-  KernelSet kernels = KernelSet::megatron;
+  DeviceKind device = DeviceKind::cuda;  // on a GPU another program runs, on a CPU this one
 
   Graph graph() const { return Graph::build(recipe.model); }
   Partition partition() const { return Partition::on_mesh(recipe, mesh); }

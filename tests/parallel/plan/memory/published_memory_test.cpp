@@ -37,7 +37,7 @@ double states_of(const MemoryCase& value, std::int64_t layers) {
 // `layers`: how many layers' activations a rank holds at once, of all micro-batches.
 double activations_of(const MemoryCase& value, double layers) {
   PassSetting setting;
-  setting.kernels = KernelSet::megatron;
+  setting.kept_tensors = KeptTensors::megatron;
   setting.batch = value.recipe.batch.micro;
   setting.sequence_length = 2048;
   setting.shards.tensor = 8;

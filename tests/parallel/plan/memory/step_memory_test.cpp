@@ -17,9 +17,9 @@ double saved_of_all(const StepMemory& memory) {
 }
 
 TEST_CASE("splitting one rank's model into stages moves activations between them and loses none") {
-  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::megatron}) {
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
     MemoryCase value = gpt_case(4, 64, 4, 96, 32);
-    value.kernels = kernels;
+    value.device = device;
     const double whole = saved_of_all(value.memory());
     for (const std::int64_t loops : {2, 4}) {
       value.recipe.pipeline.loops = loops;
@@ -55,7 +55,7 @@ TEST_CASE("regular checkpoints that training does not wait for are copied on a C
   };
   value.recipe.checkpoint.every = 10;
   value.recipe.precision.compute = DataType::fp32;
-  value.kernels = KernelSet::cpu;
+  value.device = DeviceKind::cpu;
   // Weights and two moments in fp32; data ranks share them, whatever ZeRO shards.
   const auto parameters = static_cast<double>(value.graph().parameter_count());
   CHECK(copy() == 12 * parameters);
@@ -66,13 +66,13 @@ TEST_CASE("regular checkpoints that training does not wait for are copied on a C
   value.recipe.checkpoint.async = false;
   CHECK(copy() == 0);
   value.recipe.checkpoint.async = true;
-  value.kernels = KernelSet::megatron;
+  value.device = DeviceKind::cuda;
   CHECK(copy() == 0);
 }
 
 TEST_CASE("every category on one CPU rank with a small fp32 model") {
   MemoryCase value = gpt_case(2, 64, 4, 96, 32);
-  value.kernels = KernelSet::cpu;
+  value.device = DeviceKind::cpu;
   value.recipe.precision.compute = DataType::fp32;
   value.recipe.batch = {.global = 4, .micro = 2, .sequence_length = 32};
   const StepMemory memory = value.memory();

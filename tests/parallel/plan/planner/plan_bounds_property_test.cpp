@@ -154,7 +154,8 @@ TEST_CASE("a step is never shorter than its products on every device, nor than a
     const ClusterProfile shared = share_devices(profile_of(report.recipe), mesh);
     for (std::int64_t rank = 0; rank < mesh.pipeline; ++rank) {
       BusyWires busy;
-      for (const CommunicationEntry& row : communication_of(*plan->layout, shared, static_cast<std::size_t>(rank))) {
+      for (const CommunicationEntry& row : communication_of({plan->layout->partition(), shared},
+                                                            plan->layout->schedule(), static_cast<std::size_t>(rank))) {
         busy.adapters += sending_seconds(row, rank, mesh, shared);
         const auto group = group_of_row(row, mesh);
         if (!group || group->ranks <= 1) continue;

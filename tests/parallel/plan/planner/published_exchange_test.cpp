@@ -32,10 +32,10 @@ Recipe single_layer(std::int64_t ranks, AllToAll all_to_all) {
 }
 
 // The router, the exchange and the experts of the layer.
-OperatorList experts_of(const Partition& partition, const PassSetting& setting) {
+OperatorList experts_of(const PricedLayout& priced) {
   OperatorList experts;
-  for (Operator& item : block_operators(*partition.graph, 1, setting))
-    if (item.module == OperatorModule::experts) experts.push_back(std::move(item));
+  for (const Operator& item : priced.operators.of(1))
+    if (item.module == OperatorModule::experts) experts.push_back(item);
   return experts;
 }
 
@@ -45,8 +45,8 @@ double layer_seconds(std::int64_t ranks, AllToAll all_to_all, std::int64_t token
   recipe.batch.sequence_length = tokens / recipe.batch.micro;
   const Partition partition = Partition::make(recipe, 8);
   const ClusterProfile cluster = profile_of(recipe);
-  const CostContext context(partition, cluster);
-  const StageCost cost = block_cost(context, experts_of(partition, context.setting));
+  const PricedLayout priced(partition, cluster);
+  const StageCost cost = block_cost(priced, experts_of(priced));
   return cost.forward.seconds + cost.backward.seconds;
 }
 
@@ -62,9 +62,12 @@ double layer_bytes(std::int64_t tokens) {
   recipe.model.hidden_size = recipe.model.moe->ffn_hidden_size = 4096;
   recipe.model.max_sequence_length = recipe.batch.sequence_length = tokens / recipe.batch.micro;
   const Partition partition = Partition::make(recipe, 8);
-  const PassSetting setting = pass_setting(partition, KernelSet::megatron);
-  const OperatorList experts = experts_of(partition, setting);
-  const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model, setting));
+  ClusterProfile cluster;
+  cluster.device.kind = DeviceKind::cuda;
+  cluster.program.name = "another";
+  const PricedLayout priced(partition, cluster);
+  const OperatorList experts = experts_of(priced);
+  const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model, priced.setting()));
   StageMemory stage;
   for (const StateGroup& group : partition.groups.front())
     if (group.kind == StateGroup::Kind::experts) {
@@ -78,8 +81,7 @@ double layer_bytes(std::int64_t tokens) {
   stage.backward_workspace = peak.backward - stage.saved_activations;
   StepMemory memory;
   memory.stages = {stage};
-  memory.rank[MemoryCategory::framework] =
-      make_step_memory(partition, KernelSet::megatron).rank[MemoryCategory::framework];
+  memory.rank[MemoryCategory::framework] = make_step_memory(priced).rank[MemoryCategory::framework];
   StepCosts costs;
   costs.stages = {{.forward = {.seconds = 1}, .backward = {.seconds = 1}}};
   costs.transfer_seconds = costs.optimizer_seconds = {0};
@@ -113,11 +115,11 @@ TEST_CASE("exchanges over 16 to 256 ranks take about as long as Tutel publishes"
     recipe.precision.compute = DataType::fp32;
     const Partition partition = Partition::make(recipe, 8);
     const ClusterProfile cluster = profile_of(recipe);
-    const CostContext context(partition, cluster);
+    const PricedLayout priced(partition, cluster);
     double seconds = 0;
-    for (const Operator& item : experts_of(partition, context.setting))
+    for (const Operator& item : experts_of(priced))
       for (const Exchange& exchange : item.exchanges)
-        if (exchange.axis == RankAxis::expert) seconds += exchange_seconds(context, exchange);
+        if (exchange.axis == RankAxis::expert) seconds += exchange_seconds(priced, exchange);
     return 1e3 * seconds;
   };
   CHECK(milliseconds(16) == Approx(189).epsilon(0.12));

@@ -80,7 +80,10 @@ TEST_CASE("a rank's communication table and its simulated streams agree") {
     const ClusterProfile profile = share_devices(profile_of(plan->report.recipe), plan->layout->mesh());
     const auto ranks = static_cast<std::int32_t>(plan->layout->mesh().pipeline);
     for (std::int32_t rank = 0; rank < ranks; ++rank)
-      judge_rank(*plan, communication_of(*plan->layout, profile, static_cast<std::size_t>(rank)), rank);
+      judge_rank(*plan,
+                 communication_of({plan->layout->partition(), profile}, plan->layout->schedule(),
+                                  static_cast<std::size_t>(rank)),
+                 rank);
   }));
 }
 
@@ -94,7 +97,8 @@ TEST_CASE("each row of a plan's table is that of the rank that sends most there"
     };
     std::map<std::tuple<Purpose, Collective, std::string, std::int64_t>, CommunicationEntry> most;
     for (std::int64_t rank = 0; rank < plan->layout->mesh().pipeline; ++rank) {
-      for (const CommunicationEntry& row : communication_of(*plan->layout, profile, static_cast<std::size_t>(rank))) {
+      for (const CommunicationEntry& row : communication_of({plan->layout->partition(), profile},
+                                                            plan->layout->schedule(), static_cast<std::size_t>(rank))) {
         CommunicationEntry& known = most[name_of(row)];
         if (row.bytes_per_rank_per_step > known.bytes_per_rank_per_step) known = row;
       }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/priced_layout.h"
+
+#include "parallel/layout/emulated_machine.h"
+
+namespace llmtrain {
+namespace {
+
+// How a rank of the profile's program runs a block: as llmtrain does, but for what the program keeps and how it scales
+// FP8.
+PassSetting pass_setting(const Partition& partition, const ClusterProfile& profile) {
+  const Program& program = profile.program;
+  PassSetting setting = pass_setting(partition);
+  setting.device = compute_device(partition.recipe, profile);
+  // No other program is known to run on CPUs: there, a plan is this one's.
+  const bool is_own = setting.device == ComputeDevice::cpu || program.name == Program{}.name;
+  setting.kept_tensors = is_own ? KeptTensors::core_model : KeptTensors::megatron;
+  setting.loss_copies = partition.mesh.tensor > 1 ? program.memory.parallel_loss_copies : program.memory.loss_copies;
+  setting.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
+  setting.fp8_scale_bytes = program.fp8.scale_bytes;
+  // Levels above O0 differ in gradients and states alone.
+  if (!program.fp8.states && stores_fp8(setting.fp8_level)) setting.fp8_level = Fp8Level::o0;
+  setting.sends_tokens_once = program.experts.sends_tokens_once;
+  if (setting.sends_tokens_once && can_relay_rows(partition.mesh))
+    setting.expert_node_ranks = expert_node_ranks(partition.mesh);
+  return setting;
+}
+
+}  // namespace
+
+ComputeDevice compute_device(const Recipe& recipe, const ClusterProfile& profile) {
+  const DeviceKind asked = recipe.cluster.device;
+  const DeviceKind kind = asked == DeviceKind::automatic ? profile.device.kind : asked;
+  return kind == DeviceKind::cuda ? ComputeDevice::cuda : ComputeDevice::cpu;
+}
+
+PricedLayout::PricedLayout(const Partition& partition_in, const ClusterProfile& profile_in)
+    : PricedLayout(partition_in, profile_in, pass_setting(partition_in, profile_in)) {}
+
+PricedLayout::PricedLayout(const Partition& partition_in, const ClusterProfile& profile_in, PassSetting setting)
+    : partition(partition_in),
+      profile(profile_in),
+      operators(*partition_in.graph, setting),
+      roofline(profile_in, partition_in.recipe.precision),
+      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
+
+PrecisionRecipe PricedLayout::state_precision() const {
+  PrecisionRecipe precision = recipe().precision;
+  if (!program().fp8.states) precision.fp8_level = Fp8Level::off;
+  return precision;
+}
+
+}  // namespace llmtrain
