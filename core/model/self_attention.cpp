@@ -9,7 +9,6 @@
 #include "core/base/hash.h"
 #include "core/graph/pass_setting.h"
 #include "core/model/key_value_cache.h"
-#include "kernels/attention/document_attention.h"
 
 namespace llmtrain {
 namespace {
@@ -120,20 +119,14 @@ kernels::Dropout SelfAttention::probability_dropout(const Sequences& rows, const
   return dropout;
 }
 
-kernels::AttentionSetting SelfAttention::setting(const Sequences& rows, const PassContext& pass) const {
-  return {method_, probability_dropout(rows, pass), rows.part};
-}
-
-kernels::DocumentSetting SelfAttention::document_setting(const Sequences& rows) const {
-  return {method_, rows.documents, rows.part, rows.document_starts};
+kernels::AttentionCall SelfAttention::call(const Sequences& rows, const PassContext& pass) const {
+  return {method_, probability_dropout(rows, pass), rows.part, {rows.documents, rows.document_starts}};
 }
 
 kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAndValues& all, const Sequences& rows,
                                                const PassContext& pass) const {
   if (pass.cache != nullptr) return {pass.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
-  if (!rows.documents.empty())
-    return kernels::document_attention_forward(views.query, all.key, all.value, document_setting(rows));
-  return kernels::attention_forward(views.query, all.key, all.value, setting(rows, pass));
+  return kernels::attention_forward(views.query, all.key, all.value, call(rows, pass));
 }
 
 at::Tensor SelfAttention::forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved) const {
@@ -168,17 +161,14 @@ at::Tensor SelfAttention::flat_heads(const at::Tensor& heads, const Sequences& r
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
                                    Saved& saved) const {
   const Views views = attention_inputs(rows, saved);
-  const kernels::AttentionSetting given = setting(rows, pass);
   KeysAndValues all = all_keys(views, rows);
   // Dropout is generated from its key, so the repeated forward gives the same result.
   if (!saved.attention.statistics.defined()) saved.attention = attend(views, all, rows, pass);
   LinearLayer::restore(saved.output, flat_heads(saved.attention.out, rows));
   const at::Tensor dout = output_.backward(dy, saved.output, pass).view(saved.attention.out.sizes());
   saved.output = {};
-  auto gradients = rows.documents.empty()
-                       ? kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given)
-                       : kernels::document_attention_backward(dout, views.query, all.key, all.value, saved.attention,
-                                                              document_setting(rows));
+  auto gradients =
+      kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, call(rows, pass));
   all = {};
   saved.attention = {};
 

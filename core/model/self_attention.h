@@ -10,7 +10,6 @@
 #include "core/model/pass/pass_context.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention/attention.h"
-#include "kernels/attention/document_attention.h"
 #include "kernels/rope.h"
 
 namespace llmtrain {
@@ -58,8 +57,7 @@ class SelfAttention {
   // Keys and values of the whole sequences.
   KeysAndValues all_keys(const Views& views, const Sequences& rows) const;
   kernels::Dropout probability_dropout(const Sequences& rows, const PassContext& pass) const;
-  kernels::AttentionSetting setting(const Sequences& rows, const PassContext& pass) const;
-  kernels::DocumentSetting document_setting(const Sequences& rows) const;
+  kernels::AttentionCall call(const Sequences& rows, const PassContext& pass) const;
 
   std::int64_t layer_;
   std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank

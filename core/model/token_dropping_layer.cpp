@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/hash.h"
-#include "kernels/attention/document_attention.h"
+#include "kernels/attention/row_documents.h"
 #include "kernels/host_copy.h"
 #include "kernels/random/dropout.h"
 #include "kernels/random/philox.h"

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/attention/flash_attention.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
@@ -72,9 +71,9 @@ void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& k
   const auto rows = [&](const at::Tensor& x) { return x.narrow(0, stretch.row, stretch.length); };
   held(memory.key, begin).copy_(rows(key));
   held(memory.value, begin).copy_(rows(value));
-  const AttentionSetting setting{method, {}, {end, {{begin, stretch.length}}}};
+  const AttentionCall call{method, {}, {end, {{begin, stretch.length}}}};
   rows(out).copy_(attention_forward(rows(query).unsqueeze(0), held(memory.key, 0).unsqueeze(0),
-                                    held(memory.value, 0).unsqueeze(0), setting)
+                                    held(memory.value, 0).unsqueeze(0), call)
                       .out.squeeze(0));
 }
 

@@ -52,21 +52,21 @@ class DeterministicScope {
   bool was_deterministic_, only_warned_, filled_;
 };
 
-std::optional<at::Tensor> starts_of(const CudaAttentionCall& x) {
-  return x.documents == nullptr ? std::nullopt : std::optional(x.documents->starts);
+std::optional<at::Tensor> starts_of(const std::optional<DocumentStarts>& documents) {
+  return documents ? std::optional(documents->starts) : std::nullopt;
 }
-std::int64_t longest(const CudaAttentionCall& x, const at::Tensor& rows) {
-  return x.documents == nullptr ? rows.size(1) : x.documents->longest;
+std::int64_t longest(const std::optional<DocumentStarts>& documents, const at::Tensor& rows) {
+  return documents ? documents->longest : rows.size(1);
 }
 
 // FlashAttention takes documents as ranges of [rows, heads, D]. A view where rows are evenly spaced.
 at::Tensor flash_rows(const CudaAttentionCall& x, const at::Tensor& t) {
-  return x.documents == nullptr ? t : t.reshape({-1, t.size(2), t.size(3)});
+  return !x.queries ? t : t.reshape({-1, t.size(2), t.size(3)});
 }
 
 // CUTLASS's kernel takes them as ranges of [1, rows, heads, D], and as many heads of keys as of queries.
 at::Tensor efficient_rows(const CudaAttentionCall& x, const at::Tensor& t) {
-  return x.documents == nullptr ? t : t.reshape({1, -1, t.size(2), t.size(3)});
+  return !x.queries ? t : t.reshape({1, -1, t.size(2), t.size(3)});
 }
 at::Tensor shared_heads(const at::Tensor& x, std::int64_t heads) {
   if (x.size(2) == heads) return x;
@@ -81,7 +81,8 @@ at::Tensor summed_heads(const at::Tensor& dx, const at::Tensor& like) {
 }
 
 // The values of LibTorch's sdp::CustomMaskType.
-constexpr std::int64_t causal_from_bottom_right = 2;
+constexpr std::int64_t no_mask = 0, causal_from_bottom_right = 2;
+std::int64_t mask_of(const CudaAttentionCall& x) { return x.is_causal ? causal_from_bottom_right : no_mask; }
 
 // CUTLASS's kernel reads log-sum-exps in blocks of 32. Padding with +∞ makes exp(score − log-sum-exp) zero.
 at::Tensor whole_blocks(const at::Tensor& log_sum_exp) {
@@ -93,26 +94,26 @@ at::Tensor whole_blocks(const at::Tensor& log_sum_exp) {
 
 }  // namespace
 
-bool CudaAttentionCall::is_flash() const {
+bool has_flash(const at::Tensor& query) {
   constexpr std::int64_t longest_head = 256;
   return query.element_size() == 2 && query.size(3) <= longest_head;
 }
 
 AttentionOutput call_flash(const CudaAttentionCall& x) {
   const auto [out, log_sum_exp, random_state, unused, mask] = at::_flash_attention_forward(
-      flash_rows(x, x.query), flash_rows(x, x.key), flash_rows(x, x.value), starts_of(x), starts_of(x),
-      longest(x, x.query), longest(x, x.key), no_dropout, true, false, attention_scale(x.head_dim));
+      flash_rows(x, x.query), flash_rows(x, x.key), flash_rows(x, x.value), starts_of(x.queries), starts_of(x.keys),
+      longest(x.queries, x.query), longest(x.keys, x.key), no_dropout, x.is_causal, false, x.scale);
   return {out.contiguous().view(x.query.sizes()), log_sum_exp};
 }
 
 AttentionGradients call_flash_backward(const at::Tensor& dout, const CudaAttentionCall& x,
                                        const AttentionOutput& saved) {
-  const at::Tensor none, starts = x.documents == nullptr ? none : x.documents->starts;
+  const at::Tensor none, starts_q = x.queries ? x.queries->starts : none, starts_k = x.keys ? x.keys->starts : none;
   const DeterministicScope scope;
   const auto [query, key, value] = at::_flash_attention_backward(
       flash_rows(x, dout), flash_rows(x, x.query), flash_rows(x, x.key), flash_rows(x, x.value),
-      flash_rows(x, saved.out), saved.statistics.contiguous(), starts, starts, longest(x, x.query), longest(x, x.key),
-      no_dropout, true, none, none, attention_scale(x.head_dim));
+      flash_rows(x, saved.out), saved.statistics.contiguous(), starts_q, starts_k, longest(x.queries, x.query),
+      longest(x.keys, x.key), no_dropout, x.is_causal, none, none, x.scale);
   return {query.view(x.query.sizes()), key.view(x.key.sizes()), value.view(x.value.sizes())};
 }
 
@@ -120,12 +121,12 @@ AttentionOutput call_efficient(const CudaAttentionCall& x) {
   const std::int64_t heads = x.query.size(2);
   const auto result = at::_efficient_attention_forward(
       efficient_rows(x, x.query), efficient_rows(x, shared_heads(x.key, heads)),
-      efficient_rows(x, shared_heads(x.value, heads)), std::nullopt, starts_of(x), starts_of(x), longest(x, x.query),
-      longest(x, x.key), no_dropout, causal_from_bottom_right, true, attention_scale(x.head_dim));
+      efficient_rows(x, shared_heads(x.value, heads)), std::nullopt, starts_of(x.queries), starts_of(x.keys),
+      longest(x.queries, x.query), longest(x.keys, x.key), no_dropout, mask_of(x), true, x.scale);
   const at::Tensor& log_sum_exp = std::get<1>(result);
   // Without documents only those of real queries are kept: their layout does not depend on the kernel.
   return {std::get<0>(result).view(x.query.sizes()),
-          x.documents == nullptr ? log_sum_exp.narrow(2, 0, x.query.size(1)) : log_sum_exp};
+          !x.queries ? log_sum_exp.narrow(2, 0, x.query.size(1)) : log_sum_exp};
 }
 
 AttentionGradients call_efficient_backward(const at::Tensor& dout, const CudaAttentionCall& x,
@@ -136,9 +137,9 @@ AttentionGradients call_efficient_backward(const at::Tensor& dout, const CudaAtt
   constexpr std::int64_t splits = 1;
   const auto [query, key, value, bias] = at::_efficient_attention_backward(
       efficient_rows(x, dout), efficient_rows(x, x.query), efficient_rows(x, shared_heads(x.key, heads)),
-      efficient_rows(x, shared_heads(x.value, heads)), std::nullopt, efficient_rows(x, saved.out), starts_of(x),
-      starts_of(x), longest(x, x.query), longest(x, x.key), whole_blocks(saved.statistics), no_dropout, no_random_state,
-      no_random_state, causal_from_bottom_right, false, attention_scale(x.head_dim), splits);
+      efficient_rows(x, shared_heads(x.value, heads)), std::nullopt, efficient_rows(x, saved.out), starts_of(x.queries),
+      starts_of(x.keys), longest(x.queries, x.query), longest(x.keys, x.key), whole_blocks(saved.statistics),
+      no_dropout, no_random_state, no_random_state, mask_of(x), false, x.scale, splits);
   return {query.view(x.query.sizes()), summed_heads(key, x.key), summed_heads(value, x.value)};
 }
 

@@ -3,13 +3,16 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/flash_attention_cuda.h"
-#include "kernels/host_copy.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -21,11 +24,12 @@ struct Part {
   SequencePart positions;  // of the queries, in the document
 };
 
-// This rank has `tokens` of each sequence of `whole` tokens.
-Part part_at_hand(const PositionRun& document, const SequencePart& queries, std::int64_t tokens, std::int64_t whole) {
-  if (queries.is_whole()) return {document, document, {}};
-  const std::int64_t sequence = document.begin / whole, begin = document.begin % whole;
-  Part part{document, {}, {document.length, {}}};
+// This rank has `tokens` of each sequence of the queries.
+Part part_at_hand(const PositionRun& document, const PositionRun& keys, const SequencePart& queries,
+                  std::int64_t tokens) {
+  if (queries.is_whole()) return {keys, document, {}};
+  const std::int64_t sequence = document.begin / queries.whole, begin = document.begin % queries.whole;
+  Part part{keys, {}, {document.length, {}}};
   std::int64_t row = sequence * tokens;  // of the run's first token
   // Rows at hand ascend with their positions, so that those within a document are consecutive.
   for (const PositionRun& run : queries.runs_of(tokens)) {
@@ -41,10 +45,11 @@ Part part_at_hand(const PositionRun& document, const SequencePart& queries, std:
   return part;
 }
 
-std::vector<Part> parts_at_hand(const DocumentSetting& setting, std::int64_t tokens, std::int64_t whole) {
+std::vector<Part> parts_at_hand(const AttentionCall& call, std::int64_t tokens) {
+  const std::span<const PositionRun> queries = call.documents.runs, keys = call.documents_of_keys().runs;
   std::vector<Part> parts;
-  for (const PositionRun& document : setting.documents)
-    parts.push_back(part_at_hand(document, setting.queries, tokens, whole));
+  for (std::size_t i = 0; i < queries.size(); ++i)
+    parts.push_back(part_at_hand(queries[i], keys[i], call.queries, tokens));
   return parts;
 }
 
@@ -53,6 +58,21 @@ std::vector<Part> parts_at_hand(const DocumentSetting& setting, std::int64_t tok
 at::Tensor rows_of(const at::Tensor& x, const PositionRun& rows) {
   const std::int64_t tokens = x.size(1);
   return x.narrow(0, rows.begin / tokens, 1).narrow(1, rows.begin % tokens, rows.length);
+}
+
+// The pairs of a document in what all heads' pairs of a sequence's places have, [heads, S_q, S]: a view.
+at::Tensor pairs_of(const at::Tensor& all, const Part& part) {
+  return all.narrow(1, part.queries.begin % all.size(1), part.queries.length)
+      .narrow(2, part.keys.begin % all.size(2), part.keys.length);
+}
+
+// The call of one document.
+AttentionCall call_of(const Part& part, const AttentionCall& all) {
+  AttentionCall call{all.method, {}, part.positions};
+  call.is_causal = all.is_causal;
+  call.scale = all.scale;
+  if (all.bias.defined()) call.bias = pairs_of(all.bias, part);
+  return call;
 }
 
 // Elements of a document's statistics: log-sum-exps, or the probabilities of all its keys.
@@ -67,72 +87,67 @@ at::Tensor shaped_statistics(const at::Tensor& of_document, const Part& part, st
 }
 
 // One call takes all documents where each query's document is here as a whole.
-bool is_one_call(const at::Tensor& query, const DocumentSetting& setting) {
-  return setting.method == AttentionMethod::flash && setting.queries.is_whole() && has_cuda_flash_attention(query);
-}
-
-DocumentStarts starts_of(const DocumentSetting& setting, const at::Device& device) {
-  DocumentStarts result{setting.starts.defined() ? setting.starts : document_starts(setting.documents, device), 0};
-  for (const PositionRun& document : setting.documents) result.longest = std::max(result.longest, document.length);
-  return result;
+bool is_one_call(const at::Tensor& query, const AttentionCall& call) {
+  return call.method == AttentionMethod::flash && call.queries.is_whole() && has_cuda_flash_attention(query) &&
+         cuda_takes_documents(query, call);
 }
 
 // Contiguous: at::empty_like() would keep the strides of a transposed x.
 at::Tensor empty_like_heads(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
 
-}  // namespace
-
-at::Tensor document_starts(std::span<const PositionRun> documents, const at::Device& device) {
-  if (device.is_cpu() || documents.empty()) return {};
-  const auto count = static_cast<std::int64_t>(documents.size());
-  const at::Tensor starts = at::empty({count + 1}, at::kInt);
-  auto* const begin = starts.mutable_data_ptr<int>();
-  for (std::size_t i = 0; i < documents.size(); ++i) begin[i] = static_cast<int>(documents[i].begin);
-  begin[count] = static_cast<int>(documents.back().begin + documents.back().length);
-  return to_device(starts, device);
+// Queries that see no keys, and keys that no query at hand sees.
+bool is_one_sided(const Part& part) { return part.queries.length == 0 || part.keys.length == 0; }
+void clear(const at::Tensor& x, const PositionRun& rows) {
+  if (rows.length > 0) rows_of(x, rows).zero_();
 }
 
+}  // namespace
+
 AttentionOutput document_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                           const DocumentSetting& setting) {
-  if (is_one_call(query, setting))
-    return cuda_document_attention_forward(query, key, value, starts_of(setting, query.device()));
+                                           const AttentionCall& call) {
+  if (is_one_call(query, call)) return cuda_flash_attention_forward(query, key, value, call);
   AttentionOutput all{empty_like_heads(query), {}};
   std::vector<at::Tensor> statistics;
-  for (const Part& part : parts_at_hand(setting, query.size(1), key.size(1))) {
-    if (part.queries.length == 0) continue;
+  for (const Part& part : parts_at_hand(call, query.size(1))) {
+    if (is_one_sided(part)) {
+      clear(all.out, part.queries);
+      continue;
+    }
     const AttentionOutput one = attention_forward(rows_of(query, part.queries), rows_of(key, part.keys),
-                                                  rows_of(value, part.keys), {setting.method, {}, part.positions});
+                                                  rows_of(value, part.keys), call_of(part, call));
     rows_of(all.out, part.queries).copy_(one.out);
     statistics.push_back(one.statistics.reshape({-1}));
   }
-  all.statistics = at::cat(statistics);
+  all.statistics = statistics.empty() ? at::empty({0}, query.options()) : at::cat(statistics);
   return all;
 }
 
 AttentionGradients document_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                                const at::Tensor& value, const AttentionOutput& saved,
-                                               const DocumentSetting& setting) {
-  if (is_one_call(query, setting))
-    return cuda_document_attention_backward(dout, query, key, value, saved, starts_of(setting, query.device()));
+                                               const AttentionCall& call) {
+  if (is_one_call(query, call)) return cuda_flash_attention_backward(dout, query, key, value, saved, call);
   AttentionGradients all{empty_like_heads(query), empty_like_heads(key), empty_like_heads(value)};
+  if (call.bias.defined()) all.bias = at::zeros(call.bias.sizes(), query.options().dtype(wide_type(query)));
   std::int64_t first = 0;
-  for (const Part& part : parts_at_hand(setting, query.size(1), key.size(1))) {
-    if (part.queries.length == 0) {
-      // Other ranks have the queries that these keys serve.
-      rows_of(all.key, part.keys).zero_();
-      rows_of(all.value, part.keys).zero_();
+  for (const Part& part : parts_at_hand(call, query.size(1))) {
+    if (is_one_sided(part)) {
+      clear(all.query, part.queries);
+      // Other ranks may have the queries that these keys serve.
+      clear(all.key, part.keys);
+      clear(all.value, part.keys);
       continue;
     }
-    const std::int64_t count = statistics_of(part, query.size(2), setting.method);
+    const std::int64_t count = statistics_of(part, query.size(2), call.method);
     const AttentionOutput one{
         rows_of(saved.out, part.queries),
-        shaped_statistics(saved.statistics.narrow(0, first, count), part, query.size(2), setting.method)};
+        shaped_statistics(saved.statistics.narrow(0, first, count), part, query.size(2), call.method)};
     const AttentionGradients gradients =
         attention_backward(rows_of(dout, part.queries), rows_of(query, part.queries), rows_of(key, part.keys),
-                           rows_of(value, part.keys), one, {setting.method, {}, part.positions});
+                           rows_of(value, part.keys), one, call_of(part, call));
     rows_of(all.query, part.queries).copy_(gradients.query);
     rows_of(all.key, part.keys).copy_(gradients.key);
     rows_of(all.value, part.keys).copy_(gradients.value);
+    if (all.bias.defined()) pairs_of(all.bias, part).add_(gradients.bias);
     first += count;
   }
   return all;

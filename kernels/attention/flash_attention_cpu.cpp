@@ -88,15 +88,17 @@ struct QueryBlock {
   vector::ScoreBlock scores;
 };
 
-std::vector<QueryBlock> blocks_of(const SequencePart& queries, std::int64_t rows, std::int64_t head_dim) {
-  const auto scale = static_cast<float>(attention_scale(head_dim));
+std::vector<QueryBlock> blocks_of(const AttentionCall& call, const at::Tensor& query, std::int64_t keys) {
+  const auto scale = static_cast<float>(call.scale_of(query.size(3)));
   std::vector<QueryBlock> blocks;
   std::int64_t row = 0;
-  for (const PositionRun& run : queries.runs_of(rows)) {
+  for (const PositionRun& run : call.queries.runs_of(query.size(1))) {
     for (std::int64_t offset = 0; offset < run.length; offset += query_block) {
-      // A block's last query is the one that sees most keys: those after it need not be multiplied.
       const std::int64_t count = std::min(query_block, run.length - offset), first = run.begin + offset;
-      blocks.push_back({row + offset, {count, first + count, first, scale}});
+      // A block's last query is the one that sees most keys: those after it need not be multiplied. Queries behind all
+      // keys see all of them.
+      blocks.push_back(
+          {row + offset, {count, call.is_causal ? first + count : keys, call.is_causal ? first : keys, scale}});
     }
     row += run.length;
   }
@@ -105,10 +107,10 @@ std::vector<QueryBlock> blocks_of(const SequencePart& queries, std::int64_t rows
 
 template <class Value>
 AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                        const SequencePart& queries) {
+                        const AttentionCall& call) {
   const auto batch = query.size(0), query_rows = query.size(1), heads = query.size(2), dim = query.size(3);
   const auto group = heads / key.size(2);
-  const auto blocks = blocks_of(queries, query_rows, dim);
+  const auto blocks = blocks_of(call, query, key.size(1));
   const auto count = static_cast<std::int64_t>(blocks.size());
   AttentionOutput output{at::empty(query.sizes(), query.options()),
                          at::empty({batch, heads, query_rows}, query.options().dtype(at::kFloat))};
@@ -221,11 +223,11 @@ void store_sums(const std::vector<float>& sums, const Head<Value>& destination, 
 
 template <class Value>
 AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
-                            const at::Tensor& value, const AttentionOutput& saved, const SequencePart& queries) {
+                            const at::Tensor& value, const AttentionOutput& saved, const AttentionCall& call) {
   const auto batch = query.size(0), query_rows = query.size(1), heads = query.size(2), dim = query.size(3);
   const auto kv_heads = key.size(2), group = heads / kv_heads;
   const auto sequence = key.size(1);
-  const auto blocks = blocks_of(queries, query_rows, dim);
+  const auto blocks = blocks_of(call, query, key.size(1));
   // Contiguous, whatever the strides of the inputs are: at::empty_like() would keep them.
   const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   AttentionGradients gradients{fresh(query), fresh(key), fresh(value)};
@@ -265,16 +267,16 @@ bool has_cpu_flash_attention(const at::Tensor& query) {
 }
 
 AttentionOutput cpu_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                            const SequencePart& queries) {
-  return query.scalar_type() == at::kFloat ? forward<float>(query, key, value, queries)
-                                           : forward<std::uint16_t>(query, key, value, queries);
+                                            const AttentionCall& call) {
+  return query.scalar_type() == at::kFloat ? forward<float>(query, key, value, call)
+                                           : forward<std::uint16_t>(query, key, value, call);
 }
 
 AttentionGradients cpu_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                                 const at::Tensor& value, const AttentionOutput& saved,
-                                                const SequencePart& queries) {
-  return query.scalar_type() == at::kFloat ? backward<float>(dout, query, key, value, saved, queries)
-                                           : backward<std::uint16_t>(dout, query, key, value, saved, queries);
+                                                const AttentionCall& call) {
+  return query.scalar_type() == at::kFloat ? backward<float>(dout, query, key, value, saved, call)
+                                           : backward<std::uint16_t>(dout, query, key, value, saved, call);
 }
 
 }  // namespace llmtrain::kernels

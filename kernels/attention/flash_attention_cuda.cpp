@@ -5,6 +5,9 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/cuda_attention_calls.h"
@@ -29,13 +32,42 @@ at::Tensor without_padding(const at::Tensor& x, std::int64_t head_dim) {
   return x.size(3) == head_dim ? x : x.narrow(3, 0, head_dim).contiguous();
 }
 
-CudaAttentionCall make_call(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            const DocumentStarts* documents) {
-  return {padded_heads(query), padded_heads(key), padded_heads(value), query.size(3), documents};
+// The operands of one call.
+struct Operands {
+  at::Tensor query, key, value;
+};
+
+CudaAttentionCall make_call(const Operands& x, const AttentionCall& call) {
+  return {padded_heads(x.query),
+          padded_heads(x.key),
+          padded_heads(x.value),
+          x.query.size(3),
+          call.scale_of(x.query.size(3)),
+          call.is_causal,
+          {},
+          {}};
 }
 
+DocumentStarts starts_of(const RowDocuments& documents, const at::Device& device) {
+  DocumentStarts result{documents.starts.defined() ? documents.starts : document_starts(documents.runs, device), 0};
+  for (const PositionRun& document : documents.runs) result.longest = std::max(result.longest, document.length);
+  return result;
+}
+
+// The call that needs no other beside it.
+CudaAttentionCall make_only_call(const Operands& x, const AttentionCall& call) {
+  CudaAttentionCall result = make_call(x, call);
+  if (call.documents.runs.empty()) return result;
+  result.queries = starts_of(call.documents, x.query.device());
+  result.keys = call.key_documents.runs.empty() ? result.queries : starts_of(call.key_documents, x.query.device());
+  return result;
+}
+
+// Positions matter to a causal mask alone.
+bool is_one_call(const AttentionCall& call) { return call.queries.is_whole() || !call.is_causal; }
+
 AttentionOutput attend(const CudaAttentionCall& call) {
-  AttentionOutput output = call.is_flash() ? call_flash(call) : call_efficient(call);
+  AttentionOutput output = has_flash(call.query) ? call_flash(call) : call_efficient(call);
   output.out = without_padding(output.out, call.head_dim);
   return output;
 }
@@ -44,8 +76,8 @@ AttentionGradients attend_backward(const at::Tensor& dout, const CudaAttentionCa
                                    const AttentionOutput& saved) {
   const AttentionOutput padded{padded_heads(saved.out), saved.statistics};
   const at::Tensor gradient = padded_heads(dout);
-  AttentionGradients d =
-      call.is_flash() ? call_flash_backward(gradient, call, padded) : call_efficient_backward(gradient, call, padded);
+  AttentionGradients d = has_flash(call.query) ? call_flash_backward(gradient, call, padded)
+                                               : call_efficient_backward(gradient, call, padded);
   return {without_padding(d.query, call.head_dim), without_padding(d.key, call.head_dim),
           without_padding(d.value, call.head_dim)};
 }
@@ -58,14 +90,22 @@ at::Tensor keys_until(const at::Tensor& x, const PositionRun& run) { return x.na
 
 bool has_cuda_flash_attention(const at::Tensor& query) { return query.is_cuda() && query.scalar_type() != at::kDouble; }
 
+bool cuda_takes_documents(const at::Tensor& query, const AttentionCall& call) {
+  if (has_flash(query)) return true;
+  const std::span<const PositionRun> queries = call.documents.runs, keys = call.documents_of_keys().runs;
+  for (std::size_t i = 0; i < queries.size(); ++i)
+    if (queries[i].length > 0 && keys[i].length == 0) return false;
+  return true;
+}
+
 AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                             const SequencePart& queries) {
-  if (queries.is_whole()) return attend(make_call(query, key, value, nullptr));
+                                             const AttentionCall& call) {
+  if (is_one_call(call)) return attend(make_only_call({query, key, value}, call));
   std::vector<at::Tensor> outs, statistics;
   std::int64_t row = 0;
-  for (const PositionRun& run : queries.runs_of(query.size(1))) {
+  for (const PositionRun& run : call.queries.runs_of(query.size(1))) {
     const AttentionOutput part =
-        attend(make_call(query.narrow(1, row, run.length), keys_until(key, run), keys_until(value, run), nullptr));
+        attend(make_call({query.narrow(1, row, run.length), keys_until(key, run), keys_until(value, run)}, call));
     outs.push_back(part.out);
     statistics.push_back(part.statistics);
     row += run.length;
@@ -76,17 +116,17 @@ AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::
 
 AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                                  const at::Tensor& value, const AttentionOutput& saved,
-                                                 const SequencePart& queries) {
-  if (queries.is_whole()) return attend_backward(dout, make_call(query, key, value, nullptr), saved);
+                                                 const AttentionCall& call) {
+  if (is_one_call(call)) return attend_backward(dout, make_only_call({query, key, value}, call), saved);
   // Keys and values collect contributions from every run, in fp32, so that the sums are rounded once.
   const auto sum_of = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(wide_type(x))); };
   const at::Tensor dkey = sum_of(key), dvalue = sum_of(value);
   std::vector<at::Tensor> dqueries;
   std::int64_t row = 0;
-  for (const PositionRun& run : queries.runs_of(query.size(1))) {
+  for (const PositionRun& run : call.queries.runs_of(query.size(1))) {
     const auto rows = [&](const at::Tensor& x) { return x.narrow(1, row, run.length); };
     const AttentionGradients part =
-        attend_backward(rows(dout), make_call(rows(query), keys_until(key, run), keys_until(value, run), nullptr),
+        attend_backward(rows(dout), make_call({rows(query), keys_until(key, run), keys_until(value, run)}, call),
                         {rows(saved.out).contiguous(), saved.statistics.narrow(2, row, run.length)});
     dqueries.push_back(part.query);
     keys_until(dkey, run).add_(part.key);
@@ -94,17 +134,6 @@ AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const a
     row += run.length;
   }
   return {at::cat(dqueries, 1), dkey.to(key.scalar_type()), dvalue.to(value.scalar_type())};
-}
-
-AttentionOutput cuda_document_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                                const DocumentStarts& documents) {
-  return attend(make_call(query, key, value, &documents));
-}
-
-AttentionGradients cuda_document_attention_backward(const at::Tensor& dout, const at::Tensor& query,
-                                                    const at::Tensor& key, const at::Tensor& value,
-                                                    const AttentionOutput& saved, const DocumentStarts& documents) {
-  return attend_backward(dout, make_call(query, key, value, &documents), saved);
 }
 
 }  // namespace llmtrain::kernels

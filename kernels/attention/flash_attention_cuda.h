@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "kernels/attention/attention.h"
 
 namespace llmtrain::kernels {
@@ -14,26 +12,17 @@ namespace llmtrain::kernels {
 // with zeros, which is a copy.
 bool has_cuda_flash_attention(const at::Tensor& query);  // float64 has none
 
-// kernels/attention/attention.h. Queries that are a part of their sequences take one call per run of positions.
+// With documents, queries are whole, and false where their one call would go wrong: CUTLASS's kernel writes nothing for
+// queries without keys.
+bool cuda_takes_documents(const at::Tensor& query, const AttentionCall& call);
+
+// kernels/attention/attention.h. Queries that are a part of their sequences take one call per run of positions where
+// they see the keys before them alone. All documents take one call, whose statistics are in the kernel's layout:
+// FlashAttention's [heads, B·S_q], CUTLASS's [documents, heads, longest of queries rounded up to 32].
 AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                             const SequencePart& queries);
+                                             const AttentionCall& call);
 AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                                  const at::Tensor& value, const AttentionOutput& saved,
-                                                 const SequencePart& queries);
-
-// Where the rows of all sequences, [B·S, …], are those of documents, one after another: int32 [documents + 1], on the
-// device.
-struct DocumentStarts {
-  at::Tensor starts;
-  std::int64_t longest;
-};
-
-// All documents in one call. Statistics are in the kernel's layout: FlashAttention's [heads, B·S], CUTLASS's
-// [documents, heads, longest rounded up to 32].
-AttentionOutput cuda_document_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                                const DocumentStarts& documents);
-AttentionGradients cuda_document_attention_backward(const at::Tensor& dout, const at::Tensor& query,
-                                                    const at::Tensor& key, const at::Tensor& value,
-                                                    const AttentionOutput& saved, const DocumentStarts& documents);
+                                                 const AttentionCall& call);
 
 }  // namespace llmtrain::kernels

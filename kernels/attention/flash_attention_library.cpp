@@ -16,27 +16,28 @@ namespace {
 
 enum class Mask { none, causal };
 
-// The tensors of one call: [B, heads, S, D]; statistics are [B, heads, S].
-struct Operands {
+// One call's tensors, [B, heads, S, D], and scale; statistics are [B, heads, S].
+struct ScaledOperands {
   at::Tensor query, key, value;
+  double scale;
 };
 
-AttentionOutput attend(const Operands& x, Mask mask) {
+AttentionOutput attend(const ScaledOperands& x, Mask mask) {
   const auto [out, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      x.query, x.key, x.value, 0.0, mask == Mask::causal, std::nullopt, attention_scale(x.query.size(3)));
+      x.query, x.key, x.value, 0.0, mask == Mask::causal, std::nullopt, x.scale);
   return {out, log_sum_exp};
 }
 
-AttentionGradients attend_backward(const at::Tensor& dout, const Operands& x, const AttentionOutput& saved, Mask mask) {
+AttentionGradients attend_backward(const at::Tensor& dout, const ScaledOperands& x, const AttentionOutput& saved,
+                                   Mask mask) {
   AttentionGradients d;
   std::tie(d.query, d.key, d.value) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, mask == Mask::causal, std::nullopt,
-      attention_scale(x.query.size(3)));
+      dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, mask == Mask::causal, std::nullopt, x.scale);
   return d;
 }
 
-Operands with_keys(const Operands& x, const PositionRun& run) {
-  return {x.query, x.key.narrow(2, run.begin, run.length), x.value.narrow(2, run.begin, run.length)};
+ScaledOperands with_keys(const ScaledOperands& x, const PositionRun& run) {
+  return {x.query, x.key.narrow(2, run.begin, run.length), x.value.narrow(2, run.begin, run.length), x.scale};
 }
 
 // The softmax over the union of two sets of keys: each part's output weighted by its share of the whole sum,
@@ -50,7 +51,7 @@ AttentionOutput joined(const AttentionOutput& a, const AttentionOutput& b) {
 }
 
 // Queries at the positions of `run` against all keys that they see.
-AttentionOutput attend_run(const Operands& x, const PositionRun& run) {
+AttentionOutput attend_run(const ScaledOperands& x, const PositionRun& run) {
   const AttentionOutput own = attend(with_keys(x, run), Mask::causal);
   // A run at the start of the sequence has no earlier keys.
   if (run.begin == 0) return own;
@@ -67,27 +68,29 @@ void add_gradients(AttentionGradients& sums, const AttentionGradients& part, con
 
 // The operands, and what belongs to the query rows of one run.
 struct RunBackward {
-  Operands operands;
+  ScaledOperands operands;
   AttentionOutput saved;
   at::Tensor dout;
 };
 
-RunBackward backward_of(const Operands& x, const AttentionOutput& saved, const at::Tensor& dout,
+RunBackward backward_of(const ScaledOperands& x, const AttentionOutput& saved, const at::Tensor& dout,
                         const PositionRun& rows) {
   const auto cut = [&](const at::Tensor& t) { return t.narrow(2, rows.begin, rows.length); };
-  return {{cut(x.query), x.key, x.value}, {cut(saved.out), cut(saved.statistics).contiguous()}, cut(dout)};
+  return {{cut(x.query), x.key, x.value, x.scale}, {cut(saved.out), cut(saved.statistics).contiguous()}, cut(dout)};
 }
 
 }  // namespace
 
 AttentionOutput library_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                                const SequencePart& queries) {
+                                                const AttentionCall& call) {
+  const double scale = call.scale_of(query.size(3));
+  if (!call.is_causal) return attend({query, key, value, scale}, Mask::none);
   // One call where the queries are the whole sequence; the parts below cost a second pass over the outputs.
-  if (queries.is_whole()) return attend({query, key, value}, Mask::causal);
+  if (call.queries.is_whole()) return attend({query, key, value, scale}, Mask::causal);
   std::vector<at::Tensor> outs, statistics;
   std::int64_t row = 0;
-  for (const PositionRun& run : queries.runs_of(query.size(2))) {
-    const AttentionOutput part = attend_run({query.narrow(2, row, run.length), key, value}, run);
+  for (const PositionRun& run : call.queries.runs_of(query.size(2))) {
+    const AttentionOutput part = attend_run({query.narrow(2, row, run.length), key, value, scale}, run);
     outs.push_back(part.out);
     statistics.push_back(part.statistics);
     row += run.length;
@@ -97,15 +100,16 @@ AttentionOutput library_flash_attention_forward(const at::Tensor& query, const a
 
 AttentionGradients library_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query,
                                                     const at::Tensor& key, const at::Tensor& value,
-                                                    const AttentionOutput& saved, const SequencePart& queries) {
-  const Operands all{query, key, value};
-  if (queries.is_whole()) return attend_backward(dout, all, saved, Mask::causal);
+                                                    const AttentionOutput& saved, const AttentionCall& call) {
+  const ScaledOperands all{query, key, value, call.scale_of(query.size(3))};
+  if (!call.is_causal) return attend_backward(dout, all, saved, Mask::none);
+  if (call.queries.is_whole()) return attend_backward(dout, all, saved, Mask::causal);
   const auto wide = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(wide_type(x))); };
   // Given the output and log-sum-exp over all keys, the backward over some keys uses their true probabilities, so the
   // gradients of the two parts simply add.
   AttentionGradients sums{wide(query), wide(key), wide(value)};
   std::int64_t row = 0;
-  for (const PositionRun& run : queries.runs_of(query.size(2))) {
+  for (const PositionRun& run : call.queries.runs_of(query.size(2))) {
     const PositionRun rows{row, run.length}, past{0, run.begin};
     const RunBackward x = backward_of(all, saved, dout, rows);
     add_gradients(sums, attend_backward(x.dout, with_keys(x.operands, run), x.saved, Mask::causal), rows, run);

@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "kernels/attention/document_attention.h"
+#include "kernels/attention/row_documents.h"
 
 namespace llmtrain {
 namespace {

@@ -56,7 +56,7 @@ void measure_attention(const Stopwatch& stopwatch, ClusterProfile& profile) {
   const std::int64_t batch = 4, length = stopwatch.scaled(256), heads = 12, width = 64;
   const at::ScalarType type = device.is_cpu() ? at::kFloat : at::kBFloat16;
   const at::Tensor query = random_operand({batch, length, heads, width}, type, device);
-  const kernels::AttentionSetting flash{};
+  const kernels::AttentionCall flash{};
   const auto saved = kernels::attention_forward(query, query, query, flash);
   const double forward = stopwatch.seconds_of([&] { kernels::attention_forward(query, query, query, flash); });
   const double backward =

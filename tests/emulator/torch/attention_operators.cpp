@@ -58,6 +58,13 @@ void check_lengths(const at::Tensor& starts, std::int64_t total, std::int64_t lo
                 begin[i + 1] - begin[i], " rows is longer than said, ", longest);
 }
 
+// CUTLASS's kernel writes results as it goes over keys: of queries without any it leaves what the memory held.
+void check_keys(const Sequences& all) {
+  for (const Sequence& x : all)
+    TORCH_CHECK(x.queries.length == 0 || x.keys.length > 0, "efficient attention writes nothing for ", x.queries.length,
+                " queries without keys");
+}
+
 // Each sequence of a call: batch entries of [B, S, ·, ·], or ranges of the rows of [total, ·, ·].
 Sequences sequences_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& starts_q,
                        const at::Tensor& starts_k, std::int64_t longest_q, std::int64_t longest_k) {
@@ -248,6 +255,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::Sym
             [=, kind = efficient_mask(mask)](const auto& in, const auto& to) {
               const Sequences all = sequences_of(in[0], in[1], varying ? in[3] : at::Tensor(),
                                                  varying ? in[4] : at::Tensor(), longest_q, longest_k);
+              check_keys(all);
               attend({in[0], in[1], in[2]}, all, {kind, factor, Rounding::none}, to[0], Sums::by_sequence(to[1]));
             });
   const auto word = query.options().dtype(at::kLong);

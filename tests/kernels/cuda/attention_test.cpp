@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
-#include "kernels/attention/document_attention.h"
 #include "tests/emulator/torch/backend.h"
 #include "tests/kernels/tensor_error.h"
 
@@ -58,14 +57,13 @@ Result result_of(const AttentionOutput& output, const AttentionGradients& d) {
   return {host(output.out), host(d.query), host(d.key), host(d.value)};
 }
 
-Result run(const Case& x, const AttentionSetting& setting) {
-  const AttentionOutput output = attention_forward(x.query, x.key, x.value, setting);
-  return result_of(output, attention_backward(x.dout, x.query, x.key, x.value, output, setting));
+Result run(const Case& x, const AttentionCall& call) {
+  const AttentionOutput output = attention_forward(x.query, x.key, x.value, call);
+  return result_of(output, attention_backward(x.dout, x.query, x.key, x.value, output, call));
 }
 
-Result run(const Case& x, const DocumentSetting& setting) {
-  const AttentionOutput output = document_attention_forward(x.query, x.key, x.value, setting);
-  return result_of(output, document_attention_backward(x.dout, x.query, x.key, x.value, output, setting));
+AttentionCall within(const std::vector<PositionRun>& documents, AttentionMethod method = AttentionMethod::flash) {
+  return {method, {}, {}, {documents}};
 }
 
 void check(const Result& got, const Result& want, double tolerance) {
@@ -85,7 +83,7 @@ double tolerance_of(at::ScalarType type) {
   return 4 * (type == at::kHalf ? fp16_rounding : bf16_rounding);
 }
 
-const AttentionSetting exactly{AttentionMethod::math};
+const AttentionCall exactly{AttentionMethod::math};
 
 at::Tensor rows_of(const at::Tensor& x, const SequencePart& part) {
   std::vector<at::Tensor> pieces;
@@ -102,7 +100,7 @@ TEST_CASE("attention on a GPU equals float64's up to rounding") {
                              Shape{2, 5, 2, 2, 264}, Shape{3, 1, 2, 1, 8}}) {
     INFO("heads of " << shape.head_dim << ", sequences of " << shape.sequence);
     const Case x = random_case(shape, type);
-    check(run(on_device(x), AttentionSetting{}), run(x.as(at::kDouble), exactly), tolerance_of(type));
+    check(run(on_device(x), AttentionCall{}), run(x.as(at::kDouble), exactly), tolerance_of(type));
   }
 }
 
@@ -110,9 +108,7 @@ TEST_CASE("16-bit heads that FlashAttention takes go there, and others to CUTLAS
   const auto statistics = [](const Shape& shape, at::ScalarType type) {
     const Case x = on_device(random_case(shape, type));
     const std::vector<PositionRun> documents{{0, 3}, {3, 5}};
-    return document_attention_forward(x.query, x.key, x.value, {AttentionMethod::flash, documents, {}})
-        .statistics.sizes()
-        .vec();
+    return attention_forward(x.query, x.key, x.value, within(documents)).statistics.sizes().vec();
   };
   // Their layouts tell the two apart: [heads, rows], and [documents, heads, blocks of 32].
   CHECK(statistics({1, 8, 2, 2, 256}, at::kBFloat16) == std::vector<std::int64_t>{2, 8});
@@ -138,7 +134,7 @@ TEST_CASE("a part of the queries on a GPU has the rows and gradients of the whol
     want.query = rows_of(want.query, part);
     const Case device = on_device(x);
     const Case at_hand{rows_of(device.query, part), device.key, device.value, rows_of(device.dout, part)};
-    check(run(at_hand, AttentionSetting{AttentionMethod::flash, {}, part}), want, tolerance_of(type));
+    check(run(at_hand, AttentionCall{AttentionMethod::flash, {}, part}), want, tolerance_of(type));
   }
 }
 
@@ -147,19 +143,18 @@ TEST_CASE("documents on a GPU are one call each way, with the numbers of one doc
   const auto heads = GENERATE(std::int64_t{2}, std::int64_t{4});
   const Case x = random_case({2, 48, 4, heads, 8}, type);
   const std::vector<PositionRun> documents{{0, 1}, {1, 30}, {31, 17}, {48, 48}};
-  const Result want = run(x.as(at::kDouble), DocumentSetting{AttentionMethod::math, documents, {}});
+  const Result want = run(x.as(at::kDouble), within(documents, AttentionMethod::math));
   const Case device = on_device(x);
-  const at::Tensor starts = document_starts(documents, gpu);
-  const SequencePart whole;
+  AttentionCall call = within(documents);
+  call.documents.starts = document_starts(documents, gpu);
   const std::int64_t before = emulated::counters(0).launches;
-  const DocumentSetting setting{AttentionMethod::flash, documents, whole, starts};
-  const AttentionOutput output = document_attention_forward(device.query, device.key, device.value, setting);
+  const AttentionOutput output = attention_forward(device.query, device.key, device.value, call);
   // CUTLASS's kernel has no grouped heads: two copies.
   const bool copies = type == at::kFloat && heads != 4;
   CHECK(emulated::counters(0).launches - before == (copies ? 3 : 1));
-  check(run(device, setting), want, tolerance_of(type));
+  check(run(device, call), want, tolerance_of(type));
   // Without them the starts are made where they are needed.
-  CHECK(are_equal(run(device, setting), run(device, DocumentSetting{AttentionMethod::flash, documents, whole})));
+  CHECK(are_equal(run(device, call), run(device, within(documents))));
 }
 
 TEST_CASE("documents of which a rank has a part of the queries have the rows of the whole") {
@@ -167,21 +162,21 @@ TEST_CASE("documents of which a rank has a part of the queries have the rows of 
   const Case x = random_case({2, 48, 4, 2, 8}, type);
   const std::vector<PositionRun> documents{{0, 20}, {20, 28}, {48, 48}};
   const SequencePart part{48, {{0, 12}, {36, 12}}};
-  const Result whole = run(x.as(at::kDouble), DocumentSetting{AttentionMethod::math, documents, {}});
+  const Result whole = run(x.as(at::kDouble), within(documents, AttentionMethod::math));
   const Case device = on_device(x);
-  const AttentionOutput output = document_attention_forward(rows_of(device.query, part), device.key, device.value,
-                                                            {AttentionMethod::flash, documents, part});
+  const AttentionOutput output = attention_forward(rows_of(device.query, part), device.key, device.value,
+                                                   {AttentionMethod::flash, {}, part, {documents}});
   CHECK(largest_error(output.out.to(at::kCPU), rows_of(whole.out, part)) < tolerance_of(type));
 }
 
 TEST_CASE("attention's backward on a GPU repeats bitwise, and leaves LibTorch's switches as they were") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const Case x = on_device(random_case({2, 40, 4, 2, 16}, type));
-  const Result first = run(x, AttentionSetting{});
-  CHECK(are_equal(first, run(x, AttentionSetting{})));
+  const Result first = run(x, AttentionCall{});
+  CHECK(are_equal(first, run(x, AttentionCall{})));
   const std::vector<PositionRun> documents{{0, 25}, {25, 15}, {40, 40}};
-  const DocumentSetting setting{AttentionMethod::flash, documents, {}};
-  CHECK(are_equal(run(x, setting), run(x, setting)));
+  const AttentionCall call = within(documents);
+  CHECK(are_equal(run(x, call), run(x, call)));
   CHECK_FALSE(at::globalContext().deterministicAlgorithms());
   CHECK(at::globalContext().deterministicFillUninitializedMemory());
 }
@@ -193,7 +188,7 @@ TEST_CASE("attention on a GPU waits for nothing") {
   const std::int64_t before = emulated::counters(0).synchronisations;
   const AttentionOutput output = attention_forward(x.query, x.key, x.value, {});
   attention_backward(x.dout, x.query, x.key, x.value, output, {});
-  document_attention_forward(x.query, x.key, x.value, {AttentionMethod::flash, documents, {}});
+  attention_forward(x.query, x.key, x.value, within(documents));
   CHECK(emulated::counters(0).synchronisations == before);
 }
 

@@ -43,12 +43,12 @@ double expected_out(const Inputs& x, const Shape& s, std::int64_t b, std::int64_
   return weighted / sum;
 }
 
-double loss(const Inputs& x, const AttentionSetting& setting) {
+double loss(const Inputs& x, const AttentionCall& setting) {
   return (attention_forward(x.query, x.key, x.value, setting).out * x.dout).sum().item<double>();
 }
 
 // Central difference at one element of an input.
-double slope(Inputs x, at::Tensor Inputs::*input, std::int64_t element, const AttentionSetting& setting) {
+double slope(Inputs x, at::Tensor Inputs::*input, std::int64_t element, const AttentionCall& setting) {
   constexpr double step = 1e-5;
   const at::Tensor original = x.*input;
   const auto at_offset = [&](double offset) {
@@ -59,7 +59,7 @@ double slope(Inputs x, at::Tensor Inputs::*input, std::int64_t element, const At
   return (at_offset(step) - at_offset(-step)) / (2 * step);
 }
 
-void check_gradients(const Shape& shape, const AttentionSetting& setting) {
+void check_gradients(const Shape& shape, const AttentionCall& setting) {
   const Inputs x = random_inputs(shape, at::kDouble);
   const AttentionOutput saved = attention_forward(x.query, x.key, x.value, setting);
   const AttentionGradients gradients = attention_backward(x.dout, x.query, x.key, x.value, saved, setting);

@@ -56,18 +56,18 @@ struct Result {
   AttentionGradients gradients;
 };
 
-Result run(const Case& x, AttentionSetting setting) {
+Result run(const Case& x, AttentionCall setting) {
   const AttentionOutput saved = attention_forward(x.query, x.key, x.value, setting);
   return {saved.out, attention_backward(x.dout, x.query, x.key, x.value, saved, setting)};
 }
 
-Result run_part(const Case& x, AttentionSetting setting, const SequencePart& part) {
+Result run_part(const Case& x, AttentionCall setting, const SequencePart& part) {
   setting.queries = part;
   return run({rows_of(x.query, part), x.key, x.value, rows_of(x.dout, part)}, setting);
 }
 
 // The rows of whole sequences in float64; the other queries get no gradient.
-Result exact(const Case& x, AttentionSetting setting, const SequencePart& part) {
+Result exact(const Case& x, AttentionCall setting, const SequencePart& part) {
   setting.method = AttentionMethod::math;
   const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
   at::Tensor dout = at::zeros_like(wide(x.dout));
@@ -103,7 +103,7 @@ TEST_CASE("a part of the queries has the rows and gradients of the whole") {
 }
 
 TEST_CASE("dropout of a part masks what it masks in the whole") {
-  const AttentionSetting setting{AttentionMethod::math, {0.3, dropout_key(1, 2, 3), 40}};
+  const AttentionCall setting{AttentionMethod::math, {0.3, dropout_key(1, 2, 3), 40}};
   const Case x = random_case(at::kDouble);
   for (const SequencePart& part : parts()) check(run_part(x, setting, part), exact(x, setting, part), 1e-12);
 }

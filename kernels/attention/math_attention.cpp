@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention/math_attention.h"
+
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/triu.h>
+
+#include <limits>
+#include <vector>
+
+#include "kernels/wide_type.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+// [S_q, S]: −∞ where a key comes after its query.
+at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tensor& scores) {
+  std::vector<at::Tensor> pieces;
+  // Row r of a run is at position run.begin + r and sees the keys up to it: a triangle that starts one column later.
+  for (const PositionRun& run : queries.runs_of(rows)) {
+    // triu_() writes zeros where it clears; a product with a matrix of 0 and 1 would make NaN of −∞.
+    pieces.push_back(at::full({run.length, scores.size(3)}, -std::numeric_limits<double>::infinity(), scores.options())
+                         .triu_(run.begin + 1));
+  }
+  return pieces.size() == 1 ? pieces.front() : at::cat(pieces);
+}
+
+// Scale, bias, mask and softmax run in fp32 at least; the result is in query's dtype.
+at::Tensor probabilities_of(const at::Tensor& query, const at::Tensor& key, const AttentionCall& call) {
+  // In 16 bits the scale, which is not always a power of two, would round the scores a second time.
+  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide_type(query)).mul_(call.scale_of(query.size(3)));
+  if (call.bias.defined()) scores.add_(call.bias);
+  if (call.is_causal) scores.add_(future(call.queries, query.size(2), scores));
+  return at::_softmax(scores, 3, false).to(query.scalar_type());
+}
+
+// In place on [B, heads, S_q, S]. The rows of dropout's matrix are (sample, head, query) and its columns the keys.
+void drop(at::Tensor& probabilities, const AttentionCall& call) {
+  at::Tensor rows = probabilities.view({-1, probabilities.size(3)});
+  dropout_rows_(rows, call.dropout, {call.queries, probabilities.size(2)});
+}
+
+at::Tensor dropped(const at::Tensor& probabilities, const AttentionCall& call) {
+  // A copy under dropout: the softmax's gradient needs the probabilities as they were before it.
+  if (!call.dropout.active()) return probabilities;
+  at::Tensor result = probabilities.clone();
+  drop(result, call);
+  return result;
+}
+
+}  // namespace
+
+at::Tensor by_head(const at::Tensor& x) { return x.transpose(1, 2); }
+
+at::Tensor share_heads(const at::Tensor& x, std::int64_t heads) {
+  // Batched products need one matrix per query head, so the reshape copies.
+  if (x.size(2) == heads) return by_head(x);
+  const auto group = heads / x.size(2);
+  return by_head(x.unsqueeze(3).expand({-1, -1, -1, group, -1}).reshape({x.size(0), x.size(1), heads, x.size(3)}));
+}
+
+at::Tensor sum_shared_heads(const at::Tensor& dx, std::int64_t kv_heads) {
+  const at::Tensor gradient = by_head(dx);
+  const auto heads = gradient.size(2);
+  if (heads == kv_heads) return gradient;
+  return gradient.reshape({gradient.size(0), gradient.size(1), kv_heads, heads / kv_heads, gradient.size(3)}).sum(3);
+}
+
+AttentionOutput math_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                       const AttentionCall& call) {
+  const auto heads = query.size(2);
+  const at::Tensor probabilities = probabilities_of(by_head(query), share_heads(key, heads), call);
+  // The probabilities before dropout are returned: the backward regenerates the mask and needs both forms.
+  const at::Tensor out = at::matmul(dropped(probabilities, call), share_heads(value, heads));
+  return {by_head(out).contiguous(), probabilities};
+}
+
+AttentionGradients math_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
+                                           const at::Tensor& value, const AttentionOutput& saved,
+                                           const AttentionCall& call) {
+  const auto heads = query.size(2);
+  const at::Tensor gradient = by_head(dout);
+  const at::Tensor dvalue = at::matmul(dropped(saved.statistics, call).transpose(2, 3), gradient);
+  at::Tensor dprobabilities = at::matmul(gradient, share_heads(value, heads).transpose(2, 3));
+  // The gradient of dropout is the same mask and factor, generated again from its key instead of being kept.
+  if (call.dropout.active()) drop(dprobabilities, call);
+  // dscores = p·(dp − Σ p·dp); the bias was added to scaled scores.
+  at::Tensor dscores = at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type());
+  const at::Tensor dbias = call.bias.defined() ? at::sum(dscores, {0}, false, wide_type(query)) : at::Tensor();
+  dscores.mul_(call.scale_of(query.size(3)));
+  const at::Tensor dquery = at::matmul(dscores, share_heads(key, heads));
+  const at::Tensor dkey = at::matmul(dscores.transpose(2, 3), by_head(query));
+  return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2)), dbias};
+}
+
+}  // namespace llmtrain::kernels
