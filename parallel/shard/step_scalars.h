@@ -21,6 +21,9 @@ class StepScalars {
  public:
   // The table must outlive this.
   explicit StepScalars(const ScalarTable& table) : table_(table), own_(table.numbers(), 0) {}
+  // Tensors that are not read yet know where they will be added.
+  StepScalars(const StepScalars&) = delete;
+  StepScalars& operator=(const StepScalars&) = delete;
 
   bool has(std::string_view name) const { return table_.has(name); }
 
