@@ -108,10 +108,9 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
       // Its texts begin with a space, and the parts of a conversation are tokenized one by one.
       {recipe.data.tokenizer.kind == TokenizerKind::sentencepiece, "/data/tokenizer",
        "\"sentencepiece\" with data.fine_tuning", "use a tokenizer.json"},
-      // Padding would take the experts' capacity and count in what routers are taught.
-      {moe && (moe->capacity_factor != 0 || moe->balances() || moe->z_coefficient != 0), "/model/moe",
-       "a capacity or losses of routers with data.fine_tuning",
-       "set capacity_factor and z_coefficient to 0 and balance_loss to \"none\""},
+      // Padding would take the experts' capacity from tokens that count.
+      {moe && moe->capacity_factor != 0, "/model/moe", "a capacity of experts with data.fine_tuning",
+       "set capacity_factor to 0"},
       // A replayed routing deals out all tokens of a step, padding included.
       {moe && moe->replays(), "/model/moe", "a replayed routing with data.fine_tuning",
        "set routing_zipf and routing_trace to null"},

@@ -85,6 +85,23 @@ TEST_CASE("Losses of fine-tuning do not depend on the layout", "[trainer]") {
               learned, 1e-5, 1e-4);
 }
 
+// Routers learn from all rows, of which a micro-batch is a share whatever counts in it.
+TEST_CASE("Losses of routers in fine-tuning do not depend on how a batch is split", "[trainer]") {
+  const FineTuning tuning;
+  const Overrides experts{R"(model.moe={"experts": 4, "capacity_factor": 0, "balance_loss": "none"})"};
+  const Overrides taught = experts + Overrides{"model.moe.z_coefficient=0.5"};
+  const Run expected = tuning.train(true, taught);
+  CHECK(expected.losses.back() != tuning.train(true, experts).losses.back());
+  // The z-loss is a mean over rows: micro-batches of one sequence add up to that of four.
+  check_close(tuning.train(true, taught + Overrides{"batch.micro=1"}), expected, 1e-5, 1e-4);
+  const std::vector<Overrides> layouts{
+      {"batch.micro=1"}, {"parallel.expert=2", "batch.micro=1"}, {"parallel.tensor=2"}, {"parallel.context=2"}};
+  for (const Overrides& layout : layouts) {
+    CAPTURE(layout);
+    check_close(train_ranks(tuning.setting(), 2, tuning.overrides(true, taught + layout), 6), expected, 1e-5, 1e-4);
+  }
+}
+
 // Of 24 tokens the second of two context ranks has the middle, where these documents have no token that counts: what a
 // rank has not computed is 0, not what its memory held before.
 TEST_CASE("A context rank without tokens that count adds nothing to the gradients", "[trainer]") {
