@@ -6,11 +6,15 @@
 namespace llmtrain {
 namespace {
 
+// Times of plans that take equally long differ by their rounding, which must not choose among them.
+constexpr double rounding = 1e-9;
+
 template <class Allowed>
 std::optional<std::size_t> fastest(const std::vector<Contender>& contenders, Allowed allowed) {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < contenders.size(); ++i)
-    if (allowed(contenders[i]) && (!best || contenders[i].seconds < contenders[*best].seconds)) best = i;
+    if (allowed(contenders[i]) && (!best || contenders[i].seconds < (1 - rounding) * contenders[*best].seconds))
+      best = i;
   return best;
 }
 

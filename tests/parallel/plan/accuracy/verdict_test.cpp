@@ -30,6 +30,7 @@ TEST_CASE("the fastest plan comes first, unless it is tight and one with room is
   CHECK_FALSE(first_choice({}));
   CHECK(first_choice({contender(3, MemoryVerdict::fits), contender(2, MemoryVerdict::fits),
                       contender(2, MemoryVerdict::fits)}) == 1U);
+  CHECK(first_choice({contender(0.3, MemoryVerdict::fits), contender(0.3 - 1e-16, MemoryVerdict::fits)}) == 0U);
   CHECK(first_choice({contender(1, MemoryVerdict::tight), contender(1.05, MemoryVerdict::tight)}) == 0U);
   CHECK(first_choice({contender(1, MemoryVerdict::tight), contender(1.2, MemoryVerdict::fits)}) == 0U);
   CHECK(first_choice({contender(1, MemoryVerdict::tight), contender(1.09, MemoryVerdict::fits),
