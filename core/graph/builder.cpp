@@ -34,8 +34,12 @@ bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
     const Parameter &left = graph.parameters[left_index], &right = graph.parameters[right_index];
     return facts(left) == facts(right) && left.adapter.has_value() == right.adapter.has_value();
   };
+  const auto is_shared_alike = [&](const Block::Shared& left, const Block::Shared& right) {
+    return left.local_name == right.local_name && is_same(left.parameter, right.parameter);
+  };
   return graph.blocks[a].kind == graph.blocks[b].kind &&
-         std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same);
+         std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same) &&
+         std::ranges::equal(graph.blocks[a].shared, graph.blocks[b].shared, is_shared_alike);
 }
 
 // Appends blocks and their parameters to a Graph in the order of the data: embedding, layers, head.
@@ -70,7 +74,9 @@ class GraphBuilder {
   void add_head() {
     begin(BlockKind::head, -1, "");
     add_norm("final_norm");
-    if (!model().tie_embeddings) add(table("head.weight", model().vocab_size));
+    if (!model().tie_embeddings) return add(table("head.weight", model().vocab_size));
+    const Parameter& tokens = graph_.parameter(graph_.block_of(BlockKind::embedding), "token.weight");
+    graph_.share(graph_.index_of(tokens), graph_.blocks.size() - 1, "head.weight");
   }
 
   Graph take(const HighPrecisionRecipe& high_precision, const std::vector<std::string>& frozen) {
@@ -104,6 +110,7 @@ class GraphBuilder {
   // With its local name alone.
   void add(Parameter parameter) {
     parameter.name = prefix_ + parameter.local_name;
+    parameter.readers = {graph_.blocks.size() - 1};
     graph_.blocks.back().parameters.push_back(graph_.parameters.size());
     graph_.parameters.push_back(std::move(parameter));
   }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace llmtrain {
 
@@ -50,6 +51,8 @@ std::int64_t Graph::embedding_parameter_count() const {
 const Parameter* Graph::find_parameter(std::size_t block, std::string_view local_name) const {
   for (const std::size_t index : blocks.at(block).parameters)
     if (parameters[index].local_name == local_name) return &parameters[index];
+  for (const Block::Shared& shared : blocks[block].shared)
+    if (shared.local_name == local_name) return &parameters[shared.parameter];
   return nullptr;
 }
 
@@ -57,6 +60,7 @@ const Parameter& Graph::parameter(std::size_t block, std::string_view local_name
   if (const Parameter* found = find_parameter(block, local_name)) return *found;
   std::vector<std::string_view> names;
   for (const std::size_t index : blocks[block].parameters) names.emplace_back(parameters[index].local_name);
+  for (const Block::Shared& shared : blocks[block].shared) names.emplace_back(shared.local_name);
   throw std::out_of_range(
       fmt::format("block {} of the graph has no parameter {}, but {}", block, local_name, fmt::join(names, ", ")));
 }
@@ -73,9 +77,13 @@ std::size_t Graph::block_of(BlockKind kind) const {
   return static_cast<std::size_t>(place - blocks.begin());
 }
 
-const Parameter& Graph::logits_weight() const {
-  return model.tie_embeddings ? parameter(block_of(BlockKind::embedding), "token.weight")
-                              : parameter(block_of(BlockKind::head), "head.weight");
+void Graph::share(std::size_t parameter, std::size_t block, std::string local_name) {
+  std::vector<std::size_t>& readers = parameters[parameter].readers;
+  if (block <= readers.front()) throw std::invalid_argument("a block shares parameters of earlier blocks");
+  blocks[block].shared.push_back({std::move(local_name), parameter});
+  // A block may read it under several names.
+  const auto place = std::ranges::lower_bound(readers, block);
+  if (place == readers.end() || *place != block) readers.insert(place, block);
 }
 
 }  // namespace llmtrain

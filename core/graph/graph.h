@@ -25,10 +25,19 @@ struct Block {
   BlockKind kind{};
   std::int64_t layer = -1;              // index of a transformer layer
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
+  // A parameter of an earlier block that this one reads, too, and the name by which it finds it.
+  struct Shared {
+    std::string local_name;
+    std::size_t parameter = 0;
+  };
+  std::vector<Shared> shared{};
   bool drops_tokens = false;  // a layer that may see a part of each sequence alone (core/graph/token_dropping.h)
   // The first block of the same kind with the same parameters but for their names in the model, and the same load of
   // experts.
   std::size_t alike = 0;
+
+  // Whether its backward reads its weights again. The head's does not: its forward makes the gradients.
+  bool reads_in_backward() const { return kind != BlockKind::head; }
 };
 
 // Width of the space in which the cosine router compares a token with the experts (Chi et al., arXiv 2204.09179).
@@ -65,7 +74,8 @@ struct Graph {
   // Parameters that grow with the vocabulary or the positions: both embeddings and an untied head. The rest is what
   // scaling laws and model cards call non-embedding parameters (Kaplan et al., arXiv 2001.08361).
   std::int64_t embedding_parameter_count() const;
-  // By the name within the block. Throws std::out_of_range, with the names that there are, where it has none of this.
+  // By the name within the block, also of what it shares. Throws std::out_of_range, with the names that there are,
+  // where it has none of this.
   const Parameter& parameter(std::size_t block, std::string_view local_name) const;
   // Null where it has none.
   const Parameter* find_parameter(std::size_t block, std::string_view local_name) const;
@@ -79,9 +89,9 @@ struct Graph {
   std::size_t index_of(const Parameter& parameter) const {
     return static_cast<std::size_t>(&parameter - parameters.data());
   }
-  // [vocab_size, hidden_size]: the weight that produces logits, head.weight or with tied embeddings the token
-  // embedding.
-  const Parameter& logits_weight() const;
+  // Lets a block read a parameter of an earlier one, which has no adapter, under a name of its own. Parameters that are
+  // multiplied as one are shared together.
+  void share(std::size_t parameter, std::size_t block, std::string local_name);
   // The only block of a kind that occurs once in a model: the embedding or the head.
   std::size_t block_of(BlockKind kind) const;
   // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.

@@ -42,6 +42,8 @@ struct Parameter {
   std::string name{};        // "layers.3.attention.query.weight": the logical name everywhere
   std::string local_name{};  // "attention.query.weight": within its block, by which modules and operators find it
   std::vector<std::int64_t> shape{};
+  // The blocks that read it, ascending: the one that it is of, and those that share it.
+  std::vector<std::size_t> readers{};
   // The first axis counts routed experts: it is divided among `parallel.expert` ranks, and `split` is over
   // `parallel.expert_tensor` ranks instead of `parallel.tensor`.
   bool has_expert_axis = false;

@@ -22,7 +22,7 @@ struct HeadBlock::Saved : SavedActivations {
 };
 
 HeadBlock::HeadBlock(const BlockParameters& parameters)
-    : weight_(parameters.bind_logits_weight()),
+    : weight_(parameters.bind("head.weight")),
       split_(parameters.split()),
       slice_{weight_.part().offset[0], parameters.model().vocab_size},
       columns_(weight_.part().real_shape[0]),

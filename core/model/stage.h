@@ -56,7 +56,7 @@ class StagePasses {
 // The blocks, and what they keep for every micro-batch in flight.
 class StageModule final : public StagePasses {
  public:
-  // `stores` hold the parameters of the blocks, and the token embedding where a tied head reads it.
+  // `stores` hold what the blocks read, also of blocks of other stages.
   StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
               const StageOptions& options);
 

@@ -82,7 +82,12 @@ ParameterStore::StoredWeight ParameterStore::stored_weight(std::size_t first, st
           scales_.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end))};
 }
 
-void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(parameter).clone(); }
+at::ScalarType ParameterStore::weight_type() const {
+  if (has_scaled_weights()) return widened_type_;
+  return weights_.defined() ? weights_.scalar_type() : kept_.begin()->second.scalar_type();
+}
+
+void ParameterStore::keep(std::size_t first, std::size_t last) { kept_[first] = fused_weight(first, last).clone(); }
 
 ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first, std::size_t last) {
   // Requested only at the first write.

@@ -68,10 +68,10 @@ class ParameterStore {
   };
   StoredWeight stored_weight(std::size_t first, std::size_t last) const;
   // The type of weight().
-  at::ScalarType weight_type() const { return has_scaled_weights() ? widened_type_ : weights_.scalar_type(); }
-  // Keeps one parameter readable after the weights are detached, as a copy, until release_kept().
-  void keep(std::size_t parameter);
-  void release_kept() { kept_.clear(); }
+  at::ScalarType weight_type() const;
+  // Keeps what fused_weight(first, last) gives readable after the weights are detached, as a copy, until release().
+  void keep(std::size_t first, std::size_t last);
+  void release(std::size_t first) { kept_.erase(first); }
 
   // Provides flat memory for gradients, at least elements() of it, when the first of them is written.
   using GradientSource = std::function<at::Tensor()>;
@@ -104,7 +104,7 @@ class ParameterStore {
   at::Tensor scales_;                                      // undefined: the weights are not scaled
   at::ScalarType widened_type_ = at::kFloat;               // of the copies of scaled weights
   bool has_fp8_weights_ = false;
-  std::unordered_map<std::size_t, at::Tensor> kept_;
+  std::unordered_map<std::size_t, at::Tensor> kept_;  // by the first parameter
   GradientSource gradient_source_;
 };
 

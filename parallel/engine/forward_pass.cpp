@@ -20,6 +20,7 @@ at::Tensor ForwardPass::run(const std::optional<PassInput>& input) {
     if (input) output = run_stage(stage, *input);
     if (model_.gathers_for_use()) model_.free(stage, LocalModel::FreeAfter::forward);
   }
+  model_.release_copies();
   return output;
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -98,6 +99,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
 ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) {
   ParameterUnit unit;
   unit.kind = group.kind;
+  unit.is_shared = group.is_shared();
   unit.is_reduced_last = group.is_reduced_last(layout_->partition().shape);
   // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
@@ -110,9 +112,10 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 gradient_fallback()};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
-  // The first and the last stage each hold a copy of the tied embedding and add up its gradients.
-  if (group.kind == StateGroup::Kind::shared_embedding)
-    unit.parameters->set_partner([this](const at::Tensor& gradients) { return groups_.pipeline.sum_ends(gradients); });
+  if (group.is_shared())
+    unit.parameters->set_partner([this, holders = group.holders](const at::Tensor& gradients) {
+      return groups_.pipeline.sum_copies(holders, gradients);
+    });
   return unit;
 }
 
@@ -120,6 +123,8 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
   StageState state;
   for (const StateGroup& group : layout_->partition().groups[stage]) {
     state.units.push_back(make_unit(group, contents));
+    // Copies would count twice in norms and checkpoints.
+    state.units.back().is_copy = !group.counts_on(stage);
     stores_.add(state.units.back().parameters->seen());
   }
   const StageOptions options{recipe().kernels.attention,
@@ -156,9 +161,11 @@ std::vector<const ParameterUnit*> LocalModel::units() const {
   return units;
 }
 
-bool LocalModel::counts(const ParameterUnit& unit) const {
-  // The last rank's copy of the tied embedding would count twice in norms and checkpoints.
-  return unit.kind != StateGroup::Kind::shared_embedding || groups_.pipeline.position() == 0;
+std::vector<const ParameterUnit*> LocalModel::units_reduced_last() const {
+  std::vector<const ParameterUnit*> last = units();
+  std::erase_if(last, [](const ParameterUnit* unit) { return !unit->is_reduced_last; });
+  std::ranges::sort(last, {}, [](const ParameterUnit* unit) { return unit->store->ranges().front().parameter; });
+  return last;
 }
 
 bool LocalModel::holds_all_weights() const {
@@ -175,15 +182,27 @@ void LocalModel::finish_gather(std::size_t stage) {
 }
 
 void LocalModel::free(std::size_t stage, FreeAfter pass) {
-  // A tied head on another stage of this rank reads the embedding's weight after the embedding's stage has been freed.
-  if (graph().model.tie_embeddings && pipeline_ranks() == 1 && stages_.size() > 1) {
-    const std::size_t embedding = graph().blocks[graph().block_of(BlockKind::embedding)].parameters.front();
-    ParameterStore& store = stores_.of(embedding);
-    // Only after the forward: the head computes its loss and its gradients in its own forward pass.
-    if (stage == 0 && pass == FreeAfter::forward) store.keep(embedding);
-    if (is_last(stage)) store.release_kept();
+  // Other stages of this rank read what this one lends after it has been freed.
+  for (const LentParameter& lent : layout_->partition().lent) {
+    if (!lends(lent)) continue;
+    const std::size_t first = lent.parameter;
+    ParameterStore& store = stores_.of(first);
+    const bool is_read_again = pass == FreeAfter::forward || lent.is_read_in_backward;
+    if (stage == lent.holder() && is_read_again) store.keep(first, graph().last_of_product(first));
+    if (stage == lent.stages.back() && !lent.is_read_in_backward) store.release(first);
   }
   for (const ParameterUnit& unit : this->stage(stage).units) unit.parameters->free();
+}
+
+void LocalModel::release_copies() {
+  for (const LentParameter& lent : layout_->partition().lent)
+    if (lends(lent)) stores_.of(lent.parameter).release(lent.parameter);
+}
+
+// One copy of those that are multiplied as one, by the first of them.
+bool LocalModel::lends(const LentParameter& lent) const {
+  return layout_->partition().rank_of(lent.holder()) == static_cast<std::size_t>(groups_.pipeline.position()) &&
+         graph().parameters[lent.parameter].joined != Joined::product;
 }
 
 }  // namespace llmtrain

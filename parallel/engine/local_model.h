@@ -27,6 +27,8 @@ namespace llmtrain {
 // One of the layout's parameter groups, its memory and what that holds.
 struct ParameterUnit {
   StateGroup::Kind kind{};
+  bool is_shared = false;  // by several ranks of the pipeline
+  bool is_copy = false;    // of what another of these ranks counts
   bool is_reduced_last = false;
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<ShardedParameters> parameters;
@@ -69,16 +71,21 @@ class LocalModel {
 
   // All parameter memory of this rank.
   std::vector<const ParameterUnit*> units() const;
-  // Whether the unit's gradients and states count on this rank: parameters that both ends of a pipeline hold count on
-  // the first rank.
-  bool counts(const ParameterUnit& unit) const;
+  // Those whose gradients are reduced at the end of a step, in an order on which ranks with copies of the same
+  // parameters agree: two ranks would else wait for each other's sum of another one.
+  std::vector<const ParameterUnit*> units_reduced_last() const;
+  // Whether the unit's gradients and states count on this rank: parameters that several ranks of a pipeline hold count
+  // on one of them.
+  static bool counts(const ParameterUnit& unit) { return !unit.is_copy; }
 
   // gather() starts to gather a stage's whole weights; finish_gather() waits for them. free() releases them (ZeRO-3),
-  // except that a tied head on another stage of this rank keeps the token embedding until its own stage is freed.
+  // but for a copy of those that other stages of this rank read until they are done. What their backward reads stays
+  // until release_copies(), which weights that change call for.
   void gather(std::size_t stage);
   void finish_gather(std::size_t stage);
   enum class FreeAfter { forward, backward };
   void free(std::size_t stage, FreeAfter pass);
+  void release_copies();
 
   // Whether whole weights are present only between gather() and free() (ZeRO-3).
   bool gathers_for_use() const { return layout_->partition().zero_stage() == 3; }
@@ -108,6 +115,7 @@ class LocalModel {
   const std::vector<Stage>& placed() const { return layout_->partition().stages; }
   ParameterUnit make_unit(const StateGroup& group, StateContents contents);
   void add_stage(std::size_t stage, StateContents contents);
+  bool lends(const LentParameter& lent) const;
 
   std::shared_ptr<const Layout> layout_;
   at::Device device_;

@@ -148,9 +148,9 @@ void Runner::finish_reduction(std::size_t stage) {
 }
 
 void Runner::optimizer_step() {
-  for (const ParameterUnit* unit : model_.units())
-    // Both ends of the pipeline are here only after all of their passes.
-    if (unit->is_reduced_last) unit->parameters->reduce();
+  // The ranks of a pipeline that share parameters are here only after all of their passes.
+  for (const ParameterUnit* unit : model_.units_reduced_last()) unit->parameters->reduce();
+  model_.release_copies();
   StepScalars scalars(declared_);
   for (const ParameterUnit* unit : model_.units()) {
     // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
@@ -211,7 +211,7 @@ void Runner::add_saturated(StepScalars& scalars) {
   if (model_.groups().data.position() != 0 || model_.groups().tensor.position() != 0) return;
   for (const ParameterUnit* unit : model_.units()) {
     const TensorScales* scales = unit->parameters->scales();
-    if (scales == nullptr) continue;
+    if (scales == nullptr || !model_.counts(*unit)) continue;
     scalars.add(scalar_names::fp8_gradients, scales->saturated().elements);
     scalars.add(scalar_names::saturated_gradients, scales->saturated().saturated);
   }

@@ -62,8 +62,11 @@ class Connections {
       add(Connection::Use::activations, {here, next});
       add(Connection::Use::gradients, {next, here});
     }
-    if (partition_.recipe.model.tie_embeddings && (rank_ == ranks.front() || rank_ == ranks.back()))
-      add(Connection::Use::ends, {ranks.front(), ranks.back()});
+    for (const std::vector<std::size_t>& positions : partition_.sharing_ranks()) {
+      std::vector<int> sharing;
+      for (const std::size_t position : positions) sharing.push_back(ranks[position]);
+      if (std::ranges::find(sharing, rank_) != sharing.end()) add(Connection::Use::copies, std::move(sharing));
+    }
   }
 
   void add_experts() {

@@ -11,8 +11,8 @@ namespace llmtrain {
 // What one GPU is connected to others for: NCCL has a communicator, with its memory, for each.
 struct Connection {
   // Collectives whose results computation waits for soon, those that go on beside it, messages of a pipeline from the
-  // first rank to the second, and sums over its two ends.
-  enum class Use { computation, background, activations, gradients, ends };
+  // first rank to the second, and sums over its ranks that hold copies of a parameter.
+  enum class Use { computation, background, activations, gradients, copies };
 
   Use use = Use::computation;
   std::vector<int> ranks;  // of the world, in their order within the connection

@@ -42,8 +42,9 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
   partition.graph = graph != nullptr ? std::move(graph) : build_graph(recipe);
   partition.mesh = mesh;
   partition.stages = place_blocks(*partition.graph, recipe.pipeline, mesh.pipeline);
-  for (const Stage& stage : partition.stages)
-    partition.groups.push_back(state_groups(recipe, *partition.graph, mesh, stage));
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+    partition.groups.push_back(state_groups(recipe, *partition.graph, mesh, partition.stages, stage));
+  partition.lent = lent_parameters(*partition.graph, partition.stages, mesh.pipeline);
   partition.shape = schedule_shape(recipe, mesh);
   partition.exchange = exchange_methods(recipe, mesh);
   // Without prices: that which gathers least first.
@@ -59,6 +60,14 @@ Partition Partition::split_by(std::int64_t ranks) const {
     for (StateGroup& group : stage)
       if (group.kind == StateGroup::Kind::experts) group.joined = other.mesh.expert_joined;
   return other;
+}
+
+std::set<std::vector<std::size_t>> Partition::sharing_ranks() const {
+  std::set<std::vector<std::size_t>> sharing;
+  for (const std::vector<StateGroup>& stage : groups)
+    for (const StateGroup& group : stage)
+      if (group.is_shared()) sharing.insert(group.holders);
+  return sharing;
 }
 
 PassSetting pass_setting(const Partition& partition) {

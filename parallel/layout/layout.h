@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -24,6 +25,7 @@ struct Partition {
   Mesh mesh;
   std::vector<Stage> stages;                    // of the whole model
   std::vector<std::vector<StateGroup>> groups;  // of each stage
+  std::vector<LentParameter> lent;              // between stages of one rank
   ScheduleShape shape;
   ExchangeMethods exchange;
   std::vector<std::int64_t> expert_splits;  // that a run tries, the most promising first; none: that of the mesh
@@ -44,6 +46,8 @@ struct Partition {
   // The pipeline rank that holds a stage.
   std::size_t rank_of(std::size_t stage) const { return stage % static_cast<std::size_t>(mesh.pipeline); }
   bool is_last(std::size_t stage) const { return stage + 1 == stages.size(); }
+  // The ranks of a pipeline that hold copies of the same parameters (StateGroup::holders): all such sets, ascending.
+  std::set<std::vector<std::size_t>> sharing_ranks() const;
 };
 
 // How a rank of this program runs a block on one micro-batch on a CPU.

@@ -2,7 +2,9 @@
 #include "parallel/layout/stages.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "core/base/error.h"
@@ -61,10 +63,23 @@ using Kind = StateGroup::Kind;
 // What distinguishes the groups of a stage.
 struct GroupKey {
   Kind kind{};
+  std::vector<std::size_t> readers;  // as in the group
   bool is_fp8 = false;
   bool is_frozen = false;
   bool is_muon = false;
+
+  bool is_of(const StateGroup& group) const {
+    return group.kind == kind && group.readers == readers && group.is_fp8 == is_fp8 && group.is_frozen == is_frozen &&
+           group.is_muon == is_muon;
+  }
 };
+
+// The ranks of a pipeline that hold the stages, ascending.
+std::vector<std::size_t> ranks_of(std::span<const std::size_t> stages, std::int64_t pipeline_ranks) {
+  std::set<std::size_t> ranks;
+  for (const std::size_t stage : stages) ranks.insert(stage % static_cast<std::size_t>(pipeline_ranks));
+  return {ranks.begin(), ranks.end()};
+}
 
 StateTypes types_of(const GroupKey& key, const PrecisionRecipe& precision) {
   if (key.is_frozen) return frozen_state_types(precision);
@@ -82,11 +97,11 @@ std::int64_t zero_stage_of(const GroupKey& key, const Recipe& recipe, const Mesh
 StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const Recipe& recipe, const Mesh& mesh) {
   // Few groups exist per stage, so a linear search will do.
   for (StateGroup& group : groups)
-    if (group.kind == key.kind && group.is_fp8 == key.is_fp8 && group.is_frozen == key.is_frozen &&
-        group.is_muon == key.is_muon)
-      return group;
+    if (key.is_of(group)) return group;
   StateGroup& group = groups.emplace_back();
   group.kind = key.kind;
+  group.readers = key.readers;
+  group.holders = ranks_of(key.readers, mesh.pipeline);
   group.is_fp8 = key.is_fp8;
   group.is_frozen = key.is_frozen;
   group.is_muon = key.is_muon;
@@ -95,6 +110,27 @@ StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const
   group.joined = key.kind == Kind::experts ? mesh.expert_joined : 1;
   group.zero_stage = zero_stage_of(key, recipe, mesh);
   return group;
+}
+
+// What the stage holds of what several ranks of the pipeline read, and the stages that read it. In the order of the
+// graph, which is that of all the copies' memory.
+std::map<std::size_t, std::vector<std::size_t>> shared_parameters(const Graph& graph, const Mesh& mesh,
+                                                                  std::span<const Stage> stages, std::size_t stage) {
+  std::map<std::size_t, std::vector<std::size_t>> shared;
+  const auto pipeline = static_cast<std::size_t>(mesh.pipeline);
+  const auto add = [&](std::size_t index) {
+    if (graph.parameters[index].readers.size() < 2) return;
+    std::vector<std::size_t> readers = reading_stages(graph.parameters[index], stages);
+    if (ranks_of(readers, mesh.pipeline).size() == 1) return;
+    // The first of the rank's stages holds it for all of them.
+    const auto first = std::ranges::find(readers, stage % pipeline, [&](std::size_t each) { return each % pipeline; });
+    if (*first == stage) shared.emplace(index, std::move(readers));
+  };
+  for (const std::size_t block : stages[stage].blocks) {
+    std::ranges::for_each(graph.blocks[block].parameters, add);
+    std::ranges::for_each(graph.blocks[block].shared, add, &Block::Shared::parameter);
+  }
+  return shared;
 }
 
 }  // namespace
@@ -123,6 +159,39 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
 std::int64_t layer_count(const Graph& graph, const Stage& stage) {
   return std::ranges::count_if(stage.blocks,
                                [&](std::size_t block) { return graph.blocks[block].kind == BlockKind::layer; });
+}
+
+std::vector<std::size_t> reading_stages(const Parameter& parameter, std::span<const Stage> stages) {
+  std::vector<std::size_t> reading;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    if (std::ranges::find_first_of(stages[stage].blocks, parameter.readers) != stages[stage].blocks.end())
+      reading.push_back(stage);
+  return reading;
+}
+
+std::vector<LentParameter> lent_parameters(const Graph& graph, std::span<const Stage> stages,
+                                           std::int64_t pipeline_ranks) {
+  std::set<std::size_t> shared;
+  for (const Block& block : graph.blocks)
+    for (const Block::Shared& each : block.shared) shared.insert(each.parameter);
+  std::vector<LentParameter> lent;
+  for (const std::size_t index : shared) {
+    const std::vector<std::size_t>& readers = graph.parameters[index].readers;
+    std::map<std::size_t, std::vector<std::size_t>> by_rank;
+    for (const std::size_t stage : reading_stages(graph.parameters[index], stages))
+      by_rank[stage % static_cast<std::size_t>(pipeline_ranks)].push_back(stage);
+    for (auto& [rank, reading] : by_rank) {
+      if (reading.size() == 1) continue;
+      const auto reads_again = [&](std::size_t block) {
+        return std::ranges::binary_search(readers, block) && graph.blocks[block].reads_in_backward();
+      };
+      const bool is_read_in_backward = std::any_of(reading.begin() + 1, reading.end(), [&](std::size_t stage) {
+        return std::ranges::any_of(stages[stage].blocks, reads_again);
+      });
+      lent.push_back({index, std::move(reading), is_read_in_backward});
+    }
+  }
+  return lent;
 }
 
 StateTypes state_types(const PrecisionRecipe& precision) {
@@ -174,30 +243,25 @@ std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateG
   return gathering_group(widest_mesh(mesh), kind).ranks > 1 ? recipe.parallel.zero_stage : 0;
 }
 
-bool shares_embedding(const Graph& graph, const Mesh& mesh) { return graph.model.tie_embeddings && mesh.pipeline > 1; }
-
-std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage) {
+std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
+                                     std::span<const Stage> stages, std::size_t stage) {
   std::vector<StateGroup> groups;
-  const auto add = [&](std::size_t index) {
+  const auto add = [&](std::size_t index, const std::vector<std::size_t>& readers) {
     const Parameter& parameter = graph.parameters[index];
-    const bool is_shared = shares_embedding(graph, mesh) && index == graph.index_of(graph.logits_weight());
-    const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
+    const Kind kind = parameter.has_expert_axis ? Kind::experts : Kind::dense;
     // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
     const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.takes_fp8() && !parameter.is_frozen;
     const bool is_muon =
         recipe.training.optimizer.name == OptimizerKind::muon && parameter.is_layer_matrix && !parameter.is_frozen;
-    StateGroup& group = group_of(groups, {kind, is_fp8, parameter.is_frozen, is_muon}, recipe, mesh);
+    StateGroup& group = group_of(groups, {kind, readers, is_fp8, parameter.is_frozen, is_muon}, recipe, mesh);
     group.parameters.push_back(index);
     group.sizes.push_back(local_elements(parameter, shard_degrees(mesh)));
   };
-  const auto has = [&](BlockKind kind) {
-    return std::ranges::any_of(stage.blocks, [&](std::size_t block) { return graph.blocks[block].kind == kind; });
-  };
-  // The copy belongs to no block of the last stage, so it is added by hand.
-  if (shares_embedding(graph, mesh) && has(BlockKind::head))
-    add(graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front());
-  for (const std::size_t block : stage.blocks)
-    for (const std::size_t index : graph.blocks[block].parameters) add(index);
+  const std::map<std::size_t, std::vector<std::size_t>> shared = shared_parameters(graph, mesh, stages, stage);
+  for (const auto& [index, readers] : shared) add(index, readers);
+  for (const std::size_t block : stages[stage].blocks)
+    for (const std::size_t index : graph.blocks[block].parameters)
+      if (!shared.contains(index)) add(index, {});
   return groups;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/base/element_type.h"
@@ -31,6 +32,20 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
 
 // How many of the stage's blocks are transformer layers.
 std::int64_t layer_count(const Graph& graph, const Stage& stage);
+
+// The stages with blocks that read the parameter, ascending.
+std::vector<std::size_t> reading_stages(const Parameter& parameter, std::span<const Stage> stages);
+
+// A parameter that several stages of one pipeline rank read: the first of them holds it, and lends it to the others.
+struct LentParameter {
+  std::size_t parameter = 0;         // index into Graph::parameters
+  std::vector<std::size_t> stages;   // of one rank, ascending
+  bool is_read_in_backward = false;  // by the stages that it is lent to
+
+  std::size_t holder() const { return stages.front(); }
+};
+std::vector<LentParameter> lent_parameters(const Graph& graph, std::span<const Stage> stages,
+                                           std::int64_t pipeline_ranks);
 
 // The types in which training stores a parameter's states.
 struct StateTypes {
@@ -72,10 +87,14 @@ StateTypes frozen_state_types(const PrecisionRecipe& precision);
 // Parameters of a stage that are stored and sharded alike and share flat memory. The planner prices groups, the runner
 // allocates them.
 struct StateGroup {
-  // What distinguishes the groups of a stage. The token embedding that both ends of a pipeline hold is a group of its
-  // own: one end's stage may reduce its gradients long before the other end adds to them.
-  enum class Kind { shared_embedding, dense, experts };
+  // What distinguishes the groups of a stage.
+  enum class Kind { dense, experts };
   Kind kind = Kind::dense;
+  // The stages that read them, where these are on several ranks of the pipeline: the first stage of each of these ranks
+  // then has a copy with all states. Such parameters are groups of their own, because one rank's stage may reduce its
+  // gradients long before another rank adds to them. Empty where one rank reads them.
+  std::vector<std::size_t> readers;
+  std::vector<std::size_t> holders;  // the pipeline ranks of the readers, ascending
   bool is_fp8 = false;
   bool is_frozen = false;
   bool is_muon = false;  // whole matrices, trained by Muon (core/optim/muon.h); else by AdamW
@@ -88,17 +107,20 @@ struct StateGroup {
   std::int64_t zero_stage = 0;
 
   // Whether gradients are reduced at the end of a step rather than where the schedule reduces those of their stage:
-  // both ends of a pipeline add to a shared embedding at different times; gradients that every rank keeps whole (of
-  // experts without ranks to shard over) would be summed again by a second reduction; and FP8 gradients are rounded
-  // once per step, of their sum over all micro-batches, where a schedule that reduces after some of them would round
-  // each time.
+  // ranks of a pipeline add to what they share at different times; gradients that every rank keeps whole (of experts
+  // without ranks to shard over) would be summed again by a second reduction; and FP8 gradients are rounded once per
+  // step, of their sum over all micro-batches, where a schedule that reduces after some of them would round each time.
   bool is_reduced_last(const ScheduleShape& shape) const {
-    return kind == Kind::shared_embedding || (shape.sharding() >= 2 && zero_stage < 2) || accumulates_step(shape);
+    return is_shared() || (shape.sharding() >= 2 && zero_stage < 2) || accumulates_step(shape);
   }
   // Whether it keeps the whole sums of a step, in the accumulator's type, although the schedule reduces more often.
   bool accumulates_step(const ScheduleShape& shape) const {
     return types.accumulator && zero_stage >= 2 && shape.reduction_group() < shape.micro_batches;
   }
+
+  // Whether several ranks of the pipeline hold them, of which that of the first reader counts them.
+  bool is_shared() const { return !readers.empty(); }
+  bool counts_on(std::size_t stage) const { return !is_shared() || stage == readers.front(); }
 
   std::int64_t elements() const;
   FlatShards flat() const { return {elements(), zero_stage > 0 ? shards.ranks : 1}; }
@@ -116,10 +138,8 @@ RankGroup gathering_group(const Mesh& mesh, StateGroup::Kind kind);
 // also for a step whose own split gathers from no one.
 std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateGroup::Kind kind);
 
-// The non-empty groups of one stage, the shared embedding first.
-std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage);
-
-// Whether both ends of a pipeline hold the token embedding: the head's copy computes the logits.
-bool shares_embedding(const Graph& graph, const Mesh& mesh);
+// The non-empty groups that one of the stages holds, those that ranks of the pipeline share first.
+std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
+                                     std::span<const Stage> stages, std::size_t stage);
 
 }  // namespace llmtrain

@@ -124,9 +124,13 @@ PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& lay
   // each needs a group of its own.
   activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages_on);
   gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages_back);
-  // Collective over its members only, so the ranks in between do not call it.
-  if (ranks.size() > 1 && is_end() && layout.recipe().model.tie_embeddings)
-    ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
+  for (const std::vector<std::size_t>& holders : layout.partition().sharing_ranks()) {
+    // Collective over its members only, so other ranks do not call it.
+    if (!std::ranges::binary_search(holders, static_cast<std::size_t>(position()))) continue;
+    std::vector<int> members;
+    for (const std::size_t holder : holders) members.push_back(ranks[holder]);
+    copies_.emplace(holders, communicator.make_group("pipeline copies", std::move(members)));
+  }
 }
 
 Handle PipelineParallel::send(Channel channel, const at::Tensor& tensor, int position) const {
@@ -137,8 +141,8 @@ Handle PipelineParallel::receive(Channel channel, const at::Tensor& tensor, int 
   return communicator_->receive(group(channel), Purpose::pipeline, array_of(tensor), position);
 }
 
-Handle PipelineParallel::sum_ends(const at::Tensor& tensor) const {
-  return communicator_->all_reduce(ends_, Purpose::pipeline, array_of(tensor));
+Handle PipelineParallel::sum_copies(const std::vector<std::size_t>& holders, const at::Tensor& tensor) const {
+  return communicator_->all_reduce(copies_.at(holders), Purpose::pipeline, array_of(tensor));
 }
 
 // Zigzag order, as in Megatron-LM and Llama 3: with causal masks an early and a late chunk together see as many keys on

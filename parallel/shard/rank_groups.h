@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -107,22 +109,22 @@ class PipelineParallel {
   int ranks() const { return activations_.size(); }
   int position() const { return activations_.position(); }
 
-  bool is_end() const { return position() == 0 || position() + 1 == ranks(); }
-
   // Transfers between stages, matched in the order of the calls within each channel. Tensors are contiguous and must
   // not be touched until the handle is done.
   enum class Channel { activations, gradients };
   Handle send(Channel channel, const at::Tensor& tensor, int position) const;
   Handle receive(Channel channel, const at::Tensor& tensor, int position) const;
 
-  // Sums in place over the first and the last position, which share one parameter: only they call it.
-  Handle sum_ends(const at::Tensor& tensor) const;
+  // Sums in place over the positions that hold copies of a parameter (StateGroup::holders): only they call it, and for
+  // several parameters in the same order.
+  Handle sum_copies(const std::vector<std::size_t>& holders, const at::Tensor& tensor) const;
 
  private:
   const Group& group(Channel channel) const { return channel == Channel::activations ? activations_ : gradients_; }
 
   Communicator* communicator_;
-  Group activations_, gradients_, ends_;
+  Group activations_, gradients_;
+  std::map<std::vector<std::size_t>, Group> copies_;  // by the positions
 };
 
 // The tokens of a sequence on position `position` of `ranks`: chunks `position` and 2·ranks − 1 − position of 2·ranks

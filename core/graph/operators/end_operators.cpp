@@ -64,7 +64,7 @@ void write_head(OperatorWriter& writer) {
   const double logits_elements = shape.tokens * shape.vocabulary;
   save_for_head(writer, writer.norm("norm"));
   // FP8 levels leave the head in the compute type (arXiv 2310.18313).
-  Operator& logits = writer.logits_product("logits", {shape.tokens, shape.vocabulary, shape.hidden});
+  Operator& logits = writer.product("logits", {shape.tokens, shape.vocabulary, shape.hidden}, "head.weight");
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.
   writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
   if (!writer.is_own()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);

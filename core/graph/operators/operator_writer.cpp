@@ -24,10 +24,6 @@ Operator& OperatorWriter::product(std::string name, const MatrixProduct& product
   return add_product(std::move(name), product, is_frozen(weight));
 }
 
-Operator& OperatorWriter::logits_product(std::string name, const MatrixProduct& product) {
-  return add_product(std::move(name), product, graph_.logits_weight().is_frozen);
-}
-
 Operator& OperatorWriter::add_product(std::string name, const MatrixProduct& product, bool is_frozen) {
   Operator& item = add(std::move(name), OperatorKind::product);
   item.product = product;

@@ -42,8 +42,6 @@ class OperatorWriter {
   // A product in the compute type at every level. Here and below a product is with the parameter of the block that has
   // the local name `weight`, and with what is joined to it.
   Operator& product(std::string name, const MatrixProduct& product, std::string_view weight);
-  // The same with the weight that produces logits, which may be another block's.
-  Operator& logits_product(std::string name, const MatrixProduct& product);
   bool is_frozen(std::string_view parameter) const;
   // Whether the product takes FP8, and the bytes per element of its kept input.
   bool takes_fp8(std::string_view weight) const;

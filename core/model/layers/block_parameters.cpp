@@ -28,16 +28,13 @@ std::optional<BoundParameter> BlockParameters::bind_if_there(std::string_view na
   return bind(name);
 }
 
-BoundParameter BlockParameters::bind_logits_weight() const {
-  // With tied embeddings this is another block's parameter, possibly one of another stage.
-  const std::size_t index = graph_.index_of(graph_.logits_weight());
-  return bind(index, index);
-}
-
 void BlockParameters::require_all_bound() const {
-  for (const std::size_t index : block().parameters)
+  const auto require = [&](std::size_t index) {
     if (std::ranges::find(bound_, index) == bound_.end())
       throw std::logic_error(graph_.parameters[index].name + " is bound by no module, which may look for another name");
+  };
+  std::ranges::for_each(block().parameters, require);
+  std::ranges::for_each(block().shared, require, &Block::Shared::parameter);
 }
 
 std::int64_t BlockParameters::local_units(std::string_view name) const {

@@ -39,8 +39,6 @@ class BlockParameters {
   // that name.
   BoundParameter bind(std::string_view name) const;
   std::optional<BoundParameter> bind_if_there(std::string_view name) const;
-  // The weight that produces logits: the head's own, or with tied embeddings that of the embedding.
-  BoundParameter bind_logits_weight() const;
   // Throws std::logic_error where something of the block has not been bound, as when a module asks for a misspelt name
   // that a block may lack.
   void require_all_bound() const;

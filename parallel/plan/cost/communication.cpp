@@ -252,9 +252,12 @@ void add_pipeline(Table& table) {
   const Partition& partition = table.priced().partition;
   if (partition.mesh.pipeline <= 1) return;
   add_transfers(table);
-  for (const std::size_t rank : {std::size_t{0}, table.ranks() - 1})
-    table.add(Collective::all_reduce, Purpose::pipeline, "tied embedding", shared_embedding_group(partition.mesh), rank,
-              shared_embedding_bytes(partition));
+  for (const SharedGradients& shared : shared_gradients(partition)) {
+    const bool is_table = partition.graph->parameters[shared.group->parameters.front()].is_table;
+    for (const std::size_t rank : shared.group->holders)
+      table.add(Collective::all_reduce, Purpose::pipeline, is_table ? "tied embedding" : "shared weights", shared.ranks,
+                rank, shared.bytes);
+  }
 }
 
 // Loss, norm and stop request of every rank, once per step: negligible, but listed so that the table is complete.

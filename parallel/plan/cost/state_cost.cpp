@@ -34,7 +34,7 @@ void add_to_all(ByShard& shards, double TensorGradientShare::*sum, FlatInterval 
 }
 
 // Walks a group's flat memory: its parameters back to back, cut into equal parts as at run time (ShardedParameters), so
-// that plan and run agree on which rank sums what. Of experts and the shared embedding nothing is summed.
+// that plan and run agree on which rank sums what. Of experts nothing is summed.
 void add_sums(const Partition& partition, const StateGroup& group, ByShard& shards) {
   if (group.kind != Kind::dense) return;
   const Graph& graph = *partition.graph;
@@ -149,19 +149,23 @@ RankGroup copies_group(const Partition& partition) {
   return group;
 }
 
-RankGroup shared_embedding_group(const Mesh& mesh) {
-  // The last rank's next neighbour is the first one.
-  RankGroup group = pipeline_neighbours(mesh, mesh.pipeline - 1);
-  group.ranks = 2;
-  return group;
-}
-
-double shared_embedding_bytes(const Partition& partition) {
-  for (const auto& groups : partition.groups)
-    for (const StateGroup& group : groups)
-      if (group.kind == Kind::shared_embedding)
-        return group.types.gradient_bytes() * static_cast<double>(group.elements());
-  return 0;
+std::vector<SharedGradients> shared_gradients(const Partition& partition) {
+  const Mesh& mesh = partition.mesh;
+  const std::int64_t stride = mesh.world() / mesh.pipeline;
+  const auto node_of = [&](std::size_t rank) {
+    return static_cast<std::int64_t>(rank) * stride / mesh.devices_per_node;
+  };
+  std::vector<SharedGradients> shared;
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+    for (const StateGroup& group : partition.groups[stage]) {
+      if (!group.is_shared() || !group.counts_on(stage)) continue;
+      const std::int64_t ranks = std::ssize(group.holders);
+      const bool together = node_of(group.holders.front()) == node_of(group.holders.back());
+      shared.push_back({&group,
+                        {.ranks = ranks, .stride = stride, .inside_node = together ? ranks : 1},
+                        group.types.gradient_bytes() * static_cast<double>(group.elements())});
+    }
+  return shared;
 }
 
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
@@ -178,12 +182,10 @@ std::vector<double> optimizer_seconds(const PricedLayout& priced) {
   std::vector<double> seconds = muon_seconds(priced);
   for (std::size_t rank = 0; rank < shares.size(); ++rank)
     seconds[rank] += update_seconds(priced, rank) + tensor_gradient_seconds(priced, shares[rank]);
-  // Only the ends of the pipeline hold the tied embedding.
-  if (const double bytes = shared_embedding_bytes(priced.partition); bytes > 0) {
-    const double exchange = priced.collectives.all_reduce(bytes, shared_embedding_group(priced.mesh()));
-    // The exchange of the tied embedding involves both ends, so both wait for it.
-    seconds.front() += exchange;
-    seconds.back() += exchange;
+  for (const SharedGradients& shared : shared_gradients(priced.partition)) {
+    if (shared.bytes == 0) continue;
+    const double exchange = priced.collectives.all_reduce(shared.bytes, shared.ranks);
+    for (const std::size_t rank : shared.group->holders) seconds[rank] += exchange;
   }
   return seconds;
 }

@@ -24,17 +24,21 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
 // is.
 RankGroup copies_group(const Partition& partition);
 
-// The two ranks that hold a tied embedding, the first and the last of the pipeline, and the bytes of its gradients that
-// they exchange; 0 if one rank has both uses of it.
-RankGroup shared_embedding_group(const Mesh& mesh);
-double shared_embedding_bytes(const Partition& partition);
+// Gradients that the ranks of a pipeline with copies of the same parameters sum once per step.
+struct SharedGradients {
+  const StateGroup* group = nullptr;
+  RankGroup ranks;
+  double bytes = 0;  // 0 where they are frozen
+};
+// The partition outlives them.
+std::vector<SharedGradients> shared_gradients(const Partition& partition);
 
 // Bytes that clipping, the update and the casts read and write per parameter; FP8 moments take two passes (FP8-LM,
 // arXiv 2310.18313).
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision);
 
 // Seconds of the optimizer step of each pipeline rank: memory traffic of its shards, the host's work per tensor, the
-// sums over other tensor ranks and over the ends of the pipeline, and PCIe transfers if optimizer states are offloaded.
+// sums over other tensor ranks and over the pipeline's copies, and PCIe transfers if optimizer states are offloaded.
 std::vector<double> optimizer_seconds(const PricedLayout& priced);
 
 }  // namespace llmtrain

@@ -49,19 +49,38 @@ void add_group(const StateGroup& group, const MemoryFacts& facts, ModelStates& s
   if (group.is_fp8) states.fp8_gradients += types.gradient_bytes() * whole;
 }
 
-// On one pipeline rank a tied head reads the embedding's weight; if that belongs to another stage, ZeRO-3 gathers it a
-// second time for the head.
-double copied_embedding_bytes(const Partition& partition, std::size_t stage) {
+// With ZeRO-3 a stage has copies of the weights that other stages of its rank hold. Those that a backward reads stay
+// until the step's end, once for all stages; others come and go with the last stage that reads them.
+void add_lent_weights(const Partition& partition, std::size_t stage, ModelStates& states) {
+  for (const LentParameter& lent : partition.lent) {
+    const Parameter& parameter = partition.graph->parameters[lent.parameter];
+    const auto elements = static_cast<double>(local_elements(parameter, shard_degrees(partition.mesh)));
+    const double bytes = state_types(partition.recipe.precision).weight_bytes() * elements;
+    if (lent.is_read_in_backward && stage == lent.holder()) states.resident[Category::buffers] += bytes;
+    if (!lent.is_read_in_backward && stage == lent.stages.back()) states.gathered_weights += bytes;
+  }
+}
+
+// Gradients that a stage adds to another one's, which begin with the first of them. The head makes its own in its
+// forward.
+void add_lent_gradients(const Partition& partition, StepMemory& memory) {
   const Graph& graph = *partition.graph;
-  const auto has = [&](BlockKind kind) {
-    return std::ranges::any_of(partition.stages[stage].blocks,
-                               [&](std::size_t block) { return graph.blocks[block].kind == kind; });
-  };
-  const bool reads_other_stage =
-      graph.model.tie_embeddings && partition.mesh.pipeline == 1 && has(BlockKind::head) && !has(BlockKind::embedding);
-  if (!reads_other_stage) return 0;
-  const std::int64_t elements = local_elements(graph.logits_weight(), shard_degrees(partition.mesh));
-  return state_types(partition.recipe.precision).weight_bytes() * static_cast<double>(elements);
+  for (const LentParameter& lent : partition.lent) {
+    const Parameter& parameter = graph.parameters[lent.parameter];
+    if (parameter.is_frozen) continue;
+    const auto holder = static_cast<std::int32_t>(lent.holder());
+    for (const std::size_t block : parameter.readers) {
+      const auto borrows = [&](std::size_t stage) {
+        return std::ranges::binary_search(partition.stages[stage].blocks, block);
+      };
+      const auto stage = std::find_if(lent.stages.begin() + 1, lent.stages.end(), borrows);
+      if (stage == lent.stages.end()) continue;
+      if (graph.blocks[block].reads_in_backward())
+        memory.stages[*stage].backward_adds_to.push_back(holder);
+      else
+        memory.head_adds_to = holder;
+    }
+  }
 }
 
 // A block's memory for one micro-batch: saved for the backward, alive during a pass, and its weights.
@@ -284,7 +303,7 @@ double communicator_bytes(ComputeDevice device, const Mesh& mesh, bool has_exper
 ModelStates model_states(const Partition& partition, std::size_t stage, const Program& program) {
   ModelStates states;
   for (const StateGroup& group : partition.groups[stage]) add_group(group, program.memory, states);
-  if (states.gathered_weights > 0) states.gathered_weights += copied_embedding_bytes(partition, stage);
+  if (states.gathered_weights > 0) add_lent_weights(partition, stage, states);
   return states;
 }
 
@@ -294,8 +313,8 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
   const Mesh& mesh = partition.mesh;
   double bytes = 0;
   for (const StateGroup& group : partition.groups[stage]) {
-    // The first stage's rank writes what both ends of a pipeline hold.
-    if (group.kind == StateGroup::Kind::shared_embedding && stage > 0) continue;
+    // Of what several ranks of a pipeline hold one writes.
+    if (!group.counts_on(stage)) continue;
     const bool is_experts = group.kind == StateGroup::Kind::experts;
     const std::int64_t parts = is_experts ? mesh.expert * shard_degrees(mesh).expert_tensor : mesh.tensor;
     // Ranks that hold the same write equal parts of it, sharded or not.
@@ -324,9 +343,7 @@ StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8) {
     memory.stages.push_back(make_stage(priced, stage, blocks));
     if (has_fallen_back) add_wide_gradients(partition, stage, priced.setting().is_own(), memory.stages.back());
   }
-  // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
-  memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1 &&
-                              !partition.graph->logits_weight().is_frozen;
+  add_lent_gradients(partition, memory);
   // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(priced.setting().device, partition.mesh);
   memory.rank[Category::communication] =

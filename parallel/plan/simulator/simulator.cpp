@@ -153,11 +153,12 @@ class Simulator {
       end = std::max(
           end, here.data.interval(stage_of(instruction).gather).end + cost.seconds / cost_of(instruction).buckets);
     if (!forward) begin_gradients(here, instruction.stage, start);
+    if (!forward)
+      for (const std::int32_t other : memory_.stages[static_cast<std::size_t>(instruction.stage)].backward_adds_to)
+        begin_gradients(here, other, start);
     if (!forward) begin_accumulation(here, instruction.stage, start);
-    // The head computes its loss and gradients within its forward pass.
     if (forward && instruction.stage + 1 == shape_.stages())
-      // Its gradients are those of the last stage, or of the embedding that it shares on one rank.
-      begin_gradients(here, memory_.head_adds_to_first ? 0 : instruction.stage, start);
+      begin_gradients(here, memory_.head_adds_to.value_or(instruction.stage), start);
     change_memory(here, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts,
                   instruction.stage);
     change_memory(here, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
@@ -174,9 +175,8 @@ class Simulator {
   }
 
   void begin_gradients(RankClock& here, std::int32_t stage, double start) {
-    bool& holds = stages_[static_cast<std::size_t>(stage)].holds_gradients;
     // Without data ranks the resident gradients are the only ones.
-    if (!shape_.reduces || std::exchange(holds, true)) return;
+    if (!shape_.reduces || std::exchange(stages_[static_cast<std::size_t>(stage)].holds_gradients, true)) return;
     change_memory(here, start, MemoryChange::gradients_begin, stage);
   }
 

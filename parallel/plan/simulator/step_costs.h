@@ -117,6 +117,8 @@ struct StageMemory {
   double forward_workspace = 0;    // during one Forward, in addition to what is saved: category buffers
   double backward_workspace = 0;   // during one Backward (recomputed activations, logits' gradients): buffers
   double boundary_activation = 0;  // one received or sent tensor: category communication
+  // Other stages whose gradients its Backward adds to, because they hold parameters for it.
+  std::vector<std::int32_t> backward_adds_to;
   // On the host instead of the device (memory.offload): states of this rank, and activations of one micro-batch.
   MemoryBytes host_resident;
   double host_activations = 0;
@@ -126,9 +128,9 @@ struct StepMemory {
   std::vector<StageMemory> stages;  // by stage
   MemoryBytes rank;                 // on every rank, independent of its stages: framework, communication buffers
   double optimizer_workspace = 0;   // during OptimizerStep: buffers
-  // The head's gradients are computed in the last stage's Forward. They belong to the last stage or, with tied
-  // embeddings on one rank, to the first, whose unreduced gradients then begin at that point.
-  bool head_adds_to_first = false;
+  // The head's gradients are computed in the last stage's Forward. They belong to the last stage or to that which holds
+  // the head's weight for it, whose unreduced gradients then begin at that point.
+  std::optional<std::int32_t> head_adds_to;
 };
 
 }  // namespace llmtrain

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <set>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "tests/core/graph/models.h"
 
@@ -90,10 +92,22 @@ TEST_CASE("parameters are found by block and name") {
 }
 
 TEST_CASE("logits come from the head, or from the tied token embedding") {
-  CHECK(Graph::build(test::llama3_8b()).logits_weight().name == "head.weight");
+  const Graph untied = Graph::build(test::llama3_8b());
+  CHECK(untied.parameter(33, "head.weight").name == "head.weight");
+  CHECK(untied.parameters.front().readers == std::vector<std::size_t>{0});
   const Graph tied = Graph::build(test::qwen3_600m());
-  CHECK(tied.logits_weight().name == "embedding.token.weight");
-  CHECK_FALSE(tied.has_parameter(tied.blocks.size() - 1, "head.weight"));
+  CHECK(&tied.parameter(29, "head.weight") == &tied.parameters.front());
+  CHECK(tied.parameters.front().readers == std::vector<std::size_t>{0, 29});
+}
+
+TEST_CASE("blocks share parameters of earlier ones, in the order of the readers") {
+  Graph graph = Graph::build(test::gpt2_model(4, 64, 4));
+  const std::size_t norm = graph.index_of(graph.parameter(1, "ffn_norm.weight"));
+  for (const std::size_t reader : {4, 3, 4}) graph.share(norm, reader, "norm_of_" + std::to_string(reader));
+  CHECK(graph.parameters[norm].readers == std::vector<std::size_t>{1, 3, 4});
+  CHECK(&graph.parameter(3, "norm_of_3") == &graph.parameters[norm]);
+  CHECK_FALSE(graph.has_parameter(1, "norm_of_3"));
+  CHECK_THROWS_AS(graph.share(norm, 1, "itself"), std::invalid_argument);
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_CASE("the head's gradients exist from its forward on, with those of the pre
   // again. When R1 frees those of stage 0 the next B0 allocates them again at once.
   CHECK(gradients() == std::vector<double>{0, 32, 64, 32, 64, 32, 0});
   // F1 allocates those of stage 0, B1 those of stage 1.
-  memory.head_adds_to_first = true;
+  memory.head_adds_to = 0;
   CHECK(gradients() == std::vector<double>{0, 32, 64, 32, 64, 96, 64, 32, 0});
 }
 

@@ -26,8 +26,8 @@ class NotingCommunicator : public LayeredCommunicator {
  private:
   std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
                                            GroupUse use) override {
-    if (ranks.size() > 1 && name == "pipeline ends") {
-      made_.insert({Connection::Use::ends, ranks});
+    if (ranks.size() > 1 && name == "pipeline copies") {
+      made_.insert({Connection::Use::copies, ranks});
     } else if (ranks.size() > 1) {
       note(ranks, position, use);
     }

@@ -113,8 +113,7 @@ TEST_CASE("the tied embedding stays the same at both ends of a pipeline", "[rank
     TrainingSetting::train(trainer, 3);
     const std::lock_guard lock(mutex);
     for (const ParameterUnit* unit : trainer.model().units())
-      if (unit->kind == StateGroup::Kind::shared_embedding)
-        shards[static_cast<std::size_t>(communicator.rank())] = unit->parameters->source().clone();
+      if (unit->is_shared) shards[static_cast<std::size_t>(communicator.rank())] = unit->parameters->source().clone();
   });
   REQUIRE(shards[0].defined());
   CHECK(shards[0].equal(shards[2]));

@@ -61,6 +61,10 @@ class DeviceWatch {
 
 bool is_of_gpus(const Recipe& recipe) { return recipe.cluster.device == DeviceKind::cuda; }
 
+ClusterProfile profile_of(const Recipe& recipe) {
+  return load_profile(is_of_gpus(recipe) ? "h100-sxm-80gb" : "cpu", source_folder() / "recipes/clusters");
+}
+
 RankRun run_rank(const Plan& plan, Communicator& communicator, const std::function<void(Trainer&)>& prepare) {
   const DeviceWatch watch(is_of_gpus(plan.layout->recipe()));
   Trainer trainer(plan.layout, communicator,
@@ -125,9 +129,11 @@ Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout) {
   return setting.recipe(overrides);
 }
 
-Plan plan_of(const Recipe& recipe) {
-  const auto profile = load_profile(is_of_gpus(recipe) ? "h100-sxm-80gb" : "cpu", source_folder() / "recipes/clusters");
-  return make_plan(recipe, profile, Timeline::leave_out);
+Plan plan_of(const Recipe& recipe) { return make_plan(recipe, profile_of(recipe), Timeline::leave_out); }
+
+Plan plan_of(std::shared_ptr<const Layout> layout) {
+  const ClusterProfile profile = profile_of(layout->recipe());
+  return make_plan(std::move(layout), profile, Timeline::leave_out);
 }
 
 Traffic traffic_of(const Plan& plan) {
@@ -175,7 +181,10 @@ void check_memory(const Plan& plan, const RankRun& run) {
 
 void check_layout(const TrainingSetting& setting, const RankCase& layout) {
   INFO(in_words(layout.ranks, layout.overrides));
-  const Plan plan = plan_of(recipe_of(setting, layout));
+  check_plan(plan_of(recipe_of(setting, layout)));
+}
+
+void check_plan(const Plan& plan) {
   const auto runs = run_ranks(plan);
   check_traffic(plan, runs);
   for (const RankRun& run : runs) {

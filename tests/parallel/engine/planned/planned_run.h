@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace llmtrain::test {
 // A model of four layers, which ZeRO splits unevenly into 11 parts of one size.
 Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout);
 Plan plan_of(const Recipe& recipe);
+Plan plan_of(std::shared_ptr<const Layout> layout);
 
 // Bytes by "purpose collective".
 using Traffic = std::map<std::string, double>;
@@ -36,6 +38,7 @@ std::vector<RankRun> run_ranks(
 // Checks a rank's memory: what it keeps and its peak.
 void check_memory(const Plan& plan, const RankRun& run);
 // Runs a layout and checks the instructions, the bytes and the memory of every rank.
+void check_plan(const Plan& plan);
 void check_layout(const TrainingSetting& setting, const RankCase& layout);
 // Of a replayed routing, in which ranks differ: checks the bytes of what sends most, to `tolerance` or where that is 0
 // to the byte, and the memory of the fullest rank, of which the plan is.

@@ -28,9 +28,9 @@ MemoryCase korthikanti(std::int64_t layers, std::int64_t hidden, std::int64_t he
 // Only of a rank's layers.
 double states_of(const MemoryCase& value, std::int64_t layers) {
   Partition partition = value.partition();
-  Stage stage;
-  for (std::int64_t layer = 0; layer < layers; ++layer) stage.blocks.push_back(static_cast<std::size_t>(layer + 1));
-  partition.groups.front() = state_groups(partition.recipe, *partition.graph, partition.mesh, stage);
+  std::vector<Stage> stages(1);
+  for (std::int64_t layer = 0; layer < layers; ++layer) stages[0].blocks.push_back(static_cast<std::size_t>(layer + 1));
+  partition.groups.front() = state_groups(partition.recipe, *partition.graph, partition.mesh, stages, 0);
   return model_states(partition, 0).resident.total();
 }
 
