@@ -38,22 +38,16 @@ std::vector<std::size_t> stages_by_turn(std::int64_t ranks, std::int64_t loops) 
   return order;
 }
 
-// Transformer layers of each of the pipeline × loops stages; of none if there are too few.
-std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRecipe& pipeline,
-                                           std::int64_t pipeline_ranks) {
+// Units of each of the pipeline × loops stages; of none if there are too few.
+std::vector<std::int64_t> units_per_stage(std::int64_t units, const PipelineRecipe& pipeline,
+                                          std::int64_t pipeline_ranks) {
   if (pipeline.balance.kind == BalanceKind::list) return pipeline.balance.layers_per_stage;
-  const bool blocks = pipeline.balance.kind == BalanceKind::blocks;
-  const std::int64_t stages = pipeline_ranks * pipeline.loops, units = layers + (blocks ? 2 : 0);
+  const std::int64_t stages = pipeline_ranks * pipeline.loops;
   if (units < stages) return {};
   std::vector<std::int64_t> split(static_cast<std::size_t>(stages), units / stages);
   if (const auto more = static_cast<std::size_t>(units % stages); more > 0) {
     const std::vector<std::size_t> order = stages_by_turn(pipeline_ranks, pipeline.loops);
     for (std::size_t i = 0; i < more; ++i) ++split[order[i]];
-  }
-  // The embedding takes the place of a layer in the first stage, the head in the last.
-  if (blocks) {
-    --split.front();
-    --split.back();
   }
   return split;
 }
@@ -136,22 +130,26 @@ std::map<std::size_t, std::vector<std::size_t>> shared_parameters(const Graph& g
 }  // namespace
 
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks) {
-  const std::vector<std::int64_t> layers_of = layers_per_stage(graph.model.layers, pipeline, pipeline_ranks);
-  const auto placed = std::accumulate(layers_of.begin(), layers_of.end(), std::int64_t{0});
-  if (placed != graph.model.layers || static_cast<std::int64_t>(layers_of.size()) != pipeline_ranks * pipeline.loops)
+  const auto is_unit = [&](const Block& block) {
+    return block.kind == BlockKind::layer || pipeline.balance.kind == BalanceKind::blocks;
+  };
+  const std::int64_t units = std::ranges::count_if(graph.blocks, is_unit);
+  const std::vector<std::int64_t> units_of = units_per_stage(units, pipeline, pipeline_ranks);
+  const auto placed = std::accumulate(units_of.begin(), units_of.end(), std::int64_t{0});
+  if (placed != units || static_cast<std::int64_t>(units_of.size()) != pipeline_ranks * pipeline.loops)
     throw Error(ExitCode::internal_error, "the stages violate the rules of recipes");
-  // The stage of each layer, and of what follows the last one.
+  // The stage of each unit, and of what follows the last one.
   std::vector<std::size_t> stage_of;
-  for (std::size_t stage = 0; stage < layers_of.size(); ++stage)
-    stage_of.insert(stage_of.end(), static_cast<std::size_t>(layers_of[stage]), stage);
-  stage_of.push_back(layers_of.size() - 1);
-  std::vector<Stage> stages(layers_of.size());
-  std::size_t layer = 0;  // the next one
+  for (std::size_t stage = 0; stage < units_of.size(); ++stage)
+    stage_of.insert(stage_of.end(), static_cast<std::size_t>(units_of[stage]), stage);
+  stage_of.push_back(units_of.size() - 1);
+  std::vector<Stage> stages(units_of.size());
+  std::size_t unit = 0;  // the next one
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
-    const bool is_layer = graph.blocks[block].kind == BlockKind::layer;
-    // What comes before the first layer is on the first stage, anything else with the layer that follows it.
-    stages[is_layer || layer > 0 ? stage_of[layer] : 0].blocks.push_back(block);
-    if (is_layer) ++layer;
+    const bool is_counted = is_unit(graph.blocks[block]);
+    // What comes before the first unit is on the first stage, anything else with the unit that follows it.
+    stages[is_counted || unit > 0 ? stage_of[unit] : 0].blocks.push_back(block);
+    if (is_counted) ++unit;
   }
   return stages;
 }

@@ -22,9 +22,9 @@ struct Stage {
 };
 
 // Splits the blocks over pipeline × loops stages according to `pipeline.balance`: "layers" gives every stage the same
-// number of transformer layers (embedding with the first, head with the last); "blocks" counts the embedding and the
-// head as one layer each, so that the first and the last stage may hold no transformer layer; a list gives the layers
-// of each stage. Numbers that do not divide leave stages, and the ranks that hold them, that differ by one layer at
+// number of transformer layers (embedding with the first, head with the last); "blocks" the same number of blocks of
+// all kinds alike, so that the first and the last stage may hold no transformer layer; a list gives the layers
+// of each stage. Numbers that do not divide leave stages, and the ranks that hold them, that differ by one of them at
 // most; those without embedding and head get the layers that are left over first, those with the head last. Stage i
 // lives on pipeline rank i mod pipeline_ranks. Throws Error(internal_error) if the recipe violates the rules
 // (core/recipe/rules/rules.h).

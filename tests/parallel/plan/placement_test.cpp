@@ -54,6 +54,20 @@ TEST_CASE("blocks: embedding and head count as one layer each") {
   CHECK(place({4, 2, 3, by_blocks}) == Blocks{{0}, {1}, {2}, {3}, {4}, {5}});
 }
 
+TEST_CASE("so does any other block that is no layer") {
+  Graph graph = graph_of(4);
+  graph.blocks.insert(graph.blocks.begin() + 1, {.kind = BlockKind::embedding, .parameters = {}});
+  PipelineRecipe pipeline;
+  const auto blocks_of = [&](const BalanceRecipe& balance, std::int64_t ranks) {
+    pipeline.balance = balance;
+    Blocks blocks;
+    for (const Stage& stage : place_blocks(graph, pipeline, ranks)) blocks.push_back(stage.blocks);
+    return blocks;
+  };
+  CHECK(blocks_of(by_blocks, 7) == Blocks{{0}, {1}, {2}, {3}, {4}, {5}, {6}});
+  CHECK(blocks_of(by_layers, 2) == Blocks{{0, 1, 2, 3}, {4, 5, 6}});
+}
+
 // Of each stage.
 std::vector<std::size_t> layers_of(const PlacementCase& c) {
   std::vector<std::size_t> layers;
