@@ -14,7 +14,7 @@
 #include "kernels/host_copy.h"
 #include "parallel/comm/stop_agreement.h"
 #include "parallel/device/transfers.h"
-#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/data/batch_loader.h"
 #include "parallel/engine/forward_pass.h"
 
 namespace llmtrain {

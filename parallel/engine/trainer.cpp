@@ -25,7 +25,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/device/profiler_range.h"
 #include "parallel/device/tensor_fault.h"
-#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/data/batch_loader.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/shard/step_scalars.h"
 

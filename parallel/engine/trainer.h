@@ -13,10 +13,10 @@
 #include "core/data/dataset.h"
 #include "core/recipe/easiest_share.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/engine/batch_prefetch.h"
+#include "parallel/engine/data/batch_prefetch.h"
+#include "parallel/engine/data/run_data.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/local_model.h"
-#include "parallel/engine/run_data.h"
 #include "parallel/engine/runner.h"
 
 namespace llmtrain {

@@ -19,7 +19,7 @@
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/device/device.h"
-#include "parallel/engine/data_warnings.h"
+#include "parallel/engine/data/data_warnings.h"
 
 namespace llmtrain {
 namespace {

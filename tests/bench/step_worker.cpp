@@ -13,7 +13,7 @@
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
-#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/data/batch_loader.h"
 #include "parallel/engine/trainer.h"
 
 // The training process that scripts/bench and scripts/benchmarks/bench_reading control: it reads the commands "run N",

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/data/batch_loader.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every rank reads, against the bytes of the text itself.
-#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/data/batch_loader.h"
 
 #include <ATen/ATen.h>
 

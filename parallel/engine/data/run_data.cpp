@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/run_data.h"
+#include "parallel/engine/data/run_data.h"
 
 #include <atomic>
 #include <string>

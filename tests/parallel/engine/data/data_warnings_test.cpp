@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/data_warnings.h"
+#include "parallel/engine/data/data_warnings.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "parallel/engine/run_data.h"
+#include "parallel/engine/data/run_data.h"
 #include "tests/parallel/engine/token_files.h"
 #include "tests/parallel/engine/training_setting.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/batch_prefetch.h"
+#include "parallel/engine/data/batch_prefetch.h"
 
 #include "parallel/device/device.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/data_warnings.h"
+#include "parallel/engine/data/data_warnings.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/data/batch_loader.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/data/batch_loader.h"
 
 namespace llmtrain {
 
