@@ -34,7 +34,7 @@ void check_shapes(const at::Tensor& logits, const at::Tensor& targets) {
 
 // Checked before anything is written: the kernels index a row by its target unchecked. A GPU's are not looked at here,
 // which would make the host wait for everything before them: data are checked where they are read
-// (core/data/dataset.h).
+// (core/data/samples/dataset.h).
 void check_targets(const at::Tensor& targets, std::int64_t columns) {
   if (!targets.is_cpu()) return;
   const at::Tensor outside = targets.lt(0).logical_or_(targets.ge(columns));

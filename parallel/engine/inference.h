@@ -7,7 +7,7 @@
 #include <functional>
 #include <optional>
 
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 #include "parallel/engine/local_model.h"
 
 namespace llmtrain {

@@ -10,7 +10,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/data/data_cache.h"
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 #include "core/recipe/easiest_share.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/data/batch_prefetch.h"

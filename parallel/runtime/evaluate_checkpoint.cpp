@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/progress_lines.h"
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 #include "core/tokenizer/open_tokenizer.h"
 #include "parallel/engine/generation/continuation_scores.h"
 #include "parallel/engine/inference.h"

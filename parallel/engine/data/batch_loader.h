@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 #include "core/model/pass/pass_context.h"
 #include "core/recipe/recipe.h"
 #include "core/recipe/step_shapes.h"

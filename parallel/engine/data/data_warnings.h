@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {

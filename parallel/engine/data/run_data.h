@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/data/data_cache.h"
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 #include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
 

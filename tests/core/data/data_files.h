@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 
 namespace llmtrain::test {
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 #include "core/data/token_source.h"
 #include "tests/core/data/data_files.h"
 #include "tests/core/data/small_tokenizer.h"

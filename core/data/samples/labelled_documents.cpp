@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/labelled_documents.h"
+#include "core/data/samples/labelled_documents.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -15,7 +15,7 @@
 #include "core/base/units.h"
 #include "core/data/conversation.h"
 #include "core/data/file_search.h"
-#include "core/data/packing.h"
+#include "core/data/samples/packing.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {

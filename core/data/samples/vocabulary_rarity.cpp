@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/vocabulary_rarity.h"
+#include "core/data/samples/vocabulary_rarity.h"
 
 #include <algorithm>
 #include <atomic>

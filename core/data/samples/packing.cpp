@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/packing.h"
+#include "core/data/samples/packing.h"
 
 #include <algorithm>
 #include <map>

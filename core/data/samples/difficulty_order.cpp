@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/difficulty_order.h"
+#include "core/data/samples/difficulty_order.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/dataset.h"
+#include "core/data/samples/dataset.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -13,7 +13,7 @@
 #include "core/base/progress_lines.h"
 #include "core/base/units.h"
 #include "core/data/file_search.h"
-#include "core/data/vocabulary_rarity.h"
+#include "core/data/samples/vocabulary_rarity.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/labelled_documents.h"
+#include "core/data/samples/labelled_documents.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 
 #include "core/base/error.h"
-#include "core/data/packing.h"
+#include "core/data/samples/packing.h"
 #include "tests/core/data/data_files.h"
 #include "tests/core/data/small_tokenizer.h"
 #include "tests/support/temporary_directory.h"

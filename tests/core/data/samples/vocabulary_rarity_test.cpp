@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/vocabulary_rarity.h"
+#include "core/data/samples/vocabulary_rarity.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <set>
 
-#include "core/data/difficulty_order.h"
+#include "core/data/samples/difficulty_order.h"
 #include "tests/core/data/data_files.h"
 #include "tests/core/data/small_tokenizer.h"
 #include "tests/support/temporary_directory.h"

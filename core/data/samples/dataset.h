@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/data/data_cache.h"
-#include "core/data/difficulty_order.h"
-#include "core/data/labelled_documents.h"
-#include "core/data/sample_order.h"
+#include "core/data/samples/difficulty_order.h"
+#include "core/data/samples/labelled_documents.h"
+#include "core/data/samples/sample_order.h"
 #include "core/data/token_source.h"
 #include "core/recipe/recipe.h"
 

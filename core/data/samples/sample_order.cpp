@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/sample_order.h"
+#include "core/data/samples/sample_order.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,9 +9,9 @@ namespace llmtrain::test {
 namespace {
 
 // A raw token file of 0, 1, 2, …: the first token of a sample identifies it.
-std::string counting_file(const TemporaryDirectory& folder, std::int64_t tokens, std::int64_t first = 0) {
-  const std::string name = "count-" + std::to_string(first) + "-" + std::to_string(tokens) + ".bin";
-  return folder.write(name, little_endian<std::uint16_t>(range(first, tokens))).string();
+std::string counting_file(const TemporaryDirectory& folder, std::int64_t tokens, std::int64_t first_token = 0) {
+  const std::string name = "count-" + std::to_string(first_token) + "-" + std::to_string(tokens) + ".bin";
+  return folder.write(name, little_endian<std::uint16_t>(range(first_token, tokens))).string();
 }
 
 // The first tokens of these positions.
