@@ -4,7 +4,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/accumulate.h>
 
 #include <cstddef>
 #include <utility>
@@ -17,32 +16,26 @@ namespace {
 // So that each tensor of a packed copy is aligned as one with memory of its own.
 constexpr std::int64_t alignment = 64;  // bytes
 
-at::Tensor pinned(std::int64_t elements, at::ScalarType type) {
-  return at::empty({elements}, at::TensorOptions(type).pinned_memory(true));
-}
-
 }  // namespace
 
 PackedTensors::PackedTensors(std::span<const at::Tensor> tensors) {
   if (tensors.empty()) return;
-  const auto unit = alignment / static_cast<std::int64_t>(tensors.front().element_size());
   std::int64_t end = 0;
   for (const at::Tensor& tensor : tensors) {
-    places_.push_back({end, tensor.sizes().vec()});
-    end += (tensor.numel() + unit - 1) / unit * unit;
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    places_.push_back({end, bytes, tensor.scalar_type(), tensor.sizes().vec()});
+    end += (bytes + alignment - 1) / alignment * alignment;
   }
-  packed_ = pinned(end, tensors.front().scalar_type());
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    packed_.narrow(0, places_[i].begin, tensors[i].numel()).view(tensors[i].sizes()).copy_(tensors[i]);
+  packed_ = at::empty({end}, at::TensorOptions(at::kByte).pinned_memory(true));
+  for (std::size_t i = 0; i < tensors.size(); ++i) places_[i].in(packed_).copy_(tensors[i]);
 }
 
 std::vector<at::Tensor> PackedTensors::send(const at::Device& device) const {
   std::vector<at::Tensor> results;
   if (places_.empty()) return results;
-  const at::Tensor there = at::empty(packed_.sizes(), at::TensorOptions(packed_.scalar_type()).device(device));
+  const at::Tensor there = at::empty(packed_.sizes(), packed_.options().device(device).pinned_memory(false));
   there.copy_(packed_, true);
-  for (const auto& [begin, shape] : places_)
-    results.push_back(there.narrow(0, begin, c10::multiply_integers(shape)).view(shape));
+  for (const Place& place : places_) results.push_back(place.in(there));
   return results;
 }
 

@@ -13,7 +13,7 @@
 // kernels/host_copy.h. On a CPU nothing is copied.
 namespace llmtrain {
 
-// Tensors of the host, of one type, one after another in pinned memory. Any thread may make one.
+// Tensors of the host, one after another in pinned memory. Any thread may make one.
 class PackedTensors {
  public:
   PackedTensors() = default;
@@ -25,10 +25,14 @@ class PackedTensors {
 
  private:
   struct Place {
-    std::int64_t begin = 0;
+    std::int64_t begin = 0;  // in bytes
+    std::int64_t bytes = 0;
+    at::ScalarType type{};
     std::vector<std::int64_t> shape;
+
+    at::Tensor in(const at::Tensor& packed) const { return packed.narrow(0, begin, bytes).view(type).view(shape); }
   };
-  at::Tensor packed_;
+  at::Tensor packed_;  // bytes
   std::vector<Place> places_;
 };
 

@@ -102,7 +102,12 @@ TEST_CASE("a model starts with the same bits on every device") {
 }
 
 TEST_CASE("small tensors go to a GPU in one copy that nobody waits for") {
-  const std::vector<at::Tensor> tensors{at::arange(5), at::empty({0}, at::kLong), at::arange(6).view({2, 3})};
+  const std::vector<at::Tensor> tensors{at::arange(5),
+                                        at::empty({0}, at::kLong),
+                                        at::arange(6).view({2, 3}),
+                                        at::full({3}, 1.5, at::kFloat),
+                                        at::full({2}, 3, at::kByte),
+                                        at::arange(2)};
   std::vector<at::Tensor> there;
   const auto launches = emulated::counters(0).launches;
   {
