@@ -24,14 +24,14 @@ PassInput evaluated(Batch batch) { return {std::move(batch), {.mode = PassMode::
 
 }  // namespace
 
-Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples) {
-  return *evaluate(model, dataset, samples, [](double) { return false; });
+Evaluation evaluate(LocalModel& model, const SampleSource& data, std::int64_t samples) {
+  return *evaluate(model, data, samples, [](double) { return false; });
 }
 
-std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples,
+std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, std::int64_t samples,
                                    const EvaluationWatch& watch) {
   const Recipe& recipe = model.recipe();
-  const std::int64_t count = samples == 0 ? dataset.samples() : std::min(samples, dataset.samples());
+  const std::int64_t count = samples == 0 ? data.samples() : std::min(samples, data.samples());
   const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length);
   ForwardPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
@@ -52,10 +52,10 @@ std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, st
     const std::int64_t first = round + micro * rank.position;
     std::optional<PassInput> input;
     if (first < count)
-      input = evaluated(load_samples(dataset, rank, first, std::min(micro, count - first), model.device()));
+      input = evaluated(load_samples(data, rank, first, std::min(micro, count - first), model.device()));
     // Experts are shared in every layer, so all ranks that hold them have to pass through it, if with other samples.
     const bool only_helps = !input && recipe.model.moe && model.layout().mesh().expert_parts() > 1;
-    if (only_helps) input = evaluated(load_samples(dataset, rank, 0, 1, model.device()));
+    if (only_helps) input = evaluated(load_samples(data, rank, 0, 1, model.device()));
     const at::Tensor losses = pass.run(input);
     if (losses.defined() && !only_helps) sum = losses.sum(at::kDouble).add_(sum);
     ahead.end_round();
@@ -64,8 +64,8 @@ std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, st
   // All tensor ranks have the same loss: count it once.
   const double own = model.groups().tensor.position() == 0 ? read_numbers(std::span(&sum, 1)).front() : 0;
   const std::vector<double> sums = model.groups().exchange(std::array{own});
-  const std::int64_t tokens = dataset.counted(0, count);
-  return Evaluation{std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
+  const double weight = data.weight(0, 0, count);
+  return Evaluation{std::accumulate(sums.begin(), sums.end(), 0.0) / weight, static_cast<std::int64_t>(weight)};
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {

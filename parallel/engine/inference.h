@@ -7,27 +7,27 @@
 #include <functional>
 #include <optional>
 
-#include "core/data/samples/dataset.h"
+#include "core/data/samples/sample_source.h"
 #include "parallel/engine/local_model.h"
 
 namespace llmtrain {
 
 struct Evaluation {
-  double loss = 0;          // mean over the tokens
-  std::int64_t tokens = 0;  // number of tokens evaluated
+  double loss = 0;          // mean over the tokens that count
+  std::int64_t tokens = 0;  // how many these are
 };
 
-// The model's loss on the first `samples` samples of the data set (0: all of them), in micro-batches of the recipe's
+// The model's loss on the first `samples` samples of the data (0: one pass over them), in micro-batches of the recipe's
 // size that the ranks share. Collective: all ranks of the model call it together and get the same result; blocks. Keeps
 // no activations and applies no dropout.
-Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples);
+Evaluation evaluate(LocalModel& model, const SampleSource& data, std::int64_t samples);
 
 // Is told a few times per second which share of an evaluation is done, and says whether this rank is asked to stop it.
 // All ranks are told at the same point, so that it may be collective.
 using EvaluationWatch = std::function<bool(double share)>;
 
 // The same, and nothing where the watch of any rank has stopped it, which all ranks hear at the same point.
-std::optional<Evaluation> evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples,
+std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, std::int64_t samples,
                                    const EvaluationWatch& watch);
 
 // Logits [T, vocab_size] in fp32, on the CPU, of one sequence of T tokens (int64, on the CPU), T ≤ max_sequence_length,

@@ -46,20 +46,21 @@ bool is_mark(const DocumentMarks& marks, std::int64_t id) {
 // made by another tokenizer, and a conversation's marks are no text.
 std::optional<double> evaluated_bytes(const Dataset& dataset, const EvaluateRequest& request, std::int64_t tokens) {
   const Recipe& recipe = request.recipe;
-  if (recipe.data.tokenizer.kind == TokenizerKind::sentencepiece || dataset.is_labelled()) return std::nullopt;
+  if (recipe.data.tokenizer.kind == TokenizerKind::sentencepiece || recipe.data.fine_tuning) return std::nullopt;
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   const std::int64_t length = recipe.batch.sequence_length;
   std::size_t bytes = 0;
-  std::vector<std::int64_t> sample, targets;
+  std::vector<std::int64_t> targets(static_cast<std::size_t>(length)), of_text;
+  FieldMemory memory;
+  memory.set(BatchField::targets, std::span(targets));
   for (std::int64_t i = 0; i < tokens / length; ++i) {
-    sample.resize(static_cast<std::size_t>(length) + 1);
-    dataset.read(i, sample);
-    targets.clear();
-    for (const std::int64_t id : std::span(sample).subspan(1)) {
+    dataset.read(i, memory);
+    of_text.clear();
+    for (const std::int64_t id : targets) {
       if (id >= tokenizer->vocab_size()) return std::nullopt;
-      if (!is_mark(tokenizer->marks(), id)) targets.push_back(id);
+      if (!is_mark(tokenizer->marks(), id)) of_text.push_back(id);
     }
-    bytes += tokenizer->decode(targets).size();
+    bytes += tokenizer->decode(of_text).size();
   }
   return static_cast<double>(bytes);
 }

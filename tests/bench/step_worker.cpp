@@ -40,13 +40,15 @@ json read_batches(llmtrain::Trainer& trainer, std::int64_t batches, std::int64_t
   using Clock = std::chrono::steady_clock;
   const llmtrain::Recipe& recipe = trainer.recipe();
   const llmtrain::StepShape shape = trainer.runner().shapes().at(0);
-  const llmtrain::DataRank rank = llmtrain::data_rank(trainer.model().groups(), shape.sequence_length);
+  const llmtrain::DataRank rank =
+      llmtrain::data_rank(trainer.model().groups(), shape.sequence_length);
   json seconds = json::array();
   for (std::int64_t i = 0; i < batches; ++i, ++step) {
     const auto start = Clock::now();
     const std::int64_t percent = llmtrain::easiest_percent(recipe.data.curriculum, step);
-    llmtrain::load_batch(trainer.train_data(), recipe, {step, step * recipe.batch.global, shape, percent}, rank,
-                         at::kCPU);
+    const llmtrain::BatchPlace place{step, step * recipe.batch.global, shape, percent};
+    const llmtrain::StepSamples samples(trainer.train_data(), recipe.batch, place);
+    llmtrain::load_batch(samples, recipe, place, rank, at::kCPU);
     seconds.push_back(llmtrain::seconds_since(start));
   }
   return {{"seconds", seconds}};

@@ -13,6 +13,8 @@
 #include "core/base/progress_lines.h"
 #include "core/base/units.h"
 #include "core/data/file_search.h"
+#include "core/data/samples/labelled_samples.h"
+#include "core/data/samples/token_samples.h"
 #include "core/data/samples/vocabulary_rarity.h"
 #include "core/tokenizer/open_tokenizer.h"
 
@@ -36,21 +38,18 @@ std::vector<double> checked_weights(const std::vector<DataSource>& sources, cons
   return weights;
 }
 
-// One token more than a sample's input, for the last target.
-void check_length(const TokenSource& source, const std::string& path, std::int64_t sequence_length) {
-  if (source.tokens() > sequence_length) return;
-  throw Error(
-      ExitCode::bad_data,
-      fmt::format("'{}': holds {} tokens in {}; one sample needs {} (batch.sequence_length + 1)", path, source.tokens(),
-                  format_number_of(static_cast<std::int64_t>(source.files()), "file"), sequence_length + 1));
-}
-
-// Where no token ends documents, something else must.
-void check_documents(const TokenSource& source, const std::string& path, const TextFormat& format) {
-  if (format.document_end != no_token || source.dividers(no_token, 0).are_indexes) return;
-  throw Error(ExitCode::bad_data, fmt::format("'{}': has files without an .idx that says where documents begin; "
-                                              "data.document_mask.end_of_text must be the id that ends them",
-                                              path));
+// The samples of one of the recipe's sources. A format of other samples is one more case here.
+std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::filesystem::path& tokenized,
+                                          const TextFormat& format, const TokenSampleFormat& samples, TextTokens& text,
+                                          MappingBudget& budget, const ReportShare& report) {
+  if (format.fine_tuning)
+    return std::make_unique<LabelledSamples>(
+        LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, samples.sequence_length,
+                                samples.vocab_size, report),
+        format.fine_tuning->packing, samples.sequence_length);
+  const DocumentStarts starts = samples.document_end ? DocumentStarts::known : DocumentStarts::unknown;
+  return std::make_unique<TokenSamples>(TokenSource(path, text, samples.vocab_size, budget, tokenized, starts, report),
+                                        samples, path);
 }
 
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
@@ -59,9 +58,10 @@ std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoc
   return mix_bits(key + static_cast<std::uint64_t>(epoch));
 }
 
-template <class Source, class Count>
-std::int64_t sum_over(const std::vector<Source>& sources, Count count) {
-  return std::transform_reduce(sources.begin(), sources.end(), std::int64_t{0}, std::plus<>(), count);
+template <class Count>
+std::int64_t sum_over(const std::vector<std::unique_ptr<FileSamples>>& sources, Count count) {
+  return std::transform_reduce(sources.begin(), sources.end(), std::int64_t{0}, std::plus<>(),
+                               [&](const auto& source) { return count(*source); });
 }
 
 std::optional<std::int64_t> document_end(const Recipe& recipe) {
@@ -102,16 +102,9 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
     const std::string& path = sources[i].path;
     try {
       const ReportShare report = monitor.begin("reading " + path);
-      if (format.fine_tuning) {
-        labelled_.push_back(
-            LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, sequence_length, vocab_size, report));
-      } else {
-        const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
-        const DocumentStarts starts = format.document_end ? DocumentStarts::known : DocumentStarts::unknown;
-        sources_.emplace_back(path, text, vocab_size, budget, tokenized, starts, report);
-        check_length(sources_.back(), path, sequence_length);
-        check_documents(sources_.back(), path, format);
-      }
+      const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
+      sources_.push_back(open_samples(path, tokenized, format, {sequence_length, vocab_size, format.document_end}, text,
+                                      budget, report));
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;
       // A file's error does not say which source named it.
@@ -120,42 +113,30 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
   }
 }
 
-std::int64_t Dataset::samples_of(std::size_t source) const {
-  if (is_labelled()) return labelled_[source]->samples();
-  // The last token is only ever a target, so n tokens have (n − 1) / T samples.
-  return (sources_[source].tokens() - 1) / sequence_length_;
-}
-
 std::vector<std::int64_t> Dataset::samples_by_source() const {
   std::vector<std::int64_t> samples;
-  for (std::size_t i = 0; i < std::max(sources_.size(), labelled_.size()); ++i) samples.push_back(samples_of(i));
+  for (const auto& source : sources_) samples.push_back(source->samples());
   return samples;
 }
 
-std::int64_t Dataset::samples() const {
-  const std::vector<std::int64_t> each = samples_by_source();
-  return std::accumulate(each.begin(), each.end(), std::int64_t{0});
-}
+std::int64_t Dataset::samples() const { return sum_over(sources_, std::mem_fn(&FileSamples::samples)); }
 
-std::int64_t Dataset::tokens() const {
-  return sum_over(sources_, std::mem_fn(&TokenSource::tokens)) +
-         sum_over(labelled_, [](const auto& documents) { return documents->tokens(); });
-}
+std::int64_t Dataset::tokens() const { return sum_over(sources_, std::mem_fn(&FileSamples::tokens)); }
 
 std::int64_t Dataset::files() const {
-  return sum_over(sources_, std::mem_fn(&TokenSource::files)) +
-         sum_over(labelled_, [](const auto& documents) { return documents->files(); });
+  return sum_over(sources_, [](const FileSamples& source) { return static_cast<std::int64_t>(source.paths().size()); });
 }
 
 void Dataset::order_by_rarity(const TokenizerRecipe& tokenizer, const DataCache& cache) {
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    const TokenSource& source = sources_[i];
+    const TokenSource& source = dynamic_cast<const TokenSamples&>(*sources_[i]).source();
+    const std::int64_t samples_here = sources_[i]->samples();
     const std::string key =
         fmt::format("vocabulary rarity of {} of {} tokens{}\n{}", sequence_length_, source.tokens(),
                     has_text(source) ? ", tokenizer " + hash_of_tokenizer(tokenizer) : "", versions_of(source.paths()));
     orders_.push_back(
         cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&](const DataCache::Stops& stops) {
-          const std::string samples = fmt::format("vocabulary rarity of {} samples", samples_of(i));
+          const std::string samples = fmt::format("vocabulary rarity of {} samples", samples_here);
           ProgressLines lines(samples);
           const auto show_or_stop = [&](double share) {
             if (stops()) throw stopped_while("reading the " + samples);
@@ -165,12 +146,12 @@ void Dataset::order_by_rarity(const TokenizerRecipe& tokenizer, const DataCache&
           return vocabulary_rarity(source, sequence_length_, vocab_size_, show_or_stop);
         }));
     // Of the process that made it: another one may find other files at the same place.
-    if (orders_.back().samples() != samples_of(i))
+    if (orders_.back().samples() != samples_here)
       throw Error(
           ExitCode::bad_data,
           fmt::format("/data/train/{}/path: {} has {} samples here, {} on the first rank, which has ordered them "
                       "by their rarity; all ranks read the same files",
-                      i, source.paths().front().string(), samples_of(i), orders_.back().samples()));
+                      i, source.paths().front().string(), samples_here, orders_.back().samples()));
   }
 }
 
@@ -186,10 +167,10 @@ std::int64_t Dataset::easy_sample(const Blend::Choice& choice, std::int64_t easi
   return order.sample(static_cast<std::int64_t>(shuffled(static_cast<std::uint64_t>(rank))));
 }
 
-Dataset::Place Dataset::place_of(std::int64_t position, std::int64_t easiest_percent) const {
-  const Blend::Choice choice = blend_.at(position);
+Dataset::Place Dataset::place_of(std::int64_t number, std::int64_t easiest_percent) const {
+  const Blend::Choice choice = blend_.at(number);
   if (easiest_percent < 100) return {choice.source, easy_sample(choice, easiest_percent)};
-  const std::int64_t samples = samples_of(choice.source);
+  const std::int64_t samples = sources_[choice.source]->samples();
   const std::int64_t sample = choice.take % samples;
   if (!shuffle_) return {choice.source, sample};
   const std::uint64_t key = epoch_key(seed_, choice.source, choice.take / samples);
@@ -198,66 +179,44 @@ Dataset::Place Dataset::place_of(std::int64_t position, std::int64_t easiest_per
   return {choice.source, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(sample)))};
 }
 
-void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens, std::int64_t easiest_percent) const {
-  if (is_labelled() || position < 0 || std::ssize(tokens) != sequence_length_ + 1) {
-    throw std::invalid_argument("a sample has a position from 0 and sequence length + 1 tokens");
-  }
-  const Place place = place_of(position, easiest_percent);
-  // Samples do not overlap but for one token: the last target of one is the first input of the next.
-  const TokenSource& source = sources_[place.source];
-  source.read(place.sample * sequence_length_, tokens);
-  const auto invalid =
-      std::find_if(tokens.begin(), tokens.end(), [this](std::int64_t id) { return id < 0 || id >= vocab_size_; });
-  if (invalid == tokens.end()) return;
-  throw Error(ExitCode::bad_data,
-              fmt::format("{} has the id {}, which is not below model.vocab_size ({}) and was not there when the file "
-                          "was opened: files of tokens must not change while they are read",
-                          source.place_of(place.sample * sequence_length_ + (invalid - tokens.begin())), *invalid,
-                          vocab_size_));
+void Dataset::read_easiest(std::int64_t percent, std::int64_t number, const FieldMemory& into) const {
+  if (number < 0) throw std::invalid_argument("samples have numbers from 0");
+  const Place place = place_of(number, percent);
+  sources_[place.source]->read(place.sample, into);
 }
 
-void Dataset::mark_documents(std::int64_t position, std::span<const std::int64_t> tokens,
-                             std::span<std::int64_t> starts, std::int64_t easiest_percent) const {
-  const Place place = place_of(position, easiest_percent);
-  sources_[place.source].mark_documents(place.sample * sequence_length_, document_end_.value(), tokens, starts);
+double Dataset::weight_of_easiest(std::int64_t percent, std::size_t term, std::int64_t first,
+                                  std::int64_t count) const {
+  const std::optional<double> each = sources_.front()->weight_of_each(term);
+  if (each) return *each * static_cast<double>(count);
+  double sum = 0;
+  for (std::int64_t number = first; number < first + count; ++number) {
+    const Place place = place_of(number, percent);
+    sum += sources_[place.source]->weight(term, place.sample, 1);
+  }
+  return sum;
 }
 
 std::vector<std::vector<std::filesystem::path>> Dataset::paths() const {
   std::vector<std::vector<std::filesystem::path>> paths;
-  for (const TokenSource& source : sources_) paths.push_back(source.paths());
-  for (const auto& documents : labelled_) paths.push_back(documents->paths());
+  for (const auto& source : sources_) paths.push_back(source->paths());
   return paths;
 }
 
 std::vector<TokenSource::Dividers> Dataset::dividers(std::int64_t most) const {
   std::vector<TokenSource::Dividers> found;
-  for (const TokenSource& source : sources_) found.push_back(source.dividers(document_end_.value(), most));
+  for (const auto& source : sources_)
+    if (const auto* const tokens = dynamic_cast<const TokenSamples*>(source.get()))
+      found.push_back(tokens->source().dividers(document_end_.value(), most));
   return found;
 }
 
 std::vector<Dataset::Packed> Dataset::packed() const {
   std::vector<Packed> packed;
-  for (const auto& documents : labelled_) packed.push_back({documents->documents(), documents->samples()});
+  for (const auto& source : sources_)
+    if (const auto* const labelled = dynamic_cast<const LabelledSamples*>(source.get()))
+      packed.push_back({labelled->documents().documents(), labelled->samples()});
   return packed;
-}
-
-std::vector<DocumentRows> Dataset::read_labelled(std::int64_t position, const LabelledSample& into) const {
-  if (!is_labelled() || position < 0 || std::ssize(into.tokens) != sequence_length_ ||
-      std::ssize(into.targets) != sequence_length_) {
-    throw std::invalid_argument("a labelled sample has a position from 0 and sequence length tokens and targets");
-  }
-  const Place place = place_of(position);
-  return labelled_[place.source]->read(place.sample, into);
-}
-
-std::int64_t Dataset::counted(std::int64_t position, std::int64_t count) const {
-  if (!is_labelled()) return count * sequence_length_;
-  std::int64_t sum = 0;
-  for (std::int64_t i = position; i < position + count; ++i) {
-    const Place place = place_of(i);
-    sum += labelled_[place.source]->counted(place.sample);
-  }
-  return sum;
 }
 
 }  // namespace llmtrain

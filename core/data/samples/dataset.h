@@ -12,8 +12,9 @@
 
 #include "core/data/data_cache.h"
 #include "core/data/samples/difficulty_order.h"
-#include "core/data/samples/labelled_documents.h"
+#include "core/data/samples/file_samples.h"
 #include "core/data/samples/sample_order.h"
+#include "core/data/samples/sample_source.h"
 #include "core/data/token_source.h"
 #include "core/recipe/recipe.h"
 
@@ -30,15 +31,14 @@ struct TextFormat {
   std::optional<std::int64_t> document_end{};
 };
 
-inline constexpr std::int64_t no_token = -1;
-
 // What the recipe says of it. Throws what open_tokenizer() does, where data.document_mask asks for the tokenizer's
 // mark, and Error(bad_data) where that is not one token.
 TextFormat text_format(const Recipe& recipe);
 
-// core/data/file_search.h describes what a source's path may name, core/data/token_source.h the file formats. Files are
-// mapped and must not change while the object lives. Reading is thread-safe.
-class Dataset {
+// The samples of the sources that a recipe names, in an order without end: a blend of the sources by their weights,
+// each in its own order, which is shuffled anew in each epoch. core/data/file_search.h describes what a source's path
+// may name, core/data/token_source.h the file formats. Files are mapped and must not change while the object lives.
+class Dataset final : public SampleSource {
  public:
   // Opens, maps and checks every file of `sources`. Throws Error(missing_input) when a path or glob matches nothing,
   // Error(bad_data) when a file is malformed, holds a token id that is not below `vocab_size`, or when a source is
@@ -55,22 +55,19 @@ class Dataset {
   // samples. Throws what cached_order() does.
   void order_by_rarity(const TokenizerRecipe& tokenizer, const DataCache& cache);
 
-  // Samples of one pass over all sources: the sum of theirs. With one source, positions 0 … samples() − 1 visit each
+  // Those of the sources, which all have the same.
+  std::span<const SampleField> fields() const override { return sources_.front()->fields(); }
+  std::span<const SampleSequence> sequences() const override { return sources_.front()->sequences(); }
+  // Samples of one pass over all sources: the sum of theirs. With one source, numbers 0 … samples() − 1 visit each
   // sample once; a blend repeats samples of a source whose weight exceeds its share.
-  std::int64_t samples() const;
+  std::int64_t samples() const override;
   std::vector<std::int64_t> samples_by_source() const;
   // Tokens and files of all sources; of conversations the tokens that samples hold.
   std::int64_t tokens() const;
   std::int64_t files() const;
 
-  // Whether losses of some tokens do not count: read_labelled() reads the samples then, and else read().
-  bool is_labelled() const { return !labelled_.empty(); }
-
   // The token that ends a document where attention stays within documents.
   std::optional<std::int64_t> document_end() const { return document_end_; }
-  // Where it does, of sample number `position`, which read() has read into `tokens`: see TokenSource::mark_documents().
-  void mark_documents(std::int64_t position, std::span<const std::int64_t> tokens, std::span<std::int64_t> starts,
-                      std::int64_t easiest_percent = 100) const;
 
   // By source, what find_files() has found.
   std::vector<std::vector<std::filesystem::path>> paths() const;
@@ -83,19 +80,16 @@ class Dataset {
   };
   std::vector<Packed> packed() const;
 
-  // Reads sample number `position` of the order (0, 1, 2, … without end) into `tokens`, which holds T + 1 elements.
-  // Throws Error(bad_data), with the file and the token's number in it, for an id that is not below the vocabulary: a
-  // file has changed, and on a GPU nothing looks at ids.
+  void read(std::int64_t number, const FieldMemory& into) const override { read_easiest(100, number, into); }
+  double weight(std::size_t term, std::int64_t first, std::int64_t count) const override {
+    return weight_of_easiest(100, term, first, count);
+  }
   // With less than 100 percent, after order_by_rarity(), another order: of a source with n samples it has the n ·
   // percent / 100 easiest ones alone, rounded down and at least one, each once before any is there again. It is
   // shuffled anew for each such number, and whenever all of them have been read; without shuffle the easiest come
   // first.
-  void read(std::int64_t position, std::span<std::int64_t> tokens, std::int64_t easiest_percent = 100) const;
-  // The same of a labelled sample of T tokens. With packing it returns its documents, the last of which may be padding;
-  // without, nothing.
-  std::vector<DocumentRows> read_labelled(std::int64_t position, const LabelledSample& into) const;
-  // How many tokens of `count` samples from number `position` on count in the loss; all where they are not labelled.
-  std::int64_t counted(std::int64_t position, std::int64_t count) const;
+  void read_easiest(std::int64_t percent, std::int64_t number, const FieldMemory& into) const;
+  double weight_of_easiest(std::int64_t percent, std::size_t term, std::int64_t first, std::int64_t count) const;
 
  private:
   // A sample of one of the sources.
@@ -103,15 +97,12 @@ class Dataset {
     std::size_t source = 0;
     std::int64_t sample = 0;
   };
-  Place place_of(std::int64_t position, std::int64_t easiest_percent = 100) const;
+  Place place_of(std::int64_t number, std::int64_t easiest_percent) const;
   std::int64_t easy_sample(const Blend::Choice& choice, std::int64_t easiest_percent) const;
-  std::int64_t samples_of(std::size_t source) const;
 
   Blend blend_;
-  // One of the two is empty.
-  std::vector<TokenSource> sources_;
-  std::vector<std::shared_ptr<const LabelledDocuments>> labelled_;
-  std::vector<DifficultyOrder> orders_;  // of sources_, or empty
+  std::vector<std::unique_ptr<FileSamples>> sources_;  // of one kind
+  std::vector<DifficultyOrder> orders_;                // of sources_, or empty
   std::optional<std::int64_t> document_end_;
   std::int64_t sequence_length_, vocab_size_;
   bool shuffle_;

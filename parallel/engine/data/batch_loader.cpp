@@ -4,80 +4,33 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <utility>
 
 #include "kernels/attention/row_documents.h"
+#include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
 namespace {
 
-// Columns `offset` + position of [samples, sequence_length + 1] for this rank's positions; flat.
-at::Tensor columns(const at::Tensor& read, std::int64_t offset, const DataRank& rank) {
-  if (rank.part.is_whole()) return read.narrow(1, offset, rank.sequence_length).reshape({-1});
+// Of rows [count, length, ...] of whole sequences those of this rank, one after another.
+at::Tensor own_rows(const at::Tensor& rows, const kernels::SequencePart& part) {
+  if (part.is_whole()) return rows.flatten(0, 1);
   std::vector<at::Tensor> pieces;
-  for (const auto& [begin, length] : rank.part.runs) pieces.push_back(read.narrow(1, begin + offset, length));
-  return at::cat(pieces, 1).reshape({-1});
+  for (const auto& [begin, length] : part.runs) pieces.push_back(rows.narrow(1, begin, length));
+  return at::cat(pieces, 1).flatten(0, 1);
 }
 
-// The sequences of which this rank has so many rows, and each row's position in its document where documents share
-// them.
-Sequences sequences_of(std::int64_t count, std::int64_t rows, std::vector<kernels::PositionRun> documents,
-                       const DataRank& rank) {
-  Sequences sequences{.count = count, .length = rows / count, .part = rank.part};
-  if (documents.empty()) return sequences;
-  std::vector<at::Tensor> positions;
-  for (const kernels::PositionRun& document : documents) positions.push_back(at::arange(document.length, at::kLong));
-  sequences.positions = columns(at::cat(positions).view({count, rank.sequence_length}), 0, rank);
-  sequences.documents = std::move(documents);
-  return sequences;
-}
-
-// Samples, or sequences that were cut out of them: rows of one token more than a sequence has, since targets are the
-// tokens shifted by one. Where documents are kept apart, `starts` is 1 for each token that begins one.
-struct Samples {
-  at::Tensor tokens;
-  at::Tensor starts;  // undefined where they are not
-};
-
-Samples read_samples(const Dataset& dataset, std::int64_t length, std::int64_t first, std::int64_t count,
-                     std::int64_t percent) {
-  const std::int64_t width = length + 1;
-  Samples read{at::empty({count, width}, at::kLong), {}};
-  if (dataset.document_end()) read.starts = at::empty_like(read.tokens);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto row = [i, width](const at::Tensor& rows) {
-      return std::span(rows.data_ptr<std::int64_t>() + i * width, static_cast<std::size_t>(width));
-    };
-    dataset.read(first + i, row(read.tokens), percent);
-    if (read.starts.defined()) dataset.mark_documents(first + i, row(read.tokens), row(read.starts), percent);
-  }
-  return read;
-}
-
-// The sequences of a shape, from rows of samples [count, S + 1]: StepShapes describes them. [sequences, length + 1].
-at::Tensor cut_rows(const at::Tensor& rows, const StepShape& shape) {
-  const std::int64_t count = rows.size(0), whole = rows.size(1) - 1, length = shape.sequence_length;
-  if (shape.sequences == count) return rows.narrow(1, 0, length + 1);
-  const std::int64_t each = whole / length, further = shape.sequences - count * each;
-  const at::Tensor filled = rows.unfold(1, length + 1, length).reshape({count * each, length + 1});
-  return at::cat({filled, rows.narrow(0, 0, further).narrow(1, whole - length, length + 1)});
-}
-
-Samples cut_samples(const Samples& samples, const StepShape& shape) {
-  return {cut_rows(samples.tokens, shape), samples.starts.defined() ? cut_rows(samples.starts, shape) : at::Tensor()};
-}
-
-// The documents of sequences, of whose tokens [count, length + 1] `starts` says which begin one; the first of a
-// sequence always does. As in Megatron-LM, the target of a document's last token is the next document's first.
+// The documents of sequences, of whose rows [count, length] `starts` says which begin one; the first of a sequence
+// always does.
 std::vector<kernels::PositionRun> documents_of(const at::Tensor& starts) {
-  const std::int64_t width = starts.size(1), length = width - 1;
+  const std::int64_t length = starts.size(1);
   std::vector<kernels::PositionRun> documents;
   for (std::int64_t sequence = 0; sequence < starts.size(0); ++sequence) {
-    const std::int64_t* const is_first = starts.const_data_ptr<std::int64_t>() + sequence * width;
+    const std::int64_t* const is_first = starts.const_data_ptr<std::int64_t>() + sequence * length;
     std::int64_t begin = 0;
     for (std::int64_t next = 1; next <= length; ++next) {
       if (next < length && is_first[next] == 0) continue;
@@ -88,42 +41,71 @@ std::vector<kernels::PositionRun> documents_of(const at::Tensor& starts) {
   return documents;
 }
 
-// From sequences of rank.sequence_length tokens.
-Batch make_batch(const Samples& read, const DataRank& rank) {
-  Batch batch;
-  batch.field(BatchField::token_ids) = columns(read.tokens, 0, rank);
-  batch.field(BatchField::targets) = columns(read.tokens, 1, rank);
-  std::vector<kernels::PositionRun> documents;
-  if (read.starts.defined()) documents = documents_of(read.starts.contiguous());
-  const std::int64_t rows = batch.field(BatchField::token_ids).size(0);
-  batch.rows = {sequences_of(read.tokens.size(0), rows, std::move(documents), rank)};
-  return batch;
+// This rank's part of `count` sequences, and each row's position in its document where `starts` says that documents
+// share them.
+Sequences sequences_of(std::int64_t count, std::int64_t length, const at::Tensor& starts,
+                       const kernels::SequencePart& part) {
+  Sequences sequences{.count = count, .length = length, .part = part};
+  if (!part.is_whole()) {
+    sequences.length = 0;
+    for (const kernels::PositionRun& run : part.runs) sequences.length += run.length;
+  }
+  if (!starts.defined()) return sequences;
+  sequences.documents = documents_of(starts);
+  std::vector<at::Tensor> positions;
+  for (const kernels::PositionRun& document : sequences.documents)
+    positions.push_back(at::arange(document.length, at::kLong));
+  sequences.positions = own_rows(at::cat(positions).view({count, length}), part);
+  return sequences;
 }
 
-Batch load_labelled(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count) {
-  const std::int64_t length = rank.sequence_length;
-  const at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty_like(tokens);
-  const auto row = [length](const at::Tensor& rows, std::int64_t i) {
-    return std::span<std::int64_t>(rows.data_ptr<std::int64_t>() + i * length, static_cast<std::size_t>(length));
-  };
-  std::vector<kernels::PositionRun> documents;
-  for (std::int64_t i = 0; i < count; ++i)
-    for (const DocumentRows& rows : dataset.read_labelled(first + i, {row(tokens, i), row(targets, i)}))
-      documents.push_back({i * length + rows.begin, rows.length});
-  Batch batch;
-  batch.field(BatchField::token_ids) = columns(tokens, 0, rank);
-  const at::Tensor labels = columns(targets, 0, rank);
-  // Found on the host, as the device would have to be waited for.
-  batch.field(BatchField::counted_rows) = labels.ne(not_counted).nonzero().squeeze(1);
-  batch.field(BatchField::targets) = labels.clamp_min(0);
-  batch.rows = {sequences_of(count, labels.size(0), std::move(documents), rank)};
-  return batch;
+// Whole samples as they are read: [count, ...] of each.
+struct ReadSamples {
+  std::array<at::Tensor, batch_field_names.size()> fields;
+  std::vector<at::Tensor> starts;  // by sequence; undefined where each is one document
+};
+
+// The memory of one of the samples in a tensor.
+template <class Value>
+std::span<Value> memory_of(const at::Tensor& samples, std::int64_t sample) {
+  if (!samples.defined()) return {};
+  const std::size_t bytes = samples.nbytes() / static_cast<std::size_t>(samples.size(0));
+  auto* const begin = static_cast<std::byte*>(samples.data_ptr()) + static_cast<std::size_t>(sample) * bytes;
+  return {reinterpret_cast<Value*>(begin), bytes / sizeof(Value)};
 }
 
-Batch load_on_host(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
-                   std::int64_t percent) {
-  if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count);
-  return make_batch(read_samples(dataset, rank.sequence_length, first, count, percent), rank);
+ReadSamples read_samples(const SampleSource& samples, std::int64_t first, std::int64_t count) {
+  ReadSamples read;
+  for (const SampleField& field : samples.fields()) {
+    std::vector<std::int64_t> shape{count};
+    shape.insert(shape.end(), field.shape.begin(), field.shape.end());
+    read.fields[index_of(field.name)] = at::empty(shape, scalar_type(field.type));
+  }
+  for (const SampleSequence& sequence : samples.sequences())
+    read.starts.push_back(sequence.has_documents ? at::empty({count, sequence.length}, at::kLong) : at::Tensor());
+  for (std::int64_t i = 0; i < count; ++i) {
+    FieldMemory memory;
+    for (std::size_t field = 0; field < read.fields.size(); ++field)
+      memory.fields[field] = memory_of<std::byte>(read.fields[field], i);
+    for (const at::Tensor& starts : read.starts) memory.document_starts.push_back(memory_of<std::int64_t>(starts, i));
+    samples.read(first + i, memory);
+  }
+  return read;
+}
+
+Batch load_on_host(const SampleSource& samples, const DataRank& rank, std::int64_t first, std::int64_t count) {
+  ReadSamples read = read_samples(samples, first, count);
+  Batch batch;
+  for (const SampleField& field : samples.fields()) {
+    const at::Tensor& values = read.fields[index_of(field.name)];
+    batch.field(field.name) = field.sequence ? own_rows(values, rank.part) : values;
+  }
+  at::Tensor& counted = batch.field(BatchField::counted_rows);
+  // From marks. Found on the host, as the device would have to be waited for.
+  if (counted.defined()) counted = counted.nonzero().squeeze(1);
+  for (std::size_t i = 0; i < read.starts.size(); ++i)
+    batch.rows.push_back(sequences_of(count, samples.sequences()[i].length, read.starts[i], rank.part));
+  return batch;
 }
 
 // Calls work(tensor) for each of those that batches read from their data and have.
@@ -164,40 +146,30 @@ std::vector<PassInput> PackedBatch::send(const at::Device& device) {
 
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
   const int context = groups.context.ranks();
-  return {groups.data.position() / context, groups.data.ranks() / context, sequence_length,
-          groups.context.part(sequence_length)};
+  return {groups.data.position() / context, groups.data.ranks() / context, groups.context.part(sequence_length)};
 }
 
-Batch load_samples(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
-                   const at::Device& device, std::int64_t easiest_percent) {
+Batch load_samples(const SampleSource& samples, const DataRank& rank, std::int64_t first, std::int64_t count,
+                   const at::Device& device) {
   std::vector<PassInput> inputs;
-  inputs.push_back({load_on_host(dataset, rank, first, count, easiest_percent), {}});
+  inputs.push_back({load_on_host(samples, rank, first, count), {}});
   return std::move(on_device(std::move(inputs), device).front().batch);
 }
 
-std::vector<PassInput> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
+std::vector<PassInput> load_batch(const SampleSource& samples, const Recipe& recipe, const BatchPlace& place,
                                   const DataRank& rank, const at::Device& device) {
-  const BatchRecipe& batch = recipe.batch;
-  // Consecutive shares of the same samples: what a step trains on does not depend on the number of data ranks.
-  const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
   const StepShape& shape = place.shape;
-  const bool is_cut = shape.sequence_length != batch.sequence_length;
-  const std::int64_t rows = tokens_of_step(recipe, shape);
-  const std::int64_t counted = is_cut ? rows : dataset.counted(place.first_sample, batch.global);
-  const auto load = [&](std::int64_t first) {
-    const std::int64_t percent = place.easiest_percent;
-    if (!is_cut) return load_on_host(dataset, rank, first, batch.micro, percent);
-    const Samples samples = read_samples(dataset, batch.sequence_length, first, batch.micro, percent);
-    return make_batch(cut_samples(samples, shape), rank);
-  };
+  // Consecutive shares of the same samples: what a step trains on does not depend on the number of data ranks.
+  const std::int64_t share = samples.samples() / rank.ranks, begin = rank.position * share;
+  const double weight = samples.weight(0, 0, samples.samples());
   std::vector<PassInput> micros;
-  for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
+  for (std::int64_t first = begin; first < begin + share; first += shape.sequences) {
     PassContext context{.seed = recipe.seed, .step = place.step, .kept_tokens = shape.kept_tokens};
-    context.first_sample = first / batch.micro * shape.sequences;
+    context.first_sample = first;
     // The mean over the global batch: summing over micro-batches and ranks needs no further division.
-    context.loss_gradients = {1.0 / static_cast<double>(counted)};
-    context.batch_rows = static_cast<double>(rows);
-    micros.push_back({load(place.first_sample + first), std::move(context)});
+    context.loss_gradients = {1.0 / weight};
+    context.batch_rows = static_cast<double>(tokens_of_step(recipe, shape));
+    micros.push_back({load_on_host(samples, rank, first, shape.sequences), std::move(context)});
   }
   return on_device(std::move(micros), device);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/core/data/data_files.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
+#include <span>
 
 namespace llmtrain::test {
 
@@ -33,9 +35,14 @@ Dataset open(const std::vector<DataSource>& sources, const DatasetParts& parts) 
 
 Dataset open(const std::string& path, const DatasetParts& parts) { return open({DataSource{path, 1}}, parts); }
 
-Tokens sample(const Dataset& dataset, std::int64_t position, std::int64_t sequence_length) {
-  Tokens tokens(static_cast<std::size_t>(sequence_length + 1), -1);
-  dataset.read(position, tokens);
+Tokens sample(const Dataset& dataset, std::int64_t number, std::int64_t sequence_length, std::int64_t easiest_percent) {
+  Tokens tokens(static_cast<std::size_t>(sequence_length), -1), targets(tokens);
+  FieldMemory memory;
+  memory.set(BatchField::token_ids, std::span(tokens));
+  memory.set(BatchField::targets, std::span(targets));
+  dataset.read_easiest(easiest_percent, number, memory);
+  if (!std::equal(tokens.begin() + 1, tokens.end(), targets.begin())) FAIL("targets are not the tokens that follow");
+  tokens.push_back(targets.back());
   return tokens;
 }
 

@@ -55,7 +55,9 @@ struct DatasetParts {
 Dataset open(const std::vector<DataSource>& sources, const DatasetParts& parts);
 Dataset open(const std::string& path, const DatasetParts& parts);
 
-Tokens sample(const Dataset& dataset, std::int64_t position, std::int64_t sequence_length);
+// A sample's tokens and its last target; the others are required to be the tokens that follow.
+Tokens sample(const Dataset& dataset, std::int64_t number, std::int64_t sequence_length,
+              std::int64_t easiest_percent = 100);
 
 // first, first + 1, …, first + count − 1
 Tokens range(std::int64_t first, std::int64_t count);

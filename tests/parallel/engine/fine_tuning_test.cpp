@@ -145,7 +145,7 @@ TEST_CASE("A micro-batch of packed documents has their rows and positions", "[tr
   const FineTuning tuning;
   const Recipe recipe = tuning.setting().recipe(tuning.overrides(true));
   const Dataset dataset(recipe.data.train, {recipe.data.tokenizer, recipe.data.fine_tuning}, 24, 256, false, 0, "");
-  const Batch batch = load_samples(dataset, {0, 1, 24, {}}, 0, 2, at::kCPU);
+  const Batch batch = load_samples(dataset, {0, 1, {}}, 0, 2, at::kCPU);
   // 14 + 10 and 16 + 8, the shorter of which has room in two.
   using kernels::PositionRun;
   CHECK((batch.sequences().documents == std::vector<PositionRun>{{0, 14}, {14, 10}, {24, 16}, {40, 8}}));
@@ -154,7 +154,7 @@ TEST_CASE("A micro-batch of packed documents has their rows and positions", "[tr
   // Of each document all but its prompt, of which the last byte predicts the completion.
   const std::int64_t counted = (14 - 2) + (10 - 2) + (16 - 3) + (8 - 5);
   CHECK(batch.field(BatchField::counted_rows).size(0) == counted);
-  CHECK(dataset.counted(0, 2) == counted);
+  CHECK(dataset.weight(0, 0, 2) == counted);
   CHECK(batch.field(BatchField::counted_rows)[0].item<std::int64_t>() == 2);
 }
 

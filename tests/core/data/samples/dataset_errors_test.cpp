@@ -69,13 +69,11 @@ TEST_CASE("A weight that is not a positive number is a recipe error") {
   }
 }
 
-TEST_CASE("An invalid buffer or position is refused") {
+TEST_CASE("An invalid number or memory is refused") {
   const TemporaryDirectory folder;
   const auto dataset = open(folder.write("a.txt", "long enough").string(), {});
-  Tokens tokens(5);
-  CHECK_THROWS_AS(dataset.read(-1, tokens), std::invalid_argument);
-  tokens.resize(4);
-  CHECK_THROWS_AS(dataset.read(0, tokens), std::invalid_argument);
+  CHECK_THROWS_AS(sample(dataset, -1, 4), std::invalid_argument);
+  CHECK_THROWS_AS(sample(dataset, 0, 5), std::invalid_argument);
 }
 
 TEST_CASE("An id that has come into an open file is refused with the file and its place there") {
@@ -86,9 +84,8 @@ TEST_CASE("An id that has come into an open file is refused with the file and it
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(8).write("\x08\x00", 2);
   file.close();
-  Tokens tokens(5);
-  dataset.read(0, tokens);  // 1 2 3 | 1 2
-  require_error(ExitCode::bad_data, {path + ": token 4 has the id 8", "(8)"}, [&] { dataset.read(1, tokens); });
+  sample(dataset, 0, 4);  // 1 2 3 | 1 2
+  require_error(ExitCode::bad_data, {path + ": token 4 has the id 8", "(8)"}, [&] { sample(dataset, 1, 4); });
 }
 
 TEST_CASE("Reading data ends where that is asked for, in every format, and is no error of a source") {

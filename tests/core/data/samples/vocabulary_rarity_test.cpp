@@ -42,11 +42,7 @@ Dataset graded(const TemporaryDirectory& folder, bool shuffle, const DataCache& 
 
 Numbers read_samples(const Dataset& dataset, std::int64_t position, std::int64_t count, std::int64_t percent) {
   Numbers samples;
-  for (std::int64_t i = 0; i < count; ++i) {
-    Tokens tokens(3);
-    dataset.read(position + i, tokens, percent);
-    samples.push_back(tokens.front());
-  }
+  for (std::int64_t i = 0; i < count; ++i) samples.push_back(sample(dataset, position + i, 2, percent).front());
   return samples;
 }
 
@@ -118,9 +114,7 @@ TEST_CASE("a source of few samples has at least one easy one", "[curriculum]") {
   const TemporaryDirectory folder;
   Dataset dataset = open(folder.write("powers.txt", powers).string(), {.sequence_length = 4, .shuffle = true});
   dataset.order_by_rarity({}, {});
-  Tokens tokens(5);
-  dataset.read(17, tokens, 1);
-  CHECK(tokens == Tokens{'a', 'a', 'a', 'a', 'a'});
+  CHECK(sample(dataset, 17, 4, 1) == Tokens{'a', 'a', 'a', 'a', 'a'});
 }
 
 TEST_CASE("each source of a blend has easiest samples of its own", "[curriculum]") {
@@ -194,8 +188,7 @@ TEST_CASE("an order is made again for all that a text's tokens follow from", "[c
     Dataset dataset(sources, format, 2, 262, false, 5, "/data/train");
     const std::int64_t count = dataset.samples();
     dataset.order_by_rarity(format.tokenizer, {folder.path() / "cache"});
-    Tokens tokens(3);
-    for (std::int64_t position = 0; position < count; ++position) dataset.read(position, tokens, 99);
+    for (std::int64_t number = 0; number < count; ++number) sample(dataset, number, 2, 99);
     return count;
   };
   CHECK(samples() == 49);

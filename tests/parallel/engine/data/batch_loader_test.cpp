@@ -22,6 +22,11 @@ Dataset samples_in_order(const Recipe& recipe) {
                  "/data/train");
 }
 
+std::vector<PassInput> load_step(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
+                                 const DataRank& rank) {
+  return load_batch(StepSamples(dataset, recipe.batch, place), recipe, place, rank, at::kCPU);
+}
+
 // Bytes of the text at these positions of `count` samples from number `first` on, each `shift` bytes later.
 std::vector<std::int64_t> bytes_at(std::int64_t first, std::int64_t count, const std::vector<std::int64_t>& positions,
                                    std::int64_t shift) {
@@ -49,7 +54,7 @@ std::vector<std::int64_t> range(std::int64_t begin, std::int64_t end) {
 
 TEST_CASE("a target is the token that follows in the text", "[batch]") {
   const TrainingSetting setting;
-  const Batch batch = load_samples(samples_in_order(setting.recipe({})), {0, 1, sequence_length, {}}, 5, 3, at::kCPU);
+  const Batch batch = load_samples(samples_in_order(setting.recipe({})), {0, 1, {}}, 5, 3, at::kCPU);
   CHECK(values(batch.field(BatchField::token_ids)) == bytes_at(5, 3, range(0, sequence_length), 0));
   CHECK(values(batch.field(BatchField::targets)) == bytes_at(5, 3, range(0, sequence_length), 1));
   CHECK(batch.sequences().count == 3);
@@ -60,7 +65,7 @@ TEST_CASE("a target is the token that follows in the text", "[batch]") {
 TEST_CASE("a context rank reads its positions and the tokens that follow each of them", "[batch]") {
   const TrainingSetting setting;
   const kernels::SequencePart part{sequence_length, {{6, 6}, {18, 6}}};
-  const Batch batch = load_samples(samples_in_order(setting.recipe({})), {0, 1, sequence_length, part}, 2, 2, at::kCPU);
+  const Batch batch = load_samples(samples_in_order(setting.recipe({})), {0, 1, part}, 2, 2, at::kCPU);
   std::vector<std::int64_t> positions = range(6, 12);
   for (const std::int64_t position : range(18, 24)) positions.push_back(position);
   CHECK(values(batch.field(BatchField::token_ids)) == bytes_at(2, 2, positions, 0));
@@ -74,8 +79,7 @@ TEST_CASE("the ranks' micro-batches are the global batch, each sample once and i
   const Dataset dataset = samples_in_order(recipe);
   std::int64_t next = 0;
   for (std::int64_t rank = 0; rank < 3; ++rank) {
-    const auto micros =
-        load_batch(dataset, recipe, {7, 84, {2, sequence_length}}, {rank, 3, sequence_length, {}}, at::kCPU);
+    const auto micros = load_step(dataset, recipe, {7, 84, {2, sequence_length}}, {rank, 3, {}});
     REQUIRE(micros.size() == 2);
     for (const PassInput& micro : micros) {
       INFO("samples of the batch from " << next << " on");
@@ -97,7 +101,7 @@ TEST_CASE("samples are cut to the step's sequences, each with the tokens that fo
   const TrainingSetting setting;
   const Recipe recipe = setting.recipe({"batch.global=6", "batch.micro=3"});
   const Dataset dataset = samples_in_order(recipe);
-  const auto shorter = load_batch(dataset, recipe, {0, 12, {3, 20}}, {0, 1, 20, {}}, at::kCPU);
+  const auto shorter = load_step(dataset, recipe, {0, 12, {3, 20}}, {0, 1, {}});
   REQUIRE(shorter.size() == 2);
   for (const std::int64_t shift : {0, 1}) {
     const at::Tensor& read = shorter[1].batch.field(shift == 0 ? BatchField::token_ids : BatchField::targets);
@@ -107,7 +111,7 @@ TEST_CASE("samples are cut to the step's sequences, each with the tokens that fo
   CHECK(shorter[1].context.loss_gradients == std::vector<double>{1.0 / (6 * 20)});
   CHECK(shorter[1].context.batch_rows == 6 * 20);
 
-  const auto more = load_batch(dataset, recipe, {0, 12, {7, 10}}, {0, 1, 10, {}}, at::kCPU);
+  const auto more = load_step(dataset, recipe, {0, 12, {7, 10}}, {0, 1, {}});
   REQUIRE(more.size() == 2);
   for (const std::int64_t shift : {0, 1}) {
     auto expected = bytes_at(12, 3, range(0, 20), shift);
@@ -136,12 +140,12 @@ TEST_CASE("documents end with their mark or the sequence", "[batch]") {
     positions.push_back(expected.back().length++);
   }
   REQUIRE(expected.size() > 8);
-  const Batch whole = load_samples(dataset, {0, 1, sequence_length, {}}, 0, 5, at::kCPU);
+  const Batch whole = load_samples(dataset, {0, 1, {}}, 0, 5, at::kCPU);
   CHECK((whole.sequences().documents == expected));
   CHECK(values(whole.sequences().positions) == positions);
   // A context rank has the documents of all, and the positions of its own tokens.
   const kernels::SequencePart part{sequence_length, {{6, 6}, {18, 6}}};
-  const Batch shared = load_samples(dataset, {0, 1, sequence_length, part}, 0, 5, at::kCPU);
+  const Batch shared = load_samples(dataset, {0, 1, part}, 0, 5, at::kCPU);
   CHECK((shared.sequences().documents == expected));
   const at::Tensor all = whole.sequences().positions.view({5, sequence_length});
   CHECK(values(shared.sequences().positions) == values(at::cat({all.slice(1, 6, 12), all.slice(1, 18, 24)}, 1)));
