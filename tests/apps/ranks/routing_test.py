@@ -52,6 +52,34 @@ class Routing(TrainingTest):
                 for row in self.rows(f"runs/{run}"):
                     self.assertEqual((row["dropped_share"], row["expert_load"], row["skipped"]), (0.75, 4, 0))
 
+    def test_routers_learn_from_conversations(self):
+        """Their losses are means over all rows, whatever of them counts in the other loss."""
+        lines = ({"prompt": "a" * prompt, "completion": "bcd" * answer} for prompt, answer in ((2, 3), (5, 1), (1, 4), (9, 2)))
+        self.write("chat.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        moe = {**self.MOE, "every": 1, "balance_loss": "none"}
+        self.write("recipe.json", self.recipe({
+            "data": {"train": [{"path": "chat.jsonl"}], "fine_tuning": {"packing": False}}, "model.moe": moe,
+            "batch.global": 4, "batch.micro": 4, "training.steps": 3, "launch": {"ranks": 1, "backend": "local"},
+            "training.learning_rate.peak": 0.01}))
+        taught = ("--set", "model.moe.z_coefficient=0.5")
+        rows = {}
+        for run, flags in (("untaught", ()), ("whole", taught), ("cut", (*taught, "--set", "batch.micro=1")),
+                           ("ranks", (*taught, "--set", "launch.ranks=2", "--set", "batch.micro=1",
+                                      "--set", "parallel.expert=2")),
+                           ("balanced", ("--set", "model.moe.balance_loss=gshard"))):
+            with self.subTest(run):
+                self.train("--run-dir", f"runs/{run}", *flags)
+                rows[run] = self.rows(f"runs/{run}")
+        for run in ("cut", "ranks"):
+            for row, whole in zip(rows[run], rows["whole"], strict=True):
+                for key in ("loss", "z_loss"):
+                    self.assertAlmostEqual(row[key], whole[key], delta=1e-4 * whole[key])
+        for run in ("whole", "balanced"):
+            self.assertNotEqual([row["loss"] for row in rows[run]], [row["loss"] for row in rows["untaught"]])
+        # The first losses are those of the same weights; later routers have smaller logits.
+        self.assertEqual(rows["whole"][0]["loss"], rows["untaught"][0]["loss"])
+        self.assertLess(rows["whole"][-1]["z_loss"], rows["whole"][0]["z_loss"])
+
     def test_a_resumed_run_goes_on_with_the_splits_that_were_tried(self):
         self.write("recipe.json", self.recipe({
             "model.moe": {**self.MOE, "every": 1}, "batch.global": 4, "training.steps": 3,
