@@ -20,6 +20,8 @@ std::span<std::int64_t> memory_or(std::span<std::int64_t> memory, std::vector<st
 LabelledSamples::LabelledSamples(std::shared_ptr<const LabelledDocuments> documents, bool are_packed,
                                  std::int64_t sequence_length)
     : documents_(std::move(documents)),
+      // Unpacked, padding is no document of its own: no row that counts looks at it, and attention by documents has no
+      // dropout and sums in another order.
       sequence_{sequence_length, are_packed},
       fields_{{BatchField::token_ids, ElementType::int64, {sequence_length}, 0},
               {BatchField::targets, ElementType::int64, {sequence_length}, 0},

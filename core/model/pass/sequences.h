@@ -16,8 +16,8 @@ struct Sequences {
   std::int64_t length = 0;       // tokens of each on this rank
   kernels::SequencePart part{};  // which tokens these are, where ranks share the sequences
   // Where several documents share a sequence: the documents, which cover all rows of the whole sequences in order, and
-  // the position of each row at hand in its document (int64 [rows]). Attention stays within them; padding is a document
-  // of its own. Empty and undefined: a sequence is one document.
+  // the position of each row at hand in its document (int64 [rows]). Attention stays within them; padding is one, too.
+  // Empty and undefined: a sequence is one document with the padding at its end, which no row before it looks at.
   std::vector<kernels::PositionRun> documents{};
   at::Tensor positions{};
   at::Tensor document_starts{};  // kernels::document_starts() of them
