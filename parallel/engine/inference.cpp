@@ -32,7 +32,7 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
                                    const EvaluationWatch& watch) {
   const Recipe& recipe = model.recipe();
   const std::int64_t count = samples == 0 ? data.samples() : std::min(samples, data.samples());
-  const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length);
+  const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length, model.fields());
   ForwardPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
   // Where it is computed: read once, at the end.

@@ -146,6 +146,13 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
 
 at::ScalarType LocalModel::compute_type() const { return scalar_type(element_type(recipe().precision.compute)); }
 
+FieldSet LocalModel::fields() const {
+  std::vector<std::size_t> blocks;
+  for (const std::size_t stage : held_stages())
+    blocks.insert(blocks.end(), placed()[stage].blocks.begin(), placed()[stage].blocks.end());
+  return fields_read(graph(), blocks);
+}
+
 std::vector<std::size_t> LocalModel::held_stages() const {
   std::vector<std::size_t> held;
   for (auto stage = static_cast<std::size_t>(groups_.pipeline.position()); stage < stage_count();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/block_fields.h"
 #include "core/graph/graph.h"
 #include "core/model/layers/fp8_history.h"
 #include "core/model/stage.h"
@@ -63,6 +64,8 @@ class LocalModel {
     return layout_->schedule().ranks[static_cast<std::size_t>(groups_.pipeline.position())];
   }
 
+  // Of batches, what the blocks of this rank's stages read.
+  FieldSet fields() const;
   // The number of stages of the whole model, and the ascending indices of those that this rank holds.
   std::size_t stage_count() const { return placed().size(); }
   std::vector<std::size_t> held_stages() const;

@@ -154,7 +154,7 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
       model_(std::move(layout), communicator, device),
       runner_(model_),
       batches_(device, [this](const BatchPlace& place) {
-        const DataRank rank = data_rank(model_.groups(), place.shape.sequence_length);
+        const DataRank rank = data_rank(model_.groups(), place.shape.sequence_length, model_.fields());
         return load_batch(StepSamples(data_.train, recipe().batch, place), recipe(), place, rank, at::kCPU);
       }) {
   if (first == FirstWeights::load) load_first_weights();

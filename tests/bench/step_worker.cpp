@@ -41,7 +41,7 @@ json read_batches(llmtrain::Trainer& trainer, std::int64_t batches, std::int64_t
   const llmtrain::Recipe& recipe = trainer.recipe();
   const llmtrain::StepShape shape = trainer.runner().shapes().at(0);
   const llmtrain::DataRank rank =
-      llmtrain::data_rank(trainer.model().groups(), shape.sequence_length);
+      llmtrain::data_rank(trainer.model().groups(), shape.sequence_length, trainer.model().fields());
   json seconds = json::array();
   for (std::int64_t i = 0; i < batches; ++i, ++step) {
     const auto start = Clock::now();

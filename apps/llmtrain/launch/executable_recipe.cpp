@@ -2,6 +2,7 @@
 #include "apps/llmtrain/launch/executable_recipe.h"
 
 #include "core/base/error.h"
+#include "core/graph/block_fields.h"
 #include "parallel/layout/executable.h"
 
 namespace llmtrain::app {
@@ -12,6 +13,11 @@ void require_executable(const Recipe& recipe, const std::string& name) {
     lines.append(lines.empty() ? "" : "\n").append(name).append(": ").append(reason);
   }
   if (!lines.empty()) throw Error(ExitCode::bad_recipe, lines);
+}
+
+void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name) {
+  for (const std::string& reason : missing_fields(graph, sample_fields(data)))
+    throw Error(ExitCode::bad_recipe, name + ": /data: its samples have no " + reason);
 }
 
 void require_training_data(const Recipe& recipe, const std::string& name) {

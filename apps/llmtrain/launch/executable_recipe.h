@@ -3,12 +3,16 @@
 
 #include <string>
 
+#include "core/graph/graph.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain::app {
 
 // Throws Error(bad_recipe) with one line for each key that this version cannot execute; `name` names the recipe in it.
 void require_executable(const Recipe& recipe, const std::string& name);
+
+// Throws Error(bad_recipe) where the data lack what blocks of the model read of them.
+void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name);
 
 // Throws Error(bad_recipe) where the recipe names no data to train on.
 void require_training_data(const Recipe& recipe, const std::string& name);

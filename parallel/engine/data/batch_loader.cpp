@@ -74,9 +74,10 @@ std::span<Value> memory_of(const at::Tensor& samples, std::int64_t sample) {
   return {reinterpret_cast<Value*>(begin), bytes / sizeof(Value)};
 }
 
-ReadSamples read_samples(const SampleSource& samples, std::int64_t first, std::int64_t count) {
+ReadSamples read_samples(const SampleSource& samples, const FieldSet& fields, std::int64_t first, std::int64_t count) {
   ReadSamples read;
   for (const SampleField& field : samples.fields()) {
+    if (!fields[index_of(field.name)]) continue;
     std::vector<std::int64_t> shape{count};
     shape.insert(shape.end(), field.shape.begin(), field.shape.end());
     read.fields[index_of(field.name)] = at::empty(shape, scalar_type(field.type));
@@ -94,11 +95,11 @@ ReadSamples read_samples(const SampleSource& samples, std::int64_t first, std::i
 }
 
 Batch load_on_host(const SampleSource& samples, const DataRank& rank, std::int64_t first, std::int64_t count) {
-  ReadSamples read = read_samples(samples, first, count);
+  ReadSamples read = read_samples(samples, rank.fields, first, count);
   Batch batch;
   for (const SampleField& field : samples.fields()) {
     const at::Tensor& values = read.fields[index_of(field.name)];
-    batch.field(field.name) = field.sequence ? own_rows(values, rank.part) : values;
+    if (values.defined()) batch.field(field.name) = field.sequence ? own_rows(values, rank.part) : values;
   }
   at::Tensor& counted = batch.field(BatchField::counted_rows);
   // From marks. Found on the host, as the device would have to be waited for.
@@ -144,9 +145,10 @@ std::vector<PassInput> PackedBatch::send(const at::Device& device) {
   return std::move(micros_);
 }
 
-DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
+DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length, const FieldSet& fields) {
   const int context = groups.context.ranks();
-  return {groups.data.position() / context, groups.data.ranks() / context, groups.context.part(sequence_length)};
+  return {groups.data.position() / context, groups.data.ranks() / context, groups.context.part(sequence_length),
+          fields};
 }
 
 Batch load_samples(const SampleSource& samples, const DataRank& rank, std::int64_t first, std::int64_t count,

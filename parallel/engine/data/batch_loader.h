@@ -8,6 +8,7 @@
 
 #include "core/data/samples/sample_source.h"
 #include "core/data/samples/step_samples.h"
+#include "core/graph/block_fields.h"
 #include "core/model/pass/pass_context.h"
 #include "core/recipe/recipe.h"
 #include "kernels/sequence_part.h"
@@ -16,14 +17,15 @@
 
 namespace llmtrain {
 
-// A rank's position among those that share the samples of a batch, and its part of each sequence.
+// A rank's position among those that share the samples of a batch, and what it has of each.
 struct DataRank {
   std::int64_t position = 0;
   std::int64_t ranks = 1;
   kernels::SequencePart part{};
+  FieldSet fields = all_fields;  // that blocks of this rank read
 };
 // Of sequences of this length.
-DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length);
+DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length, const FieldSet& fields);
 
 // Micro-batches of the host whose tensors lie in pinned memory, to go to a GPU in one copy. Any thread may make one.
 class PackedBatch {
@@ -37,7 +39,7 @@ class PackedBatch {
   PackedTensors tensors_;
 };
 
-// This rank's rows of `count` samples, starting with number `first`, on `device`. Nobody waits for a GPU.
+// This rank's fields and rows of `count` samples, starting with number `first`, on `device`. Nobody waits for a GPU.
 Batch load_samples(const SampleSource& samples, const DataRank& rank, std::int64_t first, std::int64_t count,
                    const at::Device& device);
 

@@ -156,6 +156,10 @@ TEST_CASE("A micro-batch of packed documents has their rows and positions", "[tr
   CHECK(batch.field(BatchField::counted_rows).size(0) == counted);
   CHECK(dataset.weight(0, 0, 2) == counted);
   CHECK(batch.field(BatchField::counted_rows)[0].item<std::int64_t>() == 2);
+  // What the recipe says of its samples before they are read.
+  std::vector<BatchField> sampled;
+  for (const SampleField& field : dataset.fields()) sampled.push_back(field.name);
+  CHECK((sampled == sample_fields(recipe.data)));
 }
 
 }  // namespace llmtrain::test

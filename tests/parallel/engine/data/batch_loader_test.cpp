@@ -149,6 +149,25 @@ TEST_CASE("documents end with their mark or the sequence", "[batch]") {
   CHECK((shared.sequences().documents == expected));
   const at::Tensor all = whole.sequences().positions.view({5, sequence_length});
   CHECK(values(shared.sequences().positions) == values(at::cat({all.slice(1, 6, 12), all.slice(1, 18, 24)}, 1)));
+  // The middle of a pipeline reads no tokens and knows the documents, too.
+  const Batch middle = load_samples(dataset, {0, 1, part, {}}, 0, 5, at::kCPU);
+  CHECK((middle.sequences().documents == expected));
+  CHECK(middle.sequences().rows() == 5 * 12);
+}
+
+TEST_CASE("a rank loads the fields that its blocks read", "[batch]") {
+  const TrainingSetting setting;
+  const Recipe recipe = setting.recipe({});
+  const Dataset dataset = samples_in_order(recipe);
+  std::vector<BatchField> sampled;
+  for (const SampleField& field : dataset.fields()) sampled.push_back(field.name);
+  CHECK((sampled == sample_fields(recipe.data)));
+  FieldSet outputs{};
+  outputs[index_of(BatchField::targets)] = true;
+  const Batch last = load_samples(dataset, {0, 1, {}, outputs}, 5, 3, at::kCPU);
+  CHECK_FALSE(last.field(BatchField::token_ids).defined());
+  CHECK(values(last.field(BatchField::targets)) == bytes_at(5, 3, range(0, sequence_length), 1));
+  CHECK(last.sequences().rows() == 3 * sequence_length);
 }
 
 }  // namespace llmtrain::test

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/block_fields.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+
+std::vector<BlockField> fields_of(const Block& block) {
+  if (block.kind == BlockKind::embedding) return {{BatchField::token_ids}};
+  if (block.kind == BlockKind::head) return {{BatchField::targets}, {BatchField::counted_rows, false}};
+  // What is between them reads what these make of the samples.
+  return {};
+}
+
+FieldSet fields_read(const Graph& graph, std::span<const std::size_t> blocks) {
+  FieldSet read{};
+  for (const std::size_t block : blocks)
+    for (const BlockField& field : fields_of(graph.blocks[block])) read[index_of(field.field)] = true;
+  return read;
+}
+
+std::vector<BatchField> sample_fields(const DataRecipe& data) {
+  std::vector<BatchField> fields{BatchField::token_ids, BatchField::targets};
+  if (data.fine_tuning) fields.push_back(BatchField::counted_rows);
+  return fields;
+}
+
+std::vector<std::string> missing_fields(const Graph& graph, std::span<const BatchField> sampled) {
+  std::vector<std::string> missing;
+  for (const Block& block : graph.blocks)
+    for (const auto& [field, is_needed] : fields_of(block)) {
+      if (!is_needed || std::ranges::count(sampled, field) > 0) continue;
+      const char* const reader = block.kind == BlockKind::head ? "the head" : "the embedding";
+      missing.push_back(std::string(batch_field_names[index_of(field)]) + ", which " + reader + " reads");
+    }
+  return missing;
+}
+
+}  // namespace llmtrain
