@@ -67,8 +67,8 @@ function(llmtrain_find_gpu_libraries)
   endforeach()
 endfunction()
 
-# Of the wheel, only what a process without a GPU loads. The rest is several times as large, and a machine with GPUs has
-# the build that found it.
+# Takes from the wheel only what a process without a GPU loads. The rest is several times as large, and a machine with
+# GPUs has the build that found it.
 function(llmtrain_install_libtorch)
   get_filename_component(folder ${LIBTORCH_CPU_LIBRARY} DIRECTORY)
   file(GLOB cuda_stubs ${folder}/../../nvidia/cu*/lib/libcudart.so.* ${folder}/../../nvidia/cu*/lib/libcupti.so.*)

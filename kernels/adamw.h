@@ -43,8 +43,8 @@ struct ScaledAdamwState {
   Array gradients;  // [n] E4M3 or fp32; not changed
 };
 
-// Of the new values that the step leaves the largest magnitudes, NaN where one is, for the choice of their scales: fp32
-// [3] of weights, m and v on their device, of which the host waits for nothing.
+// The largest magnitudes that the step leaves, NaN where a new value is, for the choice of their scales: fp32 [3] of
+// weights, m and v on their device, of which the host waits for nothing.
 at::Tensor scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step);
 // The same step; stores payload = value · the scale in `next`, fp32 [3] in the same order, rounded to nearest: m
 // saturates, and v is never rounded from above 0 to 0, unless they are fp32, whose scales stay 1. The caller keeps

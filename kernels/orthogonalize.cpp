@@ -11,7 +11,7 @@ at::Tensor orthogonalize(const at::Tensor& matrix, std::int64_t steps, at::Scala
   constexpr double first = 3.4445, third = -4.7750, fifth = 2.0315;
   // Keeps a matrix of zeros from being divided by 0.
   constexpr double smallest_norm = 1e-7;
-  // Of the two Gram matrices the one of the shorter side is smaller, and its products take fewer FLOPs.
+  // The Gram matrix of the shorter side is the smaller one, and its products take fewer FLOPs.
   const bool is_tall = matrix.size(0) > matrix.size(1);
   // Frobenius' norm is no less than the largest singular value and needs no iteration: all of them begin within [0, 1];
   // far above 1 the iteration would diverge.

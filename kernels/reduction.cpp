@@ -46,8 +46,8 @@ double reference_sum(const at::Tensor& x) {
   return norm * norm;
 }
 
-// Of each row of [rows, elements]. LibTorch reads 16-bit numbers as they are where the result is fp32, and would make a
-// copy of all numbers in float64 where that is the result.
+// The sum over the rows of [rows, elements]. LibTorch reads 16-bit numbers as they are where the result is fp32, and
+// would make a copy of all numbers in float64 where that is the result.
 at::Tensor squares_of_rows(const at::Tensor& x) {
   return at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, false, wide_type(x)).to(at::kDouble).square().sum();
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails on what clang-format does not check: a file without the SPDX line or longer than 400 lines, a function longer
-than 60 lines, a folder of more than 30 files, a word that marks unfinished work, a call that one file makes for all, a
-path in a document that leads nowhere."""
+than 60 lines, a folder of more than 30 files, a word that marks unfinished work, a comment that cannot be read by
+itself, a call that one file makes for all, a path in a document that leads nowhere."""
 
 import argparse
 import ast
@@ -21,6 +21,17 @@ UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 # What is called in one place alone: the call, that file, and what the others call.
 ONE_PLACE = (("hardware_concurrency", "core/machine/processor.cpp", "usable_cores()"),)
 CPP_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
+# A comment that begins so says what its declaration belongs to, not what it is and why: nobody can read it by itself.
+DEPENDENT = re.compile(r'(?:^|\s)(?://+|#|""")\s?O' r"f\s")
+# Folders that still have such comments.
+DEPENDENT_FOLDERS = (
+    "core/graph/",
+    "core/model/",
+    "parallel/engine/",
+    "parallel/plan/memory/",
+    "parallel/plan/simulator/",
+)
+COMMENT = re.compile(r"\s*(//|#)")
 DOCUMENTED = CPP_SUFFIXES + (".py",)
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum)\b|^extern$")
@@ -79,6 +90,18 @@ def python_functions(text):
             yield node.lineno, node.end_lineno - node.lineno + 1
 
 
+def dependent_comments(path, lines):
+    """Yields the numbers of lines in which a comment begins that depends on its declaration."""
+    if path.as_posix().startswith(DEPENDENT_FOLDERS):
+        return
+    for number, line in enumerate(lines, 1):
+        match = DEPENDENT.search(line)
+        before = lines[number - 2] if match and number > 1 and not line[: match.start()].strip() else ""
+        is_within = COMMENT.match(before) and LICENCE not in before
+        if match and not is_within:
+            yield number
+
+
 def check(path, text):
     """Yields the problems of one file."""
     lines = text.splitlines()
@@ -92,6 +115,8 @@ def check(path, text):
         for call, place, instead in ONE_PLACE:
             if path.suffix in CPP_SUFFIXES and call in line and path.as_posix() != place:
                 yield f"{path}:{number}: {call} is for {place} alone: use {instead}"
+    for number in dependent_comments(path, lines):
+        yield f"{path}:{number}: a comment names its subject: say what this is or does, not only what it belongs to"
     functions = ()
     if path.suffix in CPP_SUFFIXES:
         functions = cpp_functions(text)

@@ -23,7 +23,7 @@ std::vector<std::string> candidates() {
   std::vector<std::string> files;
   for (const auto& folder : runtime_folders()) {
     const auto file = folder / "libllmtrain_runtime.so";
-    // Of the places where it may lie, the first is named in the message if it is in none.
+    // If the runtime is in none of the places where it may lie, the message names the first.
     if (files.empty() || std::filesystem::exists(file)) files.push_back(file);
   }
   const char* named = std::getenv("LLMTRAIN_RUNTIME");

@@ -29,7 +29,7 @@ std::string with_thousands(std::int64_t count) {
 }
 
 std::string verdict(const std::string& file, const Recipe& recipe) {
-  // Of experts, too: patterns are checked against the names that they are to match.
+  // The graph is built for models with experts, too: patterns are checked against the names that they are to match.
   const Graph graph = Graph::build(recipe.model, recipe.precision.high_precision, recipe.training.freeze);
   if (recipe.model.moe) return file + ": ok\n";
   const std::int64_t all = graph.parameter_count(), trained = graph.trained_parameter_count();

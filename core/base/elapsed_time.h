@@ -11,7 +11,7 @@ double seconds_between(std::chrono::time_point<Clock, Duration> from, std::chron
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Of the clock that nobody sets.
+// By the monotonic clock, which nobody sets.
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return seconds_between(start, std::chrono::steady_clock::now());
 }

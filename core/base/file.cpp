@@ -18,7 +18,7 @@
 namespace llmtrain {
 namespace {
 
-// Of the last failed system call; must be taken before another call overwrites errno.
+// Why the last system call failed; must be taken before another call overwrites errno.
 std::string reason() { return std::strerror(errno); }
 
 int open_for_reading(const std::filesystem::path& file, struct stat& status) {
@@ -28,7 +28,7 @@ int open_for_reading(const std::filesystem::path& file, struct stat& status) {
     const auto code = errno == ENOENT || errno == ENOTDIR ? ExitCode::missing_input : ExitCode::bad_data;
     throw Error(code, file.string() + ": cannot be opened: " + reason());
   }
-  // Of what was opened rather than of the path, which may have been replaced since.
+  // Asked for the descriptor rather than the path, behind which there may be another file by now.
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     throw Error(ExitCode::bad_data, file.string() + ": is not a regular file");

@@ -56,7 +56,7 @@ struct CodePoints {
 constexpr std::array<CodePoints, 4> direction_marks{
     {{0x061C, 0x061C}, {0x200E, 0x200F}, {0x202A, 0x202E}, {0x2066, 0x2069}}};
 
-// Of a well-formed character.
+// The character must be well-formed.
 std::uint32_t code_point(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   std::uint32_t value = character.size() == 1 ? first : first & (0x7FU >> character.size());

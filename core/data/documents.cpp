@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t block_bytes = 1 << 20;
 
-// Of a file that is one record.
+// The longest text, in bytes, that is read from a file that is one record.
 std::size_t most_text() {
   const std::int64_t available = host_memory().available;  // 0: unknown
   return available == 0 ? std::numeric_limits<std::int64_t>::max()

@@ -45,7 +45,7 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   return result;
 }
 
-// Of what a link points to; what cannot be examined is neither file nor folder.
+// Links are followed; what cannot be examined is neither file nor folder.
 fs::file_type type_of(const fs::path& path) {
   std::error_code ignored;
   return fs::status(path, ignored).type();

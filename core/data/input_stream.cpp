@@ -106,7 +106,7 @@ class ZstandardStream final : public InputStream {
   std::int64_t position() const override { return packed_.position(); }
 
  private:
-  // Of 2 GiB, the longest that zstd writes (--long=31); memory is taken as the text fills it.
+  // Windows of up to 2 GiB, the longest that zstd writes (--long=31); memory is taken as the text fills it.
   static constexpr int longest_window_log = 31;
 
   [[noreturn]] void refuse_frame() const {

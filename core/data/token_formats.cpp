@@ -47,7 +47,7 @@ std::optional<InvalidToken> find_in(std::span<const Integer> ids, std::int64_t v
 
 // 9 of magic, 8 of version, 1 of type code, 8 each of sequences and document marks.
 constexpr std::size_t index_header_bytes = 34;
-// Of the header's packed fields.
+// Where the header's packed fields are, in bytes from its start.
 constexpr std::size_t version_offset = 9, type_code_offset = 17, sequences_offset = 18, documents_offset = 26;
 
 template <class Integer>

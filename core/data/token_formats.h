@@ -74,7 +74,7 @@ MegatronIndex read_megatron_index(const std::filesystem::path& file);
 // Where the documents of an index begin. Reads of it what each question needs.
 class MegatronDocuments {
  public:
-  // Of a file that read_megatron_index() has checked. It stays mapped.
+  // read_megatron_index() must have checked the file. It stays mapped.
   explicit MegatronDocuments(const std::filesystem::path& file);
 
   std::int64_t count() const { return documents_ - 1; }

@@ -41,7 +41,7 @@ class TokenFile {
             DocumentStarts starts = DocumentStarts::unknown, const ReportShare& report = report_nothing);
 
   std::int64_t tokens() const { return tokens_; }
-  // Of a file with an index.
+  // As the file's index counts them; none without an index.
   std::optional<std::int64_t> documents() const { return documents_; }
   // "Megatron-LM, uint16" and so on.
   std::string format() const;
@@ -104,7 +104,7 @@ class TokenSource {
     bool divide = false;       // whether there is a beginning within it
     std::int64_t searched = 0;
   };
-  // Of files without an index as far as the source's first `most` tokens go. For DocumentStarts::known.
+  // Searches files without an index as far as the source's first `most` tokens go. For DocumentStarts::known.
   Dividers dividers(std::int64_t end, std::int64_t most) const;
 
  private:

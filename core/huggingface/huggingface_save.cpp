@@ -61,8 +61,8 @@ void require_gpt2(const ModelRecipe& model) {
            {!model.moe, "moe", "no experts"}});
 }
 
-// Of a model of the Llama family with experts: Qwen3-MoE has norms of queries and keys, Qwen2-MoE shared experts, and
-// Mixtral has neither.
+// Models of the Llama family with experts differ in what else they have: Qwen3-MoE norms of queries and keys, Qwen2-MoE
+// shared experts, and Mixtral neither.
 HuggingfaceType type_with_experts(const ModelRecipe& model) {
   if (model.qk_norm) return HuggingfaceType::qwen3_moe;
   return model.moe->shared_experts > 0 ? HuggingfaceType::qwen2_moe : HuggingfaceType::mixtral;

@@ -27,7 +27,8 @@ inline at::ScalarType tensor_type(std::string_view dtype) {
 // FP8 is among a checkpoint's own states, which have scales, and not among the weights that are imported.
 inline constexpr std::string_view fp8_dtype = "F8_E4M3";
 
-// Of a tensor of weights or optimizer states in a checkpoint. Throws Error(bad_data) where it is of another type.
+// The type of weights or optimizer states in a checkpoint. Throws Error(bad_data) where the tensor is of a type that
+// neither has.
 inline at::ScalarType stored_type(const LogicalTensor& tensor) {
   const at::ScalarType type = tensor.dtype == fp8_dtype ? at::kFloat8_e4m3fn : tensor_type(tensor.dtype);
   if (type == at::ScalarType::Undefined)

@@ -100,7 +100,7 @@ std::string explain(std::string_view text, std::size_t index, std::string_view r
   if (has(reason, "expected end of input")) return "there is text after the end of the recipe";
   if (has(reason, "invalid string")) return "a string has an invalid escape; a backslash is \\\\";
   const auto word = word_at(text, index);
-  // Of 01 the parser has read a whole number before it stops.
+  // In 01 the parser has read a whole number, 0, before it stops.
   if (has(reason, "invalid") || (word.size() > 1 && word.front() == '0')) {
     const auto words = in_words(word);
     if (!words.empty()) return words;

@@ -24,7 +24,7 @@ std::string processor_name(std::istream& cpuinfo);
 // Extensions of the instruction set by Linux's names, such as "avx2" or "asimd".
 using ProcessorFeatures = std::set<std::string, std::less<>>;
 
-// Of this machine's first processor; empty where the system does not say.
+// What this machine's first processor can do; empty where the system does not say.
 ProcessorFeatures processor_features();
 // The same from the contents of /proc/cpuinfo, where x86 lists "flags" and Arm "Features".
 ProcessorFeatures processor_features(std::istream& cpuinfo);

@@ -25,7 +25,7 @@ class LossScale {
   bool is_dynamic() const { return is_dynamic_; }
   double value() const { return state_.value; }
   const State& state() const { return state_; }
-  // Of a checkpoint; ignored without fp16. Throws Error(bad_data) unless it is a state that update() makes.
+  // Takes a checkpoint's; ignored without fp16. Throws Error(bad_data) unless it is a state that update() makes.
   void set_state(const State& state);
   // Number of updates through `step`, which is counted from 0 and has one: AdamW corrects its bias by this number, and
   // at a large first scale the run would otherwise begin with small updates.

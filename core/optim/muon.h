@@ -22,7 +22,7 @@ class Muon final : public Optimizer {
   // The matrices outlive this.
   Muon(const OptimizerRecipe& recipe, const StateMemory& memory, const WholeMatrices& matrices);
 
-  // Of all of the flat memory. Collective as WholeMatrices::for_each(); blocks.
+  // Updates all of the flat memory at once. Collective as WholeMatrices::for_each(); blocks.
   void update(const OptimizerUpdate& update) override;
   // Its memory is in fp32 alone: these throw Error(internal_error).
   at::Tensor largest_after(const ScaledUpdate& update) const override;

@@ -11,8 +11,8 @@
 namespace llmtrain {
 namespace {
 
-// Of the mean. Values that hardly differ have a deviation that is rounding, in which layouts differ: what is a spike
-// must not depend on that.
+// The least deviation that counts, as a share of the mean. Values that hardly differ have a deviation that is rounding,
+// in which layouts differ: what is a spike must not depend on that.
 constexpr double smallest_deviation = 1e-3;
 
 // `limit` is in standard deviations; 0: none.

@@ -32,7 +32,7 @@ class SpikeDetector {
 
   // The window; empty where nothing is watched.
   const RecentUpdates& recent() const { return recent_; }
-  // Of a checkpoint, perhaps with another window: of more updates the newest count.
+  // Takes a checkpoint's. It may be of a longer window: then the newest updates count.
   void set_recent(RecentUpdates recent);
 
  private:

@@ -19,7 +19,7 @@ class WholeMatrices {
 
   // Elements [begin, end) of the flat memory: a flat tensor in fp32, which is only read.
   using Read = std::function<at::Tensor(std::int64_t begin, std::int64_t end)>;
-  // Of a whole matrix [rows, columns], which is contiguous and only read, what replaces it.
+  // Returns what replaces a whole matrix [rows, columns], which is contiguous and only read.
   using Transform = std::function<at::Tensor(const at::Tensor& matrix)>;
   // Receives elements of the result, flat, as they are from `begin` on in the flat memory.
   using Write = std::function<void(std::int64_t begin, const at::Tensor& values)>;

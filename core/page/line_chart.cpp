@@ -31,7 +31,7 @@ struct Range {
   double length() const { return high - low; }
 };
 
-// Of the style sheet's.
+// As the style sheet calls them.
 constexpr std::array<MarkupLiteral, 16> colours{
     "var(--b0)", "var(--b1)", "var(--b2)", "var(--b3)", "var(--b4)", "var(--b5)", "var(--b6)", "var(--b7)",
     "var(--f0)", "var(--f1)", "var(--f2)", "var(--f3)", "var(--f4)", "var(--f5)", "var(--f6)", "var(--f7)"};

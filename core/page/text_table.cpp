@@ -7,7 +7,7 @@ namespace llmtrain {
 namespace {
 
 constexpr std::size_t gap = 2;
-// Of lines that continue a row, and of a note below its row.
+// How far lines are moved in that continue a row, and notes below their row.
 constexpr std::size_t indent = 4;
 // With fewer columns a note says nothing, and stands below its row.
 constexpr std::size_t narrowest_note = 24;

@@ -72,7 +72,8 @@ std::string with_first_entries(const std::string& pointer) {
   return result;
 }
 
-// Of words or of pointers, whose last keys count: the shortest that begins with the name, ignoring case, or empty.
+// The shortest text that begins with the name, ignoring case, or empty. Texts are words or pointers, whose last keys
+// count.
 std::string_view begun_among(std::span<const std::string_view> texts, std::string_view name) {
   // Two letters begin too many words.
   if (name.size() < 3) return "";
@@ -84,7 +85,8 @@ std::string_view begun_among(std::span<const std::string_view> texts, std::strin
   return best;
 }
 
-// Of words or of pointers, whose last keys count: the nearest within `at_most` edits, the first one on a tie, or empty.
+// The nearest text within `at_most` edits, the first one on a tie, or empty. Texts are words or pointers, whose last
+// keys count.
 std::string_view nearest_among(std::span<const std::string_view> texts, std::string_view name, std::size_t at_most) {
   std::string_view best;
   std::size_t best_distance = at_most + 1;

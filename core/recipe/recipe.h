@@ -230,7 +230,7 @@ enum class Fp8ScalingMethod { current, delayed };
 
 struct Fp8ScalingRecipe {
   Fp8ScalingMethod method = Fp8ScalingMethod::current;
-  // Of delayed scaling.
+  // How many steps' largest magnitudes delayed scaling remembers.
   std::int64_t history_steps = 1024;
   std::int64_t margin = 0;  // powers of two that scales leave for growth
 
@@ -249,7 +249,7 @@ struct HighPrecisionRecipe {
   bool operator==(const HighPrecisionRecipe&) const = default;
 };
 
-// Of fp16: the loss is multiplied by it before the backward.
+// By what fp16 multiplies the loss before the backward, so that small gradients do not become 0.
 struct LossScaleRecipe {
   double initial = 65536;
   std::int64_t growth_steps = 2000;

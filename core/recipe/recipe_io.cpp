@@ -114,7 +114,7 @@ void refuse_folder(const std::filesystem::path& path) {
          (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside.string() + "?" : ""));
 }
 
-// Of a file that is not JSON.
+// What to say of a file that is not JSON, by the ending of its name; empty: nothing is known of it.
 std::string other_language(const std::string& name) {
   const std::string extension = std::filesystem::path(name).extension().string();
   for (const std::string_view other : {".yaml", ".yml", ".toml", ".py"})

@@ -13,11 +13,12 @@ struct Synonyms {
   std::vector<std::string_view> words;
 };
 
-// Of keys, which are meant by their pointers: names of the same settings in Hugging Face, nanoGPT, Megatron, DeepSpeed
-// and papers. A word that begins with a slash is a whole pointer, for names that mean something else in other sections.
+// Names of the same settings in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers, for keys, which are meant by
+// their pointers. A word that begins with a slash is a whole pointer, for names that mean something else in other
+// sections.
 std::span<const Synonyms> key_synonyms();
 
-// Of words that keys take. Some are nearer to another word by their letters.
+// The same for words that keys take. Some are nearer to another word by their letters.
 std::span<const Synonyms> value_synonyms();
 
 }  // namespace llmtrain

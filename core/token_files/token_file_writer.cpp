@@ -122,7 +122,7 @@ bool TokenFileWriter::resume() {
     lengths_saved_ = lengths_.size();
   }
   open_files(bytes());
-  // Of an interrupted close(): there was none when the job began.
+  // An interrupted close() may have left an index: there was none when the job began.
   remove_quietly(index_file_);
   return true;
 }

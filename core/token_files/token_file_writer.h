@@ -58,7 +58,7 @@ class TokenFileWriter {
   bool resume();
   void begin();
   void open_files(std::int64_t kept_bytes);
-  // Of the token file.
+  // How long the token file is when all that has been added is written.
   std::int64_t bytes() const;
   void write_buffer();
   void write_index() const;

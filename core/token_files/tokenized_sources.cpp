@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* format_name = "megatron";
-// Of all that is made here.
+// How the names of all files begin that are made here.
 constexpr std::string_view prefix = "tokens-";
 
 // Sixteen digits: names are told apart, and no one makes collisions on purpose in a run of their own.

@@ -23,7 +23,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer
 // The error with the key in front that it concerns: the tokenizer's where it names the tokenizer's file, else `other`.
 Error with_key(const Error& error, const TokenizerRecipe& tokenizer, const std::string& other);
 
-// Of the files that open_tokenizer() reads: equal hashes mean equal tokens. Throws Error(missing_input).
+// Covers the files that open_tokenizer() reads: equal hashes mean equal tokens. Throws Error(missing_input).
 std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer);
 
 // Copies a tokenizer's file, and what transformers reads beside it, into the folder of an exported model under the

@@ -97,7 +97,7 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
   for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
   // Below this many multiplications a second thread costs more time than it saves.
   constexpr std::int64_t worth_a_thread = 1 << 16;
-  // Of the multiplications keys and values each take up to longest · dim per query head.
+  // Keys and values each take up to longest · dim multiplications per query head.
   const std::int64_t grain = std::max<std::int64_t>(1, worth_a_thread / (2 * longest * dim * group));
   const auto count = static_cast<std::int64_t>(tokens.size());
   // By key and value head: one thread writes the new key before any query head of its group reads it, and the heads of

@@ -16,7 +16,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Of sides in elements, and of addresses in bytes.
+// What LibTorch asks of sides, in elements, and of addresses, in bytes.
 constexpr std::int64_t alignment = 16;
 
 std::int64_t aligned(std::int64_t size) { return (size + alignment - 1) / alignment * alignment; }

@@ -14,7 +14,7 @@ namespace {
 
 // Scales beyond 2^±100 could push the smallest or the largest payload out of fp32's range when it is widened.
 constexpr int largest_exponent = 100;
-// Of fp32's bits.
+// Where fp32 keeps its exponent.
 constexpr std::int64_t exponent_bits = 0x7f800000;
 
 // 448 is 1.75 · 2⁸ and 57,344 is 1.75 · 2¹⁵.

@@ -33,7 +33,7 @@ constexpr at::ScalarType payload_type() {
   return std::is_same_v<Type, std::uint16_t> ? at::kHalf : at::kFloat8_e4m3fn;
 }
 
-// Of a payload of n elements, which `name` calls.
+// The payload has n elements; messages call it `name`.
 template <class Type>
 Type* elements_of(const char* name, const ScaledAdamwState::Array& array, std::int64_t n) {
   check_payload(name, array.payload, payload_type<Type>(), n);

@@ -169,7 +169,7 @@ void grouped_backward_weight(const at::Tensor& dy, const at::Tensor& x, const Ex
     });
   } else if (dy.size(0) > 0) {
     const at::Tensor product = at::_grouped_mm(aligned(dy).t(), aligned(x), map.ends);
-    // Of experts without rows some GPUs' kernels write nothing.
+    // Some GPUs' kernels write nothing for experts without rows.
     store(dweights, product.masked_fill_(without_rows(map), 0), accumulation);
   } else if (accumulation == Accumulation::overwrite) {
     dweights.zero_();

@@ -134,7 +134,7 @@ class WidenedProduct {
     return wide;
   }
 
-  // Of a matrix of the destination's elements.
+  // Where the destination has this row, from the block's first column on.
   template <class Element>
   Element* place(std::int64_t row, Block columns) const {
     return static_cast<Element*>(problem_.destination) + row * problem_.destination_row_stride + columns.begin;

@@ -44,7 +44,7 @@ Queues queues_of(const at::Tensor& experts, std::int64_t count, const std::optio
 at::Tensor choices_of_rows(const Queues& queues, const at::Tensor& begins, const at::Tensor& ends, std::int64_t rows) {
   const std::int64_t count = ends.size(0), choices = queues.choices.size(0);
   const at::Tensor row = at::arange(rows, queues.choices.options());
-  // Of rows that no expert has the last expert, and of those that no choice has the last choice.
+  // Rows that no expert has take the last expert's place, and those that no choice has the last choice's.
   const at::Tensor expert = at::searchsorted(ends, row, false, true).clamp_max_(count - 1);
   const at::Tensor place = row - begins.index_select(0, expert) + queues.starts.index_select(0, expert);
   return queues.choices.index_select(0, place.clamp_max_(choices - 1));

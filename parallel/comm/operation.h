@@ -66,7 +66,7 @@ class OperationLog {
   // The counts with at least one call, by purpose, then collective.
   std::vector<CommunicationCount> counts() const;
   void reset_counts();
-  // Of all operations since the start: how long this rank's threads have waited for them.
+  // How long this rank's threads have waited for operations since the start.
   double waited_seconds() const;
 
   void add_connection(ConnectionKind kind);

@@ -24,8 +24,8 @@ struct LlmtrainCudaInterface {
   double (*measuring_seconds)();                     // as DeviceRuntime::measuring_seconds()
   void* (*compute_stream)(int device);               // the cudaStream_t on which the calling thread enqueues its work
 
-  // Of the calling thread's current stream, which must not be the default one: what is enqueued on it from begin to end
-  // becomes a graph. The caller destroys it, also one whose capture has not ended.
+  // Captures the calling thread's current stream, which must not be the default one: what is enqueued on it from begin
+  // to end becomes a graph. The caller destroys it, also one whose capture has not ended.
   void* (*begin_capture)(int device);
   void (*end_capture)(void* graph);
   void (*launch_graph)(void* graph, int device);  // on the calling thread's current stream

@@ -48,7 +48,7 @@ class DeviceRuntime {
   virtual std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work) const = 0;
 };
 
-// Of the kind of this device; for a GPU there must be one (choose_device()).
+// The runtime of this kind of device; for a GPU there must be one (choose_device()).
 const DeviceRuntime& runtime_of(const c10::Device& device);
 
 }  // namespace llmtrain

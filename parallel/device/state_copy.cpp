@@ -22,7 +22,7 @@ c10::impl::VirtualGuardImpl streams_of(const at::Device& device) { return c10::i
 StateCopy::StateCopy(const at::Device& device, std::vector<Piece> pieces)
     : device_(device),
       pieces_(std::move(pieces)),
-      // Of the usual priority: copies may wait for the step's, which others wait for.
+      // The usual priority: copies may wait for the step's, which others wait for.
       stream_(streams_of(device).getStreamFromGlobalPool(device, false)),
       start_(device.type()),
       end_(device.type()) {

@@ -84,7 +84,7 @@ class Connections {
     }
   }
 
-  // Of the methods that exchange tokens between experts' ranks those that a run may take.
+  // Connects what a run may take of the methods that exchange tokens between experts' ranks.
   void add_exchange() {
     const AllToAll asked = partition_.recipe.parallel.expert_all_to_all;
     const bool can_relay = can_relay_rows(mesh());

@@ -20,14 +20,14 @@ struct ExchangeMethods {
   std::vector<std::vector<ExchangeMethod>> of_buckets;  // the most promising one first; none: nothing is open
 
   bool are_open() const { return !of_buckets.empty(); }
-  // Of a micro-batch of which no rank sends more than `rows` rows to one expert.
+  // The bucket of a micro-batch in which no rank sends more than `rows` rows to one expert.
   std::size_t bucket_of(std::int64_t rows) const;
 };
 
 // Without prices: the fewest parts first, and linear first.
 ExchangeMethods exchange_methods(const Recipe& recipe, const Mesh& mesh);
 
-// Of a node's expert ranks those that exchange rows first; 1 where the exchange is linear.
+// How many of a node's expert ranks exchange rows among themselves first; 1 where the exchange is linear.
 std::int64_t relaying_ranks(const Mesh& mesh, AllToAll all_to_all);
 
 }  // namespace llmtrain

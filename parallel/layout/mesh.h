@@ -30,7 +30,7 @@ struct Mesh {
   // Slices of an expert's matrices that a rank joins to compute with: states are cut over as many times more ranks than
   // split the products (joined_slices.h).
   std::int64_t expert_joined = 1;
-  // Of the ranks over which states are cut, how many are neighbours; 0: those that split the products.
+  // How many of the ranks over which states are cut are neighbours; 0: those that split the products.
   std::int64_t expert_neighbours = 0;
   bool switches_experts = false;  // to other splits of the same slices, between steps (expert_splits())
   std::int64_t zero_shard = 1;    // data ranks that share one set of shards; divides data

@@ -32,7 +32,7 @@ class ScalarTable {
   bool has(std::string_view name) const { return entries_.contains(name); }
   // Throws Error(internal_error) where nobody has declared it.
   const Entry& at(std::string_view name) const;
-  // Of a rank's message.
+  // How long a rank's message is.
   std::size_t numbers() const { return numbers_; }
   std::size_t bytes() const { return numbers_ * sizeof(double); }
 

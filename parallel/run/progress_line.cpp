@@ -19,7 +19,7 @@ struct Field {
   int rank = 0;  // fields of higher rank are left out first
 };
 
-// Of the tokens' choices of experts; nothing where none was dropped.
+// Which share of the tokens' choices of experts found no room; empty where none was dropped.
 std::string dropped(const TrainingRow& row) {
   if (!row.routing || row.routing->dropped_share <= 0) return "";
   const double percent = 100 * row.routing->dropped_share;

@@ -85,7 +85,7 @@ void RunTrace::end_step() {
   moments_.note();
   std::vector<double> step = moments_.take();
   step.insert(step.begin(), static_cast<double>(trainer_.steps_done()));
-  // Of one length on all ranks, whose schedules differ in theirs: the exchange in write() takes equal parts.
+  // Equally long on all ranks, whose schedules differ in length: the exchange in write() takes equal parts.
   step.resize(width_, 0);
   steps_.push_back(std::move(step));
   if (steps_.size() > kept_steps) steps_.pop_front();

@@ -137,7 +137,7 @@ struct ExportRequest {
   std::string checkpoint;
   std::string destination;  // a new folder
   ExportFormat format = ExportFormat::huggingface;
-  // Of transformers' format alone:
+  // For transformers' format alone:
   std::optional<DataType> dtype;  // of all weights; none: the one in which the checkpoint has them, or fp32
   std::int64_t shard_bytes = 0;   // of a file's tensors, at most
   std::string origin;             // the folder of transformers from which the model came; empty: none

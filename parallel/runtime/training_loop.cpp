@@ -189,7 +189,7 @@ void TrainingLoop::prepare_to_save() {
   saver_.prepare(state_bytes(model));
 }
 
-// Of a GPU a copy that is made while training goes on, by the thread that then writes it.
+// A GPU's states are copied while training goes on, by the thread that then writes the copy.
 StateSlices TrainingLoop::slices() {
   LocalModel& model = trainer_.model();
   if (model.device().is_cpu()) return state_slices(model);

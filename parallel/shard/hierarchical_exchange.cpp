@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Of a table [outer, inner] of equally long groups of numbers: [inner, outer].
+// From a table [outer, inner] of equally long groups of numbers one [inner, outer].
 Numbers transposed(const Numbers& table, std::size_t outer, std::size_t inner) {
   const auto each = static_cast<std::ptrdiff_t>(table.size() / (outer * inner));
   Numbers result;

@@ -28,9 +28,9 @@ class MixtureParallel {
   const std::optional<RowParallel>& slices() const { return slices_; }
   // Null where their products are split as their states are.
   ExpertSplits* splits() const { return splits_.get(); }
-  // Of these splits; null where the recipe gives one.
+  // Chooses among these splits; null where the recipe gives one.
   SplitTuner* split_tuner() const { return split_tuner_.get(); }
-  // Of the exchange between expert ranks; null where the recipe leaves nothing open.
+  // Chooses how expert ranks exchange rows; null where the recipe leaves nothing open.
   ExchangeTuner* tuner() const { return tuner_.get(); }
 
  private:

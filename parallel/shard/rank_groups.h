@@ -55,7 +55,7 @@ class DataParallel {
 // group, of experts that of all experts. Copyable; copies share the group.
 class TensorParts {
  public:
-  // Of experts. Collective over the world; blocks. The communicator must outlive this.
+  // The ranks that hold experts' parts. Collective over the world; blocks. The communicator must outlive this.
   TensorParts(Communicator& communicator, const Layout& layout);
   TensorParts(Communicator& communicator, Group group, Purpose purpose)
       : communicator_(&communicator), group_(std::move(group)), purpose_(purpose) {}

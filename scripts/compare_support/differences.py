@@ -9,7 +9,8 @@ import values
 UNCOMPARED = {"metrics.prom", "report.html", "plan.json", "plan.html", ".lock", "recipe.json"}
 # The console's lines say times, and names in the cache depend on when the data was written.
 UNCOMPARED_FOLDERS = {"log", "data-cache"}
-# Of rows of metrics and of manifests: times, memory of the process, and the resolved recipe, whose keys may grow.
+# Keys of metrics and of manifests that may differ: times, memory of the process, and the resolved recipe, whose keys
+# may grow.
 UNCOMPARED_KEYS = {"step_seconds", "tokens_per_second", "mfu", "memory_bytes", "recipe"}
 
 
@@ -81,7 +82,7 @@ def of_folders(before, after):
 
 
 def of_files(before, after, path):
-    """Of a file that both folders of a case have."""
+    """Compares a file that both folders of a case have."""
     if path.suffix == ".safetensors":
         yield from tensors.differences(before / path, after / path)
         return

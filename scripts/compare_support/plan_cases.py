@@ -37,7 +37,7 @@ def plan(*flags):
 
 
 def bundled():
-    """Of each recipe its plan, timeline and a sweep; of some a search."""
+    """A plan, a timeline and a sweep for each recipe, and for some a search."""
     for path in sorted([*RECIPES.glob("*.json"), *RECIPES.glob("models/*.json"), *RECIPES.glob("papers/*.json")]):
         recipe = json.loads(path.read_text(encoding="utf-8"))
         # Sources of data lie elsewhere in each checkout; this machine's own profile changes with its memory.

@@ -70,7 +70,7 @@ def short(value):
 
 
 def first_difference(before, after):
-    """Of two texts, the first line that differs; None where none does."""
+    """The first line in which two texts differ; None where none does."""
     left, right = before.splitlines(), after.splitlines()
     for number, (one, other) in enumerate(zip(left, right), 1):
         if one != other:

@@ -159,7 +159,7 @@ class Fit:
         return self.tool.predict(overrides(self.parameters, [math.exp(x) for x in logarithms]))
 
     def residuals(self, logarithms):
-        """Of the chosen rows, then of the parameters."""
+        """How far the chosen rows are from their values, then the parameters from their guesses."""
         predicted = self.predict(logarithms)
         of_rows = [
             weight * math.log(predicted[i] / self.tool.rows[i]["value"]) for weight, i in zip(self.weights, self.chosen)

@@ -131,7 +131,7 @@ class ProgramTest(unittest.TestCase):
         return result
 
     def rows(self, folder="runs/small"):
-        """Of a run's metrics."""
+        """A run's metrics, row by row."""
         return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
 
     def start_program(self, *arguments, program=PROGRAM, environment=None, **options):

@@ -24,7 +24,7 @@ at::Tensor random_values(std::int64_t n, double largest) {
 }
 
 at::Tensor number(float value) { return at::full({1}, value, at::kFloat); }
-// Of weights and both moments.
+// One number each for weights and both moments.
 at::Tensor three(float weights, float m, float v) { return at::tensor({weights, m, v}, at::kFloat); }
 
 ScaledAdamwState random_state(std::int64_t n) {

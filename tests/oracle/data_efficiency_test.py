@@ -197,7 +197,7 @@ class DataEfficiencyTest(TrainingChecks):
         self.check("gpt2, no bias", dropping=kept, memory={"recompute": "full"})
 
     def test_easiest_samples(self):
-        # Of 130 samples the 45 easiest in the first step; the last three of 20 steps read all.
+        # In the first step the 45 easiest of 130 samples; the last three of 20 steps read all.
         self.check("gpt2, no bias", rarity={"steps": 18, "start": 16})
         self.check("gpt-rope", rarity={"steps": 15, "degree": 1}, shuffle=True)
         self.check("gpt2, no bias", rarity={"steps": 8}, shuffle=True, clock="tokens",

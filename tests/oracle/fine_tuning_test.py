@@ -40,7 +40,7 @@ SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|e
            "<|endoftext|>"]
 WORDS = ["red", "blue", "green", "seven", "Zürich", "sky", "is", "not", "a", "the", "of", "2 + 2", "?", "naïve", "code"]
 LENGTH, STEPS = 96, 20
-# Of 32 tokens before, in which the pairs of a head turn from 5 times to hardly at all.
+# Models that are said to have learned 32 tokens, in which the pairs of a head turn from 5 times to hardly at all.
 SCALINGS = {
     "linear": {"rope_type": "linear", "factor": 2.5},
     "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 0.5, "high_freq_factor": 3.0,

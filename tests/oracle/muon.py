@@ -9,7 +9,7 @@ NO_MATRICES = (".router", ".shared_gate")
 
 
 def is_matrix(name, parameter):
-    """Of a layer's linear maps; the experts' are stacked. Routers are not, nor is anything with one axis."""
+    """Whether it is one of a layer's linear maps; the experts' are stacked. Routers are not, nor what has one axis."""
     return (name.startswith("layers.") and name.endswith(".weight") and parameter.dim() >= 2
             and any(part in name for part in MATRICES) and not any(part in name for part in NO_MATRICES))
 

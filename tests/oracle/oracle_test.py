@@ -139,7 +139,7 @@ class OracleTest(TrainingChecks):
                       training={"steps": 1, "clip_norm": 0, "learning_rate": {}})
 
     def check_drops(self, case):
-        """Of the last step, in the mean over its layers with experts."""
+        """Compares what the last step dropped, in the mean over its layers with experts."""
         _, model = case.expected()
         shares = [layer.ffn.dropped_share for layer in model.layers if hasattr(layer.ffn, "dropped_share")]
         self.assertGreater(min(shares), 0)

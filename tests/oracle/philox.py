@@ -21,7 +21,7 @@ def philox(key, counters, high=0):
 
 
 def site_key(seed, step, site):
-    """Of one site of a step, which is counted from 0; the site's number is the FNV-1a hash of its name."""
+    """Belongs to one site of a step, which is counted from 0; the site's number is the FNV-1a hash of its name."""
     number = 0xcbf29ce484222325
     for byte in site.encode():
         number = (number ^ byte) * 0x100000001b3 & MASK

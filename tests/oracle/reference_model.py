@@ -207,7 +207,7 @@ def has_transformers_block(config, moe):
 
 
 def shared_network(config, moe):
-    """Of all shared experts together."""
+    """One network as wide as all shared experts together."""
     return FeedForward(SimpleNamespace(**{**vars(config), "ffn_hidden_size": moe.shared_experts * moe.ffn_hidden_size}))
 
 

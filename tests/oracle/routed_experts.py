@@ -44,7 +44,7 @@ class RoutedExperts(nn.Module):
         return torch.from_numpy(draw(key, math.prod(shape))).view(shape)
 
     def logits(self, rows):
-        """Of each expert for each token, without and with noise."""
+        """A logit for each expert and token, without and with noise."""
         if self.moe.jitter > 0 and self.training:
             factors = 1 + self.moe.jitter * self.drawn(uniform, self.site, rows.shape)
             rows = (rows.double() * factors).to(rows.dtype)

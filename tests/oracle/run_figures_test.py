@@ -22,7 +22,7 @@ import program
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
 MODEL = {"architecture": "gpt2", "layers": 1, "hidden_size": 16, "heads": 2, "vocab_size": 256,
          "max_sequence_length": 16}
-# Of the page's charts, by their titles; the loss has two lines in a run's page.
+# Figures by the titles of the page's charts; the loss has two lines in a run's page.
 CHARTS = {"Loss": "loss", "Validation loss": "validation_loss", "Learning rate": "learning_rate",
           "Gradient norm": "grad_norm", "Speed": "tokens_per_second", "MFU": "mfu", "Memory": "memory_bytes",
           "Experts' load": "expert_load", "Dropped choices": "dropped_share", "Balance loss": "balance_loss",

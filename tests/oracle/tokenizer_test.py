@@ -237,7 +237,7 @@ class Tokenizers(unittest.TestCase):
         self.assertEqual(exported.eos_token, "<|endoftext|>")
 
     def losses(self, recipe, data, name):
-        """Of a run with two processes on this data."""
+        """Losses of a run with two processes on this data, and what it says on standard error."""
         path = self.folder / "shared" / f"{name}.json"
         path.write_text(json.dumps({**recipe, "data": {**recipe["data"], "train": [{"path": data}]},
                                     "log": {"directory": str(self.folder / "shared" / name), "tensorboard": False}}))

@@ -51,6 +51,22 @@ class CheckStyleTest(unittest.TestCase):
             with self.subTest(word):
                 self.assertEqual(len(self.problems(f"{LICENCE}// {word}: later\n")), 1)
 
+    def test_comments_that_depend_on_their_declaration_fail(self):
+        begin = "O" "f the last rank."
+        texts = (f"// {begin}\nint a;\n", f"struct A {{\n  // {begin}\n  int a;\n}};\n", f"int a;  // {begin}\n",
+                 f"/// {begin}\nint a;\n", f"int b;\n// {begin}\n// More.\nint a;\n")
+        for text in texts:
+            with self.subTest(text):
+                self.assertEqual(len(self.problems(LICENCE + text)), 1)
+        licence = LICENCE.replace("//", "#")
+        for text in (f"# {begin}\na = 1\n", f'def f():\n    """{begin}"""\n', f"a = 1  # {begin}\n"):
+            with self.subTest(text):
+                self.assertEqual(len(self.problems(licence + text, "scripts/a.py")), 1)
+
+    def test_sentences_within_comments_may_begin_as_they_like(self):
+        text = "// A long sentence.\n// O" "f its words some.\nint a;  // of the last rank\n// Offsets.\nint b;\n"
+        self.assertEqual(self.problems(LICENCE + text), [])
+
     def test_cores_are_counted_in_one_place(self):
         text = LICENCE + "int n = std::thread::hardware_concurrency();\n"
         self.assertEqual(self.problems(text, "core/machine/processor.cpp"), [])
@@ -84,7 +100,7 @@ class CheckStyleTest(unittest.TestCase):
         self.assertEqual(len(self.problems(text, "scripts/a.py")), 1)
 
     def document_problems(self, text, name="docs/a.md"):
-        """Of a document in a tree with core/a.h, core/b_c.cpp and recipes/local.json, which is ignored."""
+        """Checks a document in a tree with core/a.h, core/b_c.cpp and recipes/local.json, which is ignored."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for file, content in ((name, text), ("core/a.h", LICENCE), ("core/b_c.cpp", LICENCE), ("recipes/a.json", "{}"),
@@ -105,7 +121,7 @@ class CheckStyleTest(unittest.TestCase):
         self.assertEqual(self.document_problems("```\n`core/none.h`\n```\n"), [])
 
     def folder_problems(self, folder, files, ignored=0):
-        """Of a checkout whose folder has so many files, one of which is not committed, and others that git ignores."""
+        """Checks a folder of a checkout with so many files, one of them not committed, and others that git ignores."""
         with tempfile.TemporaryDirectory() as root:
             inside = pathlib.Path(root, folder)
             inside.mkdir(parents=True, exist_ok=True)

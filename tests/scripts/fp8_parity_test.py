@@ -47,7 +47,7 @@ class Fp8ParityTest(unittest.TestCase):
         self.assertEqual([line.split(" | ")[1] for line in table[2:]], ["bf16", "O0", "O1", "O2", "O3"])
         for row, line in zip(rows, table[2:]):
             self.assertIn(f" {row[3]} ", line)
-        # Of these only delayed scales are not there yet.
+        # Only the run with delayed scales is not there yet.
         both = self.compare("--steps", "50", "--levels", "O1", "--scaling", "current", "delayed")
         self.assertEqual(both.returncode, 0, both.stdout)
         scaled = [line.split() for line in both.stdout.splitlines()[1:-1]]

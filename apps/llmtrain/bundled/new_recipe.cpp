@@ -139,7 +139,7 @@ bool is_explained(const std::string& section) {
   return section != "$schema" && section != "name" && section != "description" && section != "model";
 }
 
-// Of a section: its description before its keys, and below them the same.
+// A section with its keys' descriptions in a comment before them, and the sections in it alike.
 NewJson commented_section(const NewJson& section, const std::string& path, const NewJson& schema) {
   std::string comment;
   NewJson keys = NewJson::object();

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of kept_huggingface_folder.
+// What kept_huggingface_folder copies beside the weights.
 constexpr const char* kept_files[] = {"config.json",       "generation_config.json", "tokenizer.json",
                                       "tokenizer.model",   "tokenizer_config.json",  "special_tokens_map.json",
                                       "added_tokens.json", "chat_template.jinja",    "vocab.json",

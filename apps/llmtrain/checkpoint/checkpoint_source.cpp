@@ -79,7 +79,7 @@ void require_tokenizer(const CheckpointSource& source, const std::vector<Overrid
   };
   const auto holds_ids = [](const DataSource& data) { return data.path.ends_with(".bin"); };
   const auto ids = std::ranges::find_if(recipe.data.train, holds_ids);
-  // Of no more ids than there are bytes it may well be a model of bytes.
+  // A model that knows no more ids than there are bytes may well be one of bytes.
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size <= bytes ||
       ids == recipe.data.train.end() || std::ranges::any_of(overrides, says_tokenizer))
     return;

@@ -62,7 +62,7 @@ class Documents {
     return true;
   }
 
-  // Of text, read so far.
+  // How much text has been read so far.
   std::int64_t bytes() const { return bytes_; }
 
  private:

@@ -87,7 +87,7 @@ class RankWatch {
 
  private:
   void find_ranks() {
-    // Of another launcher than Open MPI's none may be found.
+    // Another launcher than Open MPI may have ranks that are never found: the search ends.
     constexpr int most_searches = 2000;
     if (found_.size() == ranks_ || searches_ == most_searches) return;
     ++searches_;

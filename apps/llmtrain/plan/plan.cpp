@@ -103,8 +103,8 @@ std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& laun
   return devices_per_node(recipe, profile_of(recipe));
 }
 
-// Of the first rank's process, which a run measures. Where the ranks are threads of one process, its libraries count
-// once, and the tensors of every rank.
+// What a run measures: the memory of the first rank's process. Where the ranks are threads of one process, its
+// libraries count once, and the tensors of every rank.
 double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   if (launch.backend != CommunicationBackend::local) return report.ranks.front().peak_bytes;
   // Each rank of the report stands for so many equal ones.
@@ -115,7 +115,8 @@ double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   return bytes;
 }
 
-// Of all stages that the first rank holds; none on a GPU, whose checkpoints are copied to the host.
+// What the first rank copies for a checkpoint, over all of its stages; nothing on a GPU, whose states are copied to the
+// host.
 double copy_bytes_of_first(const Layout& layout, const ClusterProfile& profile) {
   const Partition& partition = layout.partition();
   if (compute_device(partition.recipe, profile) != ComputeDevice::cpu) return 0;

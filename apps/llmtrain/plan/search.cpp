@@ -71,7 +71,7 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
   const std::string title = fmt::format(
       "{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
       profile, result.layouts, result.estimated, result.simulated);
-  // Of experts for models with them, of context ranks where any layout has them.
+  // Dense models have no column for experts, and no search one for context ranks where no layout has them.
   const bool splits_sequences = std::ranges::any_of(
       result.front, [](const SearchCandidate& candidate) { return candidate.recipe.parallel.context > 1; });
   TextTable front({{""},

@@ -145,7 +145,7 @@ void Dataset::order_by_rarity(const TokenizerRecipe& tokenizer, const DataCache&
           show_or_stop(0);  // later only as often as this thread has a part of the work
           return vocabulary_rarity(source, sequence_length_, vocab_size_, show_or_stop);
         }));
-    // Of the process that made it: another one may find other files at the same place.
+    // The order may come from another process, which may have found other files at the same place.
     if (orders_.back().samples() != samples_here)
       throw Error(
           ExitCode::bad_data,
@@ -162,7 +162,8 @@ std::int64_t Dataset::easy_sample(const Blend::Choice& choice, std::int64_t easi
   if (!shuffle_) return order.sample(rank);
   const std::uint64_t of_epoch = epoch_key(seed_, choice.source, choice.take / easiest);
   const auto count = static_cast<std::uint64_t>(easiest);
-  // Of another key than other numbers of samples: a share that grows would otherwise keep a part of its order.
+  // Each number of samples is shuffled with a key of its own: a share that grows would otherwise keep a part of its
+  // order.
   const Permutation shuffled(mix_bits(of_epoch + count), count);
   return order.sample(static_cast<std::int64_t>(shuffled(static_cast<std::uint64_t>(rank))));
 }

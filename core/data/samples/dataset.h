@@ -73,7 +73,7 @@ class Dataset final : public SampleSource {
   std::vector<std::vector<std::filesystem::path>> paths() const;
   // Where attention stays within documents, by source.
   std::vector<TokenSource::Dividers> dividers(std::int64_t most) const;
-  // Of conversations, by source.
+  // How many documents share how many samples, in a source of conversations.
   struct Packed {
     std::int64_t documents = 0;
     std::int64_t samples = 0;

@@ -17,7 +17,7 @@ class FileSamples : public SampleSource {
  public:
   // What find_files() has found.
   virtual const std::vector<std::filesystem::path>& paths() const = 0;
-  // Of the files; of conversations those that samples hold.
+  // Tokens of all files; of conversations those that samples hold.
   virtual std::int64_t tokens() const = 0;
   // What each sample weighs, where all weigh the same: nobody counts them one by one then.
   virtual std::optional<double> weight_of_each(std::size_t term) const = 0;

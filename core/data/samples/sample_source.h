@@ -46,7 +46,7 @@ struct FieldMemory {
   void set(BatchField field, std::span<Value> memory) {
     fields[index_of(field)] = std::as_writable_bytes(memory);
   }
-  // Of the only sequence; empty where they are not asked for.
+  // Where documents begin in a sample of one sequence; empty where that is not asked for.
   std::span<std::int64_t> starts() const {
     return document_starts.empty() ? std::span<std::int64_t>() : document_starts.front();
   }
@@ -61,7 +61,7 @@ class SampleSource {
   // The same for all samples, and for as long as the source lives.
   virtual std::span<const SampleField> fields() const = 0;
   virtual std::span<const SampleSequence> sequences() const = 0;
-  // Of one pass over all of them.
+  // How many there are until each has been read once.
   virtual std::int64_t samples() const = 0;
   // Blocks while a disk is read. Throws Error(bad_data) for what is not valid, and std::invalid_argument for a negative
   // number and memory of another size.

@@ -33,7 +33,7 @@ class StepSamples final : public SampleSource {
 
   std::span<const SampleField> fields() const override { return fields_; }
   std::span<const SampleSequence> sequences() const override { return sequences_; }
-  // Of the step.
+  // How many the step trains on.
   std::int64_t samples() const override { return batch_.global / batch_.micro * place_.shape.sequences; }
   // Whole sequences alone.
   void read(std::int64_t number, const FieldMemory& into) const override;

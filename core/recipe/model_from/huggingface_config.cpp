@@ -60,7 +60,7 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   return model;
 }
 
-// Of models that may have a window: how far attention reaches, also where no sequence is longer.
+// How far attention reaches in models that may have a window, also where no sequence is longer.
 std::optional<std::int64_t> read_window(ConfigReader& reader, HuggingfaceType type) {
   const bool always = type == HuggingfaceType::mistral || type == HuggingfaceType::mixtral;
   if (!always && !(is_qwen(type) && reader.boolean("use_sliding_window", false))) return std::nullopt;

@@ -49,8 +49,9 @@ constexpr bool has_experts(HuggingfaceType type) {
 // Error(bad_data) that names everything that recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
 
-// Of a model in which each token attends to a window of those before it: the tokens of the window, which no sequence of
-// model_recipe_from_huggingface()'s model exceeds. None without a config.json. Throws what that does.
+// How many tokens before it each token attends to, in a model that limits them: no sequence of
+// model_recipe_from_huggingface()'s model exceeds that window. None without one, and without a config.json. Throws what
+// that does.
 std::optional<std::int64_t> huggingface_window(const std::filesystem::path& folder);
 
 // What the config.json of such a folder says of the training of experts and no recipe key means: a sentence each, which

@@ -81,7 +81,7 @@ void require_rules(const Recipe& recipe, const World& world);
 // What the author of a valid recipe may not have meant: a sentence each, which begins with the key.
 std::vector<std::string> recipe_warnings(const Recipe& recipe);
 
-// Of a schedule of lengths: its start, and its multiple.
+// What a schedule of lengths begins with, and the multiple that its lengths are rounded to.
 Verdict check_start(const LengthScheduleRecipe& schedule, const BatchRecipe& batch);
 Verdict check_multiple(const LengthScheduleRecipe& schedule, const BatchRecipe& batch);
 

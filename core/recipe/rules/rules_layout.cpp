@@ -74,7 +74,7 @@ Verdict check_experts(const Recipe& recipe, const Known& known) {
   if (!recipe.model.moe) return {};
   const auto ranks = recipe.parallel.expert, experts = recipe.model.moe->experts;
   const auto splitting = expert_slices(recipe.parallel), stage = stage_ranks(recipe, known).value_or(0);
-  // Of the groups that split an expert, as many hold different ones. Where they are not whole, check_expert_ranks()
+  // There are as many different experts as groups that split one. Where the groups are not whole, check_expert_ranks()
   // says so.
   const bool are_known = stage > 0 && stage % splitting == 0;
   const auto groups = are_known ? stage / splitting : experts;

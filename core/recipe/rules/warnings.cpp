@@ -108,7 +108,7 @@ std::vector<Ignored> ignored_weights(const DataRecipe& data) {
   };
 }
 
-// Of schedules that begin where they end.
+// Schedules that begin where they end change nothing.
 std::vector<Ignored> ignored_schedules(const Recipe& recipe) {
   const CurriculumRecipe& curriculum = recipe.data.curriculum;
   const bool drops = recipe.training.token_dropping.has_value(), has_lengths = curriculum.sequence_length.has_value();

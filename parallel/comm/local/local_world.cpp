@@ -193,7 +193,7 @@ class RankThreads {
     return running();
   }
 
-  // Of a rank that has ended; null if it did not throw.
+  // What ended a rank; null if it did not throw. The rank must have ended.
   std::exception_ptr failure_of(int rank) {
     const std::lock_guard lock(mutex_);
     return failures_[static_cast<std::size_t>(rank)];

@@ -30,7 +30,7 @@ ncclUniqueId share_id(Communicator& host, const Group& group) {
   return id;
 }
 
-// Of the connections between neighbours in this direction the sender's and the receiver's position, in an order that is
+// The sender's and the receiver's position in each connection between neighbours in this direction, in an order that is
 // the same on all members: connecting blocks, so any other could deadlock.
 std::set<std::pair<int, int>> neighbour_pairs(int size, GroupUse use) {
   std::set<std::pair<int, int>> pairs;

@@ -23,8 +23,8 @@ constexpr std::string_view verdict_word(MemoryVerdict verdict) {
   return verdict_words[static_cast<std::size_t>(verdict)];
 }
 
-// Of a rank that is planned to need `bytes`. A limit of 0 is none. Tight: bytes within limit · (1 ± error); nothing is
-// where the error is not known.
+// Whether a rank fits that is planned to need `bytes`. A limit of 0 is none. Tight: bytes within limit · (1 ± error);
+// nothing is where the error is not known.
 MemoryVerdict memory_verdict(double bytes, double limit, const std::optional<PlanError>& error);
 
 // A plan that fits or is tight, among others.

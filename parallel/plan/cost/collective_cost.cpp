@@ -41,7 +41,7 @@ double looked_up(const CollectiveTable& table, double bytes) {
   return below.seconds * std::pow(above->seconds / below.seconds, share);
 }
 
-// Of a ring's all-reduce in 2(n − 1) hops.
+// A ring's all-reduce takes 2(n − 1) hops.
 double ring_hops(const RankGroup& group) { return 2 * static_cast<double>(group.ranks - 1); }
 
 }  // namespace
@@ -224,7 +224,7 @@ double CollectiveCost::point_to_point(double bytes, const RankGroup& group) cons
          emulated_.hop_seconds / (shares_node ? emulated_.node_speedup : 1);
 }
 
-// Of what a rank sends alone: links and adapters carry what it receives at the same time.
+// Only what a rank sends counts: links and adapters carry what it receives at the same time.
 WireSeconds CollectiveCost::wires(Collective collective, double bytes, const RankGroup& group) const {
   switch (collective) {
     case Collective::all_reduce:

@@ -47,7 +47,7 @@ class CollectiveCost {
   WireSeconds point_to_point_wires(double bytes, const RankGroup& group) const;
   double emulated_speedup(const RankGroup& group) const;
   double emulated_hop(const RankGroup& group) const;
-  // Of the rank's emulated link, without hops.
+  // Seconds on the rank's emulated link, without hops.
   double emulated_ring(double bytes, const RankGroup& group) const;  // one all-reduce
   double emulated_all_to_all(double bytes, const RankGroup& group) const;
   double emulated_message(double bytes, const RankGroup& group) const;

@@ -213,7 +213,7 @@ void add_tensor_gradients(Table& table) {
       Purpose::expert);
 }
 
-// Of matrices that Muon trains, once per step: between ZeRO's shards, and between tensor ranks.
+// Matrices that Muon trains move once per step: between ZeRO's shards, and between tensor ranks.
 void add_muon(Table& table) {
   const std::vector<MuonTraffic> traffic = muon_traffic(table.priced().partition);
   for (const MuonExchange& exchange : muon_exchanges(table.priced()))

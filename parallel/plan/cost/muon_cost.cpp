@@ -27,7 +27,7 @@ double most_of(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-// Of a rank with so many groups of each kind.
+// What a rank sends that has so many groups of each kind.
 MuonTraffic traffic_of(const MuonGroups& groups, const std::vector<SentBytes>& sent,
                        const std::vector<std::size_t>& counts) {
   std::vector<double> cut, split, expert_cut, expert_split;

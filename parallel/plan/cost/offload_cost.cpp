@@ -6,7 +6,7 @@
 namespace llmtrain {
 namespace {
 
-// Of ZeRO-3 each rank has its shard on the host.
+// What the host has of a rank's weights: with ZeRO-3 the rank's shard, else all.
 double weight_bytes(const Partition& partition, std::size_t stage) {
   double bytes = 0;
   for (const StateGroup& group : partition.groups[stage])

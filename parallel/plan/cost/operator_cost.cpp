@@ -134,7 +134,7 @@ WorkPair price(const PricedLayout& priced, const Operator& item) {
 
 using Range = std::span<const Operator>;
 
-// Of a block: what its passes compute, and what its backward computes again.
+// What a block's passes compute, and what its backward computes again.
 struct BlockWork {
   WorkPair passes;
   Work repeated;
@@ -151,7 +151,7 @@ BlockWork work_of(const PricedLayout& priced, Range operators) {
   return work;
 }
 
-// Of one pass.
+// How long one pass waits for its collectives.
 double communication_seconds(const PricedLayout& priced, Range block, Direction direction) {
   double seconds = 0;
   for (const Operator& item : block)
@@ -206,8 +206,9 @@ WireSeconds exchange_wires(const PricedLayout& priced, const Exchange& exchange)
 
 namespace {
 
-// Of exchanges whose parts run beside operators in as many parts: in the order of a pass, the first half of them brings
-// what the operators compute, the second takes their results away in as many steps.
+// For which share of its exchanges' time a pass waits where their parts run beside operators in as many parts: in the
+// order of a pass, the first half of the exchanges brings what the operators compute, the second takes their results
+// away in as many steps.
 double share_beside_parts(const PricedLayout& priced, Range block, Direction direction) {
   std::vector<double> seconds;
   Work work;

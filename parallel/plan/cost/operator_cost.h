@@ -20,7 +20,7 @@ AxisGroup group_of(const PricedLayout& priced, RankAxis axis);
 // Seconds of one collective inside a block, without overlap.
 double exchange_seconds(const PricedLayout& priced, const Exchange& exchange);
 
-// Of the wires that it occupies.
+// How long the exchange occupies each of the rank's wires.
 WireSeconds exchange_wires(const PricedLayout& priced, const Exchange& exchange);
 
 // The fraction of a collective's time for which its pass waits; it is one of the operators of `block`.
@@ -36,7 +36,8 @@ Boundary boundary_of(const PricedLayout& priced);
 
 // Seconds of one transfer between these pipeline ranks, including the receivers' gather.
 double boundary_seconds(const PricedLayout& priced, const RankGroup& neighbours);
-// Of the sender's wires; the gather is counted with them, because every rank but the first receives as well.
+// How long sending occupies the sender's wires; the gather is counted with them, because every rank but the first
+// receives as well.
 WireSeconds boundary_wires(const PricedLayout& priced, const RankGroup& neighbours);
 
 // Seconds of an operator's matrix products for one micro-batch, forward and backward, with the casts of FP8.

@@ -31,7 +31,7 @@ struct PricedLayout {
   const Graph& graph() const { return *partition.graph; }
   const Mesh& mesh() const { return partition.mesh; }
   const Program& program() const { return profile.program; }
-  // Of gradients and states.
+  // Types of gradients and states, which the program may keep wider than the recipe says.
   PrecisionRecipe state_precision() const;
 };
 

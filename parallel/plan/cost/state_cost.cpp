@@ -58,7 +58,7 @@ void add_sums(const Partition& partition, const StateGroup& group, ByShard& shar
 
 void add_group(const Partition& partition, const StateGroup& group, ByShard& shards) {
   add_sums(partition, group, shards);
-  // Of each tensor the maxima of weights, gradients and small moments and the count of saturated sums.
+  // Ranks agree on each tensor's maxima of weights, gradients and small moments, and on its count of saturated sums.
   if (!group.is_fp8) return;
   const double numbers = 3 + group.types.scaled_moments();
   const auto maxima = group.kind == Kind::experts ? &TensorGradientShare::expert_maxima : &TensorGradientShare::maxima;
@@ -77,7 +77,7 @@ double tensor_gradient_seconds(const PricedLayout& priced, const TensorGradientS
          agreement(share.expert_maxima, expert_parts_group(priced.mesh()));
 }
 
-// Of all parameters: the few that keep their types at FP8 levels are neglected.
+// The types that all parameters are taken to have: the few that keep theirs at FP8 levels are neglected.
 StateTypes most_states(const PrecisionRecipe& precision) {
   return stores_fp8(precision.fp8_level) ? fp8_state_types(precision) : state_types(precision);
 }

@@ -15,7 +15,7 @@ constexpr Names dense_names = {"FP8 maxima of states", "gradients", "gradient sh
 constexpr Names expert_names = {"FP8 maxima of expert states", "expert gradients", "expert gradient shards",
                                 "expert weights"};
 
-// Of a stage's whole tensors.
+// Bytes of a stage's gradients, each tensor whole, and of what ranks agree on for their scales.
 struct Gradients {
   double bytes = 0;
   double maxima = 0;  // bytes
@@ -73,7 +73,7 @@ class Writer {
         collectives.all_reduce(shard, ranks.replicas));
   }
 
-  // Of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them in one message per
+  // How long one gather of sharded weights takes, or one scatter of gradients: ZeRO-3 moves them in one message per
   // block during passes, the other stages at once.
   double sharding_seconds(double bytes, const StateRanks& ranks) const {
     return ranks.zero_stage == 3 ? priced_.collectives.gather_weights(bytes, messages_, ranks.gathering)

@@ -38,7 +38,7 @@ class Front {
   }
 
  private:
-  // Of all that are at most so slow.
+  // The least memory among the points that are at most so slow.
   double least_bytes(double seconds) const {
     const auto next = points_.upper_bound(seconds);
     return next == points_.begin() ? std::numeric_limits<double>::infinity() : std::prev(next)->second;

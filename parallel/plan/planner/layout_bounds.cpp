@@ -109,7 +109,7 @@ double LayoutBounds::step_seconds(const ScheduleShape& shape, double window, con
 LayoutBound LayoutBounds::of(const DegreeChoice& degrees, const ShardingChoice& sharding, const PassChoice& passes,
                              const StatePrice& states) {
   const PassPrice& price = pass_price(degrees, passes);
-  // Of all schedules breadth first has the least traffic, and with many loops the smallest bubble.
+  // Breadth first has the least traffic of all schedules, and with many loops the smallest bubble.
   const ScheduleShape shape = shape_of({degrees, sharding, passes, {}});
   const std::int64_t micros = shape.micro_batches, ranks = degrees.pipeline, layers = graph_->model.layers;
   const double window = price.seconds * static_cast<double>(std::max(micros, ranks)) / static_cast<double>(ranks);

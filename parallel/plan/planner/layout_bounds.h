@@ -27,10 +27,10 @@ class LayoutBounds {
   LayoutBounds(const LayoutSpace& space, const ClusterProfile& profile, std::int64_t devices_per_node,
                std::shared_ptr<const Graph> graph);
 
-  // Of the states of a rank, as the mean over all of them.
+  // What a rank's states take, as the mean over all ranks.
   struct StatePrice {
     double bytes = 0;  // that it holds throughout a step
-    // Of all of its stages together, whole weights while they are used, and whole gradients until they are reduced.
+    // Whole weights while they are used, and whole gradients until they are reduced, over all of the rank's stages.
     double gathered_bytes = 0, unreduced_bytes = 0;
     // To gather the weights and to reduce the gradients once, and of the optimizer's step.
     double gather_seconds = 0, reduce_seconds = 0, optimizer_seconds = 0;
@@ -39,7 +39,7 @@ class LayoutBounds {
   std::optional<StatePrice> state_price(const DegreeChoice& degrees, const ShardingChoice& sharding,
                                         Fp8Level fp8_level) const;
 
-  // Of one micro-batch in the whole model.
+  // What one micro-batch takes in the whole model.
   struct PassPrice {
     double seconds = 0;      // forward and backward; infinite where a rule refuses the passes
     double layer_bytes = 0;  // that a layer keeps for its backward, at the least
@@ -49,7 +49,7 @@ class LayoutBounds {
   };
   const PassPrice& pass_price(const DegreeChoice& degrees, const PassChoice& passes);
 
-  // Of all stage choices together, and of one.
+  // The bound of all stage choices together, and that of one.
   LayoutBound of(const DegreeChoice& degrees, const ShardingChoice& sharding, const PassChoice& passes,
                  const StatePrice& states);
   LayoutBound of(const LayoutChoice& choice, const StatePrice& states);

@@ -47,7 +47,7 @@ class RankEstimate {
         gather_(beside_passes(work_.gather_wires, work_.gather)),
         reduction_(beside_passes(work_.reduce_wires, work_.reduce)) {}
 
-  // Of one micro-batch.
+  // Both passes of one micro-batch, on all of the rank's stages.
   double pass() const { return work_.forward + work_.backward; }
 
   // By how much data-parallel traffic makes the rank's passes longer.

@@ -23,10 +23,11 @@ DataCounts data_counts(const ScheduleShape& shape);
 // pipeline of equal ranks and stages.
 double least_window(std::int64_t pipeline, std::int64_t loops, std::int64_t micros, double pass_seconds);
 
-// Of the passes, and of data-parallel traffic beside or behind them; with optimizer and overhead.
+// How long the passes take, with data-parallel traffic beside or behind them, optimizer and overhead.
 double estimate_seconds(const ScheduleShape& shape, const StepCosts& costs);
 
-// Of the fullest rank when its first backward begins, without tensors that stages exchange and the update's workspace.
+// What the fullest rank holds when its first backward begins, without tensors that stages exchange and the update's
+// workspace.
 double estimate_bytes(const Partition& partition, const StepMemory& memory);
 
 // How many micro-batches of each of the rank's stages are alive when its first backward begins, by loop.

@@ -205,7 +205,7 @@ void warn_of_nodes(Plan& plan) {
                     "for the network",
                     mesh.tensor, mesh.devices_per_node));
   }
-  // Of one partly used node nobody expects full use; across several nodes it is usually a mistake.
+  // Nobody expects full use of a single node; across several nodes it is usually a mistake to leave devices out.
   const std::int64_t idle = (mesh.devices_per_node - mesh.world() % mesh.devices_per_node) % mesh.devices_per_node;
   if (idle > 0 && mesh.world() > mesh.devices_per_node) {
     plan.report.warnings.push_back(fmt::format("{} devices of the last node are not used", idle));

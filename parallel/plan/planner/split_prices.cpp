@@ -95,7 +95,7 @@ void order_by_price(Partition& partition, const ClusterProfile& profile) {
   exchange.planned = exchange.of_buckets[planned].front();
 }
 
-// Of a step, whatever it takes of memory.
+// How long a step takes, whatever memory it needs.
 double step_seconds(const Partition& partition, const Schedule& schedule, const ClusterProfile& profile) {
   StepMemory memory;
   memory.stages.resize(partition.stages.size());

@@ -16,10 +16,10 @@
 namespace llmtrain {
 namespace {
 
-// Of a pass, what rounding may make.
+// As a share of a pass, what rounding may make.
 constexpr double negligible = 1e-9;
 
-// Of an operator's passes over data, forward or backward.
+// What an operator does in its passes over data, forward or backward.
 struct Amount {
   double value = 0;
   PricedWork::Unit unit = PricedWork::Unit::flops;
@@ -49,7 +49,7 @@ class WorkList {
   // Without the host's work.
   const PricedLayout& priced() const { return priced_; }
 
-  // Of so many blocks that are alike.
+  // Adds `count` blocks that are alike.
   void add_block(const OperatorList& block, std::int64_t count, WorkOfStage& work) {
     WorkOfStage of_block;
     add_operators(block, count, of_block);
@@ -69,7 +69,7 @@ class WorkList {
     const NodeProfile& node = priced_.profile.node;
     const NetworkProfile& network = priced_.profile.network;
     const bool is_inside = ranks.inside_node >= ranks.ranks;
-    // Of a rank: its links, or its share of the node's adapters.
+    // A rank has its links, or its share of the node's adapters.
     const double adapters = network.adapter_bandwidth * static_cast<double>(network.adapters) /
                             static_cast<double>(priced_.mesh().devices_per_node);
     const double peak = is_inside ? node.link_bandwidth : adapters, sent = ring_bytes(collective, ranks.ranks, bytes);

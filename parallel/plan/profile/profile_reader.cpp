@@ -30,7 +30,7 @@ void ProfileReader::text(std::string_view name, std::string& field) {
 }
 
 void ProfileReader::kind(std::string_view name, DeviceKind& field) {
-  // Of one that was measured: not "auto".
+  // A profile is of a device that was measured: not "auto".
   const auto is_kind = [](const Json& value) {
     return value == word_of(DeviceKind::cpu) || value == word_of(DeviceKind::cuda);
   };

@@ -24,7 +24,7 @@ namespace llmtrain {
 // Everything that `llmtrain plan` reports about a recipe. Times are in seconds, sizes in bytes; a device is one rank's
 // GPU or CPU. docs/planner.md defines the bubble, model and hardware FLOPs, and the bytes.
 
-// Of the rank with the most busy time. The bubble is `seconds` minus all other parts (split_step()).
+// Where the time of the rank goes that is busy longest. The bubble is `seconds` minus all other parts (split_step()).
 struct PlannedStep {
   double seconds = 0;
   double compute_seconds = 0;               // passes, without the collectives inside them

@@ -43,11 +43,11 @@ struct TrainingRow {
   std::optional<double> loss_scale{};   // with fp16
   // With FP8 gradients: the share of the step's that are beyond the format's range.
   std::optional<double> saturated_share{};
-  // Of the step's sequences, where data.curriculum gives it.
+  // Tokens in each of the step's sequences, where data.curriculum gives it.
   std::optional<double> sequence_length{};
-  // Of the samples, the easiest ones, from which the step read, with data.curriculum.vocabulary_rarity.
+  // Which share of the samples, the easiest ones, the step read from, with data.curriculum.vocabulary_rarity.
   std::optional<double> easiest_percent{};
-  // Of each sequence in layers that drop tokens, with training.token_dropping.
+  // Tokens of each sequence in layers that drop tokens, with training.token_dropping.
   std::optional<double> kept_tokens{};
   std::vector<Fp8Row> fp8{};  // with log.fp8_statistics
 };

@@ -35,7 +35,7 @@ RunFigures figures_of(const RunMetrics& metrics);
 // The loss of the last row with at most that many tokens; none where there is no such row.
 std::optional<LossFigure> loss_at(const RunMetrics& metrics, std::int64_t tokens);
 
-// Of the values that are numbers, the mean of the middle two where their count is even; not a number without one.
+// The mean of the middle two where the count is even; not a number where none of the values is one.
 double median(std::vector<double> values);
 
 }  // namespace llmtrain

@@ -113,7 +113,7 @@ void RunProgress::add(const EvaluationRow& row) {
   keep_best(best_validation_, *validation_);
 }
 
-// Of the last steps alone, so that the time left follows a run whose steps change, as with growing sequences.
+// From the last steps alone, so that the time left follows a run whose steps change, as with growing sequences.
 double RunProgress::step_seconds() const {
   std::vector<double> values;
   for (const TrainingRow& row : recent_) values.push_back(row.step_seconds);

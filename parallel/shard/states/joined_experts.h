@@ -42,7 +42,7 @@ class JoinedExperts {
   Handle scatter_sum(const at::Tensor& packed, const at::Tensor& part) const;
 
  private:
-  // Of the current split.
+  // How experts are split now, and what that joins.
   const ExpertSplit& split() const { return splits_.all()[splits_.current()]; }
   const std::vector<RowCopy>& rows() const { return rows_[splits_.current()]; }
   bool joins() const { return split().mesh.expert_joined > 1; }  // else slices are what the products take

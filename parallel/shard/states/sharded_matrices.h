@@ -65,7 +65,8 @@ class ShardedMatrices final : public WholeMatrices {
                       const Take& take) const;
   void transform_batch(std::span<const std::size_t> batch, const Local& local, const Transform& transform,
                        const Take& take) const;
-  // Of a split matrix, whose parts follow each other by position: the whole transformed, as such parts again.
+  // Transforms the whole of a split matrix, whose parts follow each other by position, and cuts it into such parts
+  // again.
   at::Tensor transformed(std::size_t matrix, const at::Tensor& parts, const Transform& transform) const;
 
   DataParallel data_;

@@ -30,7 +30,7 @@ using kernels::Fp8Format;
 // which hide the launches.
 std::int64_t piece_elements(const at::Tensor& scales) { return std::int64_t{1} << (scales.is_cpu() ? 20 : 22); }
 
-// Of auto-scaling (Peng et al., arXiv 2310.18313, section 2.1).
+// By which μ grows to the double in auto-scaling (Peng et al., arXiv 2310.18313, section 2.1).
 constexpr float doubling_steps = 1000;
 
 // A payload of 448 is a sum that has saturated: no rank's own gradient becomes 448, because those from 432 on, which
@@ -56,7 +56,7 @@ float first_headroom(GradientScaling scaling, int ranks) {
 // on are normal.
 at::Tensor weight_scale(const at::Tensor& largest) { return kernels::scale_below(12, largest, 14); }
 
-// Of what is stored as `type`: weights in fp16 (`what` 0) or an optimizer's state, which in fp16 takes the range up to
+// For what is stored as `type`: weights in fp16 (`what` 0) or an optimizer's state, which in fp16 takes the range up to
 // 2¹⁵, because second moments span twice as many powers of two as gradients.
 at::Tensor scale_for(std::size_t what, at::ScalarType type, const at::Tensor& largest) {
   if (type == at::kFloat8_e4m3fn) return kernels::fp8_scale(largest, Fp8Format::e4m3);

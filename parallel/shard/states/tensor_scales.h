@@ -39,7 +39,7 @@ using StateNumbers = std::vector<float>;
 // collective are so over the ranks that hold the same and those that hold the parts, and block.
 class TensorScales {
  public:
-  // Of an FP8 group of the layout; `copy`: what the modules see of the weights. The store outlives this, and so does
+  // The group must be an FP8 one; `copy`: what the modules see of the weights. The store outlives this, and so does
   // `wide`, which has the gradients that are not cast: their payloads are 0.
   enum class WeightCopy { none, e4m3 };
   TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, GradientScaling scaling,
@@ -59,7 +59,7 @@ class TensorScales {
   std::size_t optimizer_states() const { return optimizer_states_; }
   // Takes a checkpoint's; the next store() of each keeps that scale, unless it is 0, which a checkpoint does not have.
   void set_state(std::size_t index, const State& state);
-  // Of the weights that modules see, fp32 by the store's ranges; they change in place.
+  // With which modules see the weights, fp32 by the store's ranges; they change in place.
   const at::Tensor& weight_scales() const { return weight_scales_; }
 
   // payload = values · scale, with scales for the values' magnitudes: `what` is 0 for weights, else 1 + the index of an
@@ -87,8 +87,8 @@ class TensorScales {
   // the host learns of it with set_counts(), in float64.
   at::Tensor take_counts() { return std::exchange(counts_, {}); }
   void set_counts(std::span<const double> counts);
-  // Of the counts that have been set, over all ranks that share the tensors; heads that several tensor ranks have count
-  // on each.
+  // From the counts that have been set, over all ranks that share the tensors; heads that several tensor ranks have
+  // count on each.
   const SaturatedSums& saturated() const { return saturated_; }
   // The same of a tensor, by its index in the store's ranges: the share of its elements, 0 where they are not FP8.
   double saturated_share(std::size_t index) const { return saturated_shares_[index]; }
@@ -109,7 +109,7 @@ class TensorScales {
   // Calls work(index of the range, elements of the store) for pieces of the store's ranges within `place`.
   void for_pieces(FlatInterval place, const std::function<void(std::size_t, FlatInterval)>& work) const;
   at::Tensor gradient_scale(std::size_t i) const { return of_range(gradient_scales_, i); }
-  // Of numbers by range that of range i, a view.
+  // A view of the number of range i, where there is one for each range.
   static at::Tensor of_range(const at::Tensor& numbers, std::size_t i) {
     return numbers.narrow(0, static_cast<std::int64_t>(i), 1);
   }
@@ -124,7 +124,7 @@ class TensorScales {
   at::Tensor with_given(std::size_t what, const at::Tensor& scales);
   double replicas() const;
   void adapt_headroom();
-  // Of the tensor of range i on all ranks that hold parts of it.
+  // How many the tensor of range i has on all ranks that hold parts of it.
   double elements_of(std::size_t i) const;
   // What the optimizer updates of a piece of range i.
   ScaledUpdate update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients, FlatInterval place,

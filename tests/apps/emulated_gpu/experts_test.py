@@ -47,7 +47,7 @@ class Experts(EmulatedTest):
         return [row for row in self.rows(folder) if "loss" in row], [each["waits"] for each in counts]
 
     def differences(self, first, second):
-        """Of the weights of two checkpoints: {name: ‖first − second‖ ÷ ‖first‖}."""
+        """{name: ‖first − second‖ ÷ ‖first‖} for the weights of two checkpoints."""
         result = self.run_program("checkpoint", "diff", first, second, "--json", program=EMULATED)
         found = {tensor["name"]: tensor["relative"] for tensor in json.loads(result.stdout)["tensors"]}
         return {name: value for name, value in found.items() if not name.endswith((".m", ".v", ".momentum"))}

@@ -69,7 +69,7 @@ class Layouts(EmulatedTest):
         return rows, read_weights(first), read_weights(last)
 
     def expected(self, batch):
-        """Of one CPU with this many sequences per step."""
+        """What one CPU trains with this many sequences per step."""
         if batch not in self.on_cpu:
             self.on_cpu[batch] = self.train(f"cpu-{batch}", 1, {"cluster.device": "cpu", "batch.global": batch})
         return self.on_cpu[batch]

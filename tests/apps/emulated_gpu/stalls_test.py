@@ -141,7 +141,7 @@ class StallsTest(EmulatedTest):
         texts = ("sample", "small", "--prompt", "The", "--samples", "3", "--temperature", "0", "--tokens")
         self.assertEqual(waits(*texts, "8") - waits(*texts, "4"), 4)
         batches = ("eval", "small", "--data", "text.txt", "--batches")
-        # Of two micro-batches each.
+        # A batch is two micro-batches.
         self.assertEqual(waits(*batches, "4") - waits(*batches, "2"), 4)
         # Beyond max_sequence_length, too, and with more texts than grow together.
         texts = ("sample", "small", "--prompt", "The ", "--samples", "5", "--batch", "2", "--tokens", "20")

@@ -134,7 +134,7 @@ class Divergence(TrainingTest):
         self.train("--run-dir", "routed")
 
         def change(name, values):
-            # Of two experts whose scores are opposite one's are infinite.
+            # Two experts have opposite scores, so that the scores of one of them are infinite.
             if name == "layers.0.ffn.router.weight":
                 values[:32] = [3e38] * 16 + [-3e38] * 16
 
@@ -288,7 +288,7 @@ class StoppedEvaluations(TrainingTest):
         self.assertEqual([self.go("run").returncode for _ in range(2)], [75, 0])
 
     def test_the_time_limit(self):
-        """Of an evaluation that takes minutes a run does what it can within its limit, and says that it is too long."""
+        """An evaluation that takes minutes goes as far as the limit lets it, and the run says that it is too long."""
         self.write("long.txt", TEXT * 20000)
         for seconds in (7, 20, 80):
             start = time.monotonic()

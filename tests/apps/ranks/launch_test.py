@@ -142,7 +142,7 @@ class Words(Launch):
         self.assertEqual(self.with_stand_in(ends.replace("\n", "\\n"), 75).stderr, "")
 
     def test_readers_that_go_away(self):
-        """Of standard error after the first line, and of standard output before it."""
+        """Standard error loses its reader after the first line, and standard output before it."""
         for number in range(2):
             with self.subTest(number=number):
                 process = subprocess.Popen([PROGRAM, "run", "recipe.json", "-v", "--ranks", "2", "--run-dir",

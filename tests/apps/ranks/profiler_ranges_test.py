@@ -12,7 +12,7 @@ LAYOUT = ["--ranks", "2", "--set", "parallel.pipeline=2", "--set", "launch.backe
 
 class ProfilerRanges(ProgramTest):
     def recorded(self, *arguments):
-        """Of each thread by its name: (depth, range) in the order in which they began."""
+        """{name of a thread: its (depth, range) in the order in which they began}."""
         self.write("text.txt", TEXT)
         files = {key: [{"path": "text.txt"}] for key in ("train", "validation")}
         self.write("recipe.json", small({"data": files, "model.layers": 2, "batch": {"global": 4, "micro": 2},

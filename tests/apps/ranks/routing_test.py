@@ -39,7 +39,7 @@ class Routing(TrainingTest):
         self.refused(65, ["routing.jsonl: line 1"], "run", "recipe.json", *trace)
 
     def test_drops_of_a_crowded_expert_are_in_the_log_of_any_ranks(self):
-        """Of 16 tokens an expert has places for 4, and all choose the first."""
+        """All of 16 tokens choose the first expert, which has places for 4."""
         moe = {"experts": 4, "top_k": 1, "ffn_hidden_size": 16, "capacity_factor": 1, "routing_zipf": 100}
         self.write("recipe.json", self.recipe({"model.moe": moe, "batch.global": 4, "batch.micro": 1, "log.routing": True,
                                                "launch.backend": "local"}))

@@ -13,7 +13,7 @@ MOST = 1.3
 
 
 def parameters(hidden):
-    """Of GPT-2's matrices; biases and norms are less than a percent."""
+    """Counts GPT-2's matrices; biases and norms are less than a percent."""
     return 12 * MODEL["layers"] * hidden * hidden + (MODEL["vocab_size"] + MODEL["max_sequence_length"]) * hidden
 
 

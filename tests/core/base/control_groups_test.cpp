@@ -53,7 +53,7 @@ TEST_CASE("a group of version 2 limits memory and cores", "[machine]") {
   CHECK(machine.memory().total == 256 * mebibyte);
   CHECK(machine.memory().available == 256 * mebibyte);
   CHECK(machine.cores() == 1.5);
-  // Of 100 MiB in use the kernel can drop 40: 196 are left.
+  // The kernel can drop 40 of the 100 MiB in use: 196 are left.
   machine.write("sys/fs/cgroup/a.scope/memory.current", "104857600\n");
   machine.write("sys/fs/cgroup/a.scope/memory.stat", "anon 62914560\nfile 41943040\ninactive_file 41943040\n");
   CHECK(machine.memory().available == 196 * mebibyte);

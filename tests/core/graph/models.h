@@ -17,7 +17,7 @@ ModelRecipe qwen3_600m();
 ModelRecipe mixtral_8x7b();   // 8 experts, top 2
 ModelRecipe qwen3_30b_a3b();  // 128 narrow experts, top 8
 
-// Of one block.
+// What is counted of one block:
 OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting);
 double saved_bytes(const Graph& graph, std::size_t block, const PassSetting& setting);
 PassPeak pass_peak(const Graph& graph, std::size_t block, const PassSetting& setting);

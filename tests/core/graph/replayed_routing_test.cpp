@@ -63,7 +63,7 @@ std::string error_of(const ModelRecipe& model, ExitCode code) {
 TEST_CASE("shares follow the weights, and no expert gets more than all tokens") {
   CHECK(shares_by_weight(std::vector<double>{1, 1, 1, 1}, 2) == ExpertShares{0.5, 0.5, 0.5, 0.5});
   CHECK(shares_by_weight(std::vector<double>{3, 1, 0, 0}, 1) == ExpertShares{0.75, 0.25, 0, 0});
-  // Of two choices the first takes one of every token, the others share the rest by weight.
+  // Every token takes the first as one of its two choices, the others share the rest by weight.
   CHECK(shares_by_weight(std::vector<double>{6, 1, 1, 0}, 2) == ExpertShares{1, 0.5, 0.5, 0});
   // Filling one fills the next.
   CHECK(shares_by_weight(std::vector<double>{100, 10, 1, 1}, 3) == ExpertShares{1, 1, 0.5, 0.5});

@@ -35,7 +35,7 @@ TEST_CASE("The scaling of Llama 3.1 keeps short wavelengths and stretches long o
   for (std::size_t i = 36; i < 64; ++i) CHECK(frequencies[i] == Approx(unscaled(i) / 8).epsilon(1e-14));
 }
 
-// Of 8192 tokens a pair turns 32 times where its wavelength is 256 (pair 18.1) and once where it is 8192 (35.0).
+// In 8192 tokens a pair turns 32 times where its wavelength is 256 (pair 18.1) and once where it is 8192 (35.0).
 TEST_CASE("YaRN goes over from the frequencies to the divided ones linearly in the pair") {
   ModelRecipe model = llama_scaled(RopeScalingType::yarn);
   const auto frequencies = rope_frequencies(model);

@@ -230,7 +230,7 @@ TEST_CASE("products with delayed scales give the losses and gradients of casts b
     PassInput micro = random_input(named.model);
     micro.context.recorders.fp8_history = &history;
     for (const double growth : {1.0, 3.0, 0.1}) {
-      // Of what its history does not have, some saturates.
+      // Values that have grown beyond what the history remembers saturate in part.
       model.weight("layers.0.ffn.down.weight").mul_(growth);
       const Expected expected = reference_passes(named.model, model.weights(), micro, {}, reference.product());
       reference.end_pass();

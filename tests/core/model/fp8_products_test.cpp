@@ -115,7 +115,7 @@ TEST_CASE("a scale is that of the largest magnitude on any rank that holds a par
 
 // In float64 both sides round the same numbers; a sum in another order moves one of them over the middle between two
 // FP8 numbers with a probability of 1e-15.
-// Of experts every token is a row with scales of its own.
+// Experts take every token as a row with scales of its own.
 TEST_CASE("FP8 products give the losses and gradients of casts before plain products") {
   for (const NamedModel& named : dense_and_mixed_models()) {
     const PassInput micro = random_input(named.model);

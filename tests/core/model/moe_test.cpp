@@ -230,7 +230,7 @@ TEST_CASE("routers, priorities, losses, noise, jitter and capacity go together")
   }
 }
 
-// Of logits 0 the probabilities are equal, and so are the chances of all experts: nothing varies.
+// Where logits are 0 the probabilities are equal, and so are the chances of all experts: nothing varies.
 TEST_CASE("even routing has the load-importance loss 0 and the entropy 1, and one sure expert much and 0") {
   ModelRecipe recipe = with_experts(gpt2_model());
   recipe.moe->balance_loss = BalanceLoss::load_importance;

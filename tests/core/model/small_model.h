@@ -95,7 +95,7 @@ class SmallModel {
 // What one rank alone would give to record().
 std::vector<double> take_largest(Fp8History& history);
 
-// Of fp32's sums over a few dozen terms, and of float64's, in which the arithmetic itself shows.
+// For sums of a few dozen terms in fp32, and for those in float64, in which the arithmetic itself shows.
 double tolerance_of(at::ScalarType type);
 
 // [B·S, …] as [B, S, …].

@@ -93,7 +93,7 @@ TEST_CASE("Every key that disagrees with model.from is refused", "[recipe]") {
   CHECK_THAT(lines[0], Catch::Contains("/model/layers: is 5, but 2 in " + file + "; must be 2 or left out"));
   CHECK_THAT(lines[1], Catch::Contains("/model/qkv_bias: is true, but false in "));
   CHECK_THAT(lines[2], Catch::Contains("/model/moe/top_k: is 1, but 2 in "));
-  // Of the wrong type: one problem, not two.
+  // A key of the wrong type is one problem, not two.
   CHECK_THAT(lines[3], Catch::Contains("/model/norm_eps: \"small\" is a string"));
 }
 

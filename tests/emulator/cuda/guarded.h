@@ -11,7 +11,7 @@
 
 namespace emulated {
 
-// Of the calling thread, as the functions that give it as text return it.
+// What went wrong last on the calling thread, as the functions that give it as text return it.
 inline std::string& last_error() {
   thread_local std::string text;
   return text;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Of one sequence as [heads, rows, D]: a view.
+// One sequence as [heads, rows, D]: a view.
 at::Tensor rows_of(const at::Tensor& x, const RowRange& range) {
   const at::Tensor entry = x.dim() == 4 ? x.select(0, range.batch) : x;
   return entry.narrow(0, range.begin, range.length).transpose(0, 1);

@@ -18,7 +18,7 @@ namespace {
 const at::Device gpu{at::kCUDA, 0};
 constexpr std::int64_t tokens = 33, input = 24, output = 40;
 
-// Of sums of at most 40 products of normal numbers.
+// For sums of at most 40 products of normal numbers.
 double tolerance_of(at::ScalarType type) {
   if (type == at::kFloat) return 32 * fp32_rounding;
   return 2 * (type == at::kHalf ? fp16_rounding : bf16_rounding);

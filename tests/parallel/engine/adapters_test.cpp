@@ -17,7 +17,7 @@ namespace llmtrain::test {
 namespace {
 
 const std::string all_matrices = R"(model.lora={"rank": 3, "alpha": 6, "targets": ["*.attention.*", "*.ffn.*"]})";
-// Of query, key and value the middle one alone.
+// Query, key and value are joined in one product: only the one in the middle is adapted.
 const std::string some_matrices = R"(model.lora={"rank": 4, "targets": ["*.key.weight", "layers.1.*.up.weight"]})";
 const Overrides adapted_llama{"model.layers=4", "batch.micro=1", "training.learning_rate.peak=0.01"};
 const Overrides adapted_gpt2 =

@@ -76,7 +76,7 @@ TEST_CASE("a curriculum's experts learn on expert ranks what they learn on one",
   check_close(train_ranks(setting, 2, all + Overrides{"parallel.tensor=2"}, steps), expected, 1e-5, 1e-4);
 }
 
-// Of 249 samples, 2 at first.
+// Begins with the 2 easiest of 249 samples.
 Overrides rarity() {
   return {"model.layers=4", "batch.micro=2",
           R"(data.curriculum.vocabulary_rarity={"start": 1, "steps": 5, "degree": 2})"};

@@ -102,7 +102,7 @@ TEST_CASE("Losses of routers in fine-tuning do not depend on how a batch is spli
   }
 }
 
-// Of 24 tokens the second of two context ranks has the middle, where these documents have no token that counts: what a
+// The second of two context ranks has the middle of 24 tokens, where these documents have no token that counts: what a
 // rank has not computed is 0, not what its memory held before.
 TEST_CASE("A context rank without tokens that count adds nothing to the gradients", "[trainer]") {
   const TrainingSetting setting;
@@ -151,7 +151,7 @@ TEST_CASE("A micro-batch of packed documents has their rows and positions", "[tr
   CHECK((batch.sequences().documents == std::vector<PositionRun>{{0, 14}, {14, 10}, {24, 16}, {40, 8}}));
   CHECK(batch.sequences().positions[13].item<std::int64_t>() == 13);
   CHECK(batch.sequences().positions[14].item<std::int64_t>() == 0);
-  // Of each document all but its prompt, of which the last byte predicts the completion.
+  // All of each document counts but its prompt, of which the last byte predicts the completion.
   const std::int64_t counted = (14 - 2) + (10 - 2) + (16 - 3) + (8 - 5);
   CHECK(batch.field(BatchField::counted_rows).size(0) == counted);
   CHECK(dataset.weight(0, 0, 2) == counted);

@@ -51,7 +51,7 @@ inline void train_and_save(const TrainingSetting& setting, const RankCase& layou
   });
 }
 
-// Of the steps after a checkpoint.
+// Trains the steps after a checkpoint.
 inline std::vector<double> resumed_losses(const TrainingSetting& setting, const RankCase& layout,
                                           const std::filesystem::path& checkpoint, std::int64_t steps) {
   std::vector<double> losses;

@@ -15,7 +15,7 @@ namespace {
 constexpr double beta1 = 0.8, beta2 = 0.9, eps = 1e-4, peak = 0.01;
 constexpr std::int64_t warmup_steps = 4;
 
-// Of all elements of the model, in float64.
+// What the model holds, all elements in float64.
 struct State {
   at::Tensor weights, m, v;
 };

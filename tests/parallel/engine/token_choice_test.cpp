@@ -46,7 +46,7 @@ TEST_CASE("temperature, top-k and top-p give the probabilities of their definiti
   check_shares({.temperature = 1, .top_p = 0.6}, {0, 4.0 / 7, 0, 3.0 / 7});
   check_shares({.temperature = 1, .top_p = 0.75}, {0, 4.0 / 9, 2.0 / 9, 3.0 / 9});
   check_shares({.temperature = 1, .top_p = 0}, {0, 1, 0, 0});
-  // Of the three most likely, whose probabilities then are 4/9, 3/9 and 2/9, two are enough for 7/9.
+  // The three most likely then have the probabilities 4/9, 3/9 and 2/9: two of them are enough for 7/9.
   check_shares({.temperature = 1, .top_k = 3, .top_p = 0.77}, {0, 4.0 / 7, 0, 3.0 / 7});
 }
 

@@ -63,7 +63,7 @@ TEST_CASE("tokens that layers keep replay a routing to a token, and those of oth
       dropping + Overrides{"log.routing=true", "batch.micro=1",
                            R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 24, "routing_zipf": 1})"};
   const ExpertShares shares = shares_by_weight(std::vector<double>{1, 1.0 / 2, 1.0 / 3, 1.0 / 4}, 2);
-  // Of the first step's sequences, of 24 tokens, the middle layers see 8.
+  // The first step's sequences have 24 tokens, of which the middle layers see 8.
   const auto counted = [&](std::int64_t tokens) {
     const auto counts = counts_by_share(shares, tokens, 2);
     return std::vector<double>(counts.begin(), counts.end());

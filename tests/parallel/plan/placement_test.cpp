@@ -68,7 +68,7 @@ TEST_CASE("so does any other block that is no layer") {
   CHECK(blocks_of(by_layers, 2) == Blocks{{0, 1, 2, 3}, {4, 5, 6}});
 }
 
-// Of each stage.
+// How many layers each stage has, by stage.
 std::vector<std::size_t> layers_of(const PlacementCase& c) {
   std::vector<std::size_t> layers;
   for (const auto& blocks : place(c)) layers.push_back(blocks.size());

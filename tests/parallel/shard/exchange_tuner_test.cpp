@@ -48,7 +48,7 @@ TEST_CASE("each method is measured in turn, the slow ones twice, and the fastest
   ExchangeTuner tuner(two_buckets());
   CHECK((tuner.choose(50) == eight_methods.front()));
   train_steps(tuner, 0, 8, 50, by_parts);
-  // Of each its mean over passes and ranks.
+  // A trial is the mean over passes and ranks.
   REQUIRE(tuner.trials().size() == 8);
   for (std::size_t i = 0; i < 8; ++i) {
     const ExchangeTrial expected{static_cast<std::int64_t>(i), 0, eight_methods[i], by_parts(0, eight_methods[i])};

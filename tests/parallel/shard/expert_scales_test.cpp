@@ -52,7 +52,7 @@ TEST_CASE("ranks that hold parts of the experts agree on the scales of their ten
       scales[static_cast<std::size_t>(communicator.rank())] = scales_of(communicator, *layout, *experts);
     });
     REQUIRE(!scales.front().empty());
-    // Of the last rank's weights, the largest: within fp16's range, and not far below it.
+    // The largest of the last rank's weights is within fp16's range, and not far below it.
     for (const float scale : scales.back()) {
       CHECK(scale * std::pow(16.0, 3) <= 65504);
       CHECK(scale * std::pow(16.0, 3) > 1000);

@@ -35,8 +35,8 @@ Recipe saturating_recipe(const ShardCase& shards) {
   return recipe;
 }
 
-// Of the up projection 1 where the index is even, else 1/8: with the scale of 1, which is 256, sums over two ranks and
-// more of the former are beyond 448, and those of the latter are not. Elsewhere 1, of the first rank alone.
+// The up projection has 1 where the index is even, else 1/8: with the scale of 1, which is 256, sums over two ranks and
+// more of the former are beyond 448, and those of the latter are not. Elsewhere the first rank alone has 1.
 at::Tensor alternating_gradients(const ShardRank& rank) {
   at::Tensor flat = at::full({rank.store.elements()}, rank.groups.data.position() == 0 ? 1 : 0, at::kFloat);
   for (const FlatRange& range : rank.store.ranges())

@@ -28,7 +28,7 @@ Recipe o2_recipe(std::int64_t zero_stage) {
   return recipe;
 }
 
-// Of all ranks together: numbers that E4M3 has, also with a scale 2⁵ times smaller, so that no cast changes them.
+// What all ranks add up to: numbers that E4M3 has, also with a scale 2⁵ times smaller, so that no cast changes them.
 at::Tensor sums_of(const ShardRank& rank, std::int64_t step) {
   at::Generator generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(step));
   const at::Tensor payload = (at::randn({rank.store.elements()}, generator) * 64).to(at::kFloat8_e4m3fn).to(at::kFloat);

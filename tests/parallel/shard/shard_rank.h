@@ -39,7 +39,8 @@ struct ShardCase {
 // Every ZeRO stage on 1, 2 and 4 ranks, and with copies of the shards.
 std::vector<ShardCase> shard_cases();
 
-// Of the layout's one stage: the matrices that an FP8 level stores in its own way or Muon trains, else the first group.
+// The group in question on the layout's one stage: the matrices that an FP8 level stores in its own way or Muon trains,
+// else the first group.
 const StateGroup& group_of(const Layout& layout);
 
 // The parameters of that group on one rank.

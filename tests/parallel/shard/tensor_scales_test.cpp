@@ -27,7 +27,7 @@ Recipe fp8_recipe(std::int64_t zero_stage = 0) {
   return recipe;
 }
 
-// Of magnitudes that differ from tensor to tensor and from rank to rank.
+// Magnitudes differ from tensor to tensor and from rank to rank.
 at::Tensor random_gradients(const ShardRank& rank, int position) {
   at::Generator generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(position) + 1);
   const at::Tensor flat = at::randn({rank.store.elements()}, generator, at::kFloat);

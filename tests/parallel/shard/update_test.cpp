@@ -19,7 +19,7 @@ constexpr double gradient_scale = 0.5;
 OptimizerRecipe optimizer() { return {.beta1 = 0.8, .beta2 = 0.9, .eps = 0.05, .weight_decay = 0.3}; }
 double learning_rate(std::int64_t step) { return 0.1 / static_cast<double>(step); }
 
-// Of all ranks together; in sixteenths, so that sums are exact.
+// The sum over all ranks; in sixteenths, so that it is exact.
 double total_gradient(std::int64_t step, std::int64_t element) {
   return std::round(16 * std::sin(1.3 * static_cast<double>(element) + static_cast<double>(step))) / 16 * 24;
 }

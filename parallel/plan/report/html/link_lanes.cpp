@@ -100,7 +100,7 @@ std::string exact_path(std::vector<Change> changes, double width) {
   return stairs.path(width);
 }
 
-// Of the mean over every unit of the axis.
+// Draws the mean over every unit of the axis, so that the path stays short however often the lane changes.
 std::string column_path(const std::vector<Change>& changes, double width) {
   std::vector<double> columns(static_cast<std::size_t>(std::ceil(width)));
   // In pairs: what begins, and its end.

@@ -67,7 +67,7 @@ const MarkupLiteral page_script = R"js(
       return [operations[operation], ...fields.map((f) => f.join(" "))].join(" ") + "\npipeline rank " + entry.rank + ", from " +
         duration(start * timeline.tick) + ", takes " + duration(length * timeline.tick) + (way ? "\n\n" + way : "");
     };
-    // Of a lane under the pointer; its path has a level and where it ends, again and again.
+    // What the lane under the pointer carries there; its path has a level and where it ends, again and again.
     const wire_at = (x, y) => {
       const path = wires.find((lane) => y >= +lane.dataset.top && +lane.dataset.top + timeline.wire >= y);
       if (!path) return "";
@@ -113,7 +113,7 @@ const MarkupLiteral page_script = R"js(
         }
       }
     };
-    // Of the passes in sight that have room for it.
+    // Names the passes in sight that have room for it.
     const draw_labels = () => {
       labels.textContent = "";
       const [from, to] = [scroller.scrollLeft - timeline.gutter - 20, scroller.scrollLeft + scroller.clientWidth + 20];

@@ -56,8 +56,8 @@ constexpr const char* powers = "aaaaaaaabbbbccdd";
 
 }  // namespace
 
-// Of four tokens 4 ln 2 = 2.77, again, and 4 ln 4 = 5.55; that of c and d needs a token after it. Of five 5 ln 2
-// = 3.47, 3 ln 2 + 2 ln 4 = 4.85 and 2 ln 4 + 3 ln 8 = 9.01.
+// Samples of four tokens: 4 ln 2 = 2.77, again, and 4 ln 4 = 5.55; that of c and d needs a token after it. Samples of
+// five: 5 ln 2 = 3.47, 3 ln 2 + 2 ln 4 = 4.85 and 2 ln 4 + 3 ln 8 = 9.01.
 TEST_CASE("rarity is the sum of -ln p over a sample's tokens, truncated", "[curriculum]") {
   const TemporaryDirectory folder;
   const std::string file = folder.write("powers.txt", powers).string();

@@ -37,7 +37,7 @@ class MemoryProtection {
   void dismiss_this_thread() const;
 
   enum class HostMay { nothing, read, all };
-  // Of whole pages of pinned memory.
+  // What the host may do with whole pages of pinned memory.
   void set_host_rights(const char* begin, std::size_t bytes, HostMay rights) const;
 
  private:

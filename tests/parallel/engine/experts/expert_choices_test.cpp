@@ -41,7 +41,7 @@ TEST_CASE("on any ranks all tokens go to the same experts, but for nearly equal 
       const ChoiceComparison comparison = compare_choices(got, expected);
       INFO("nearly equal scores moved " << comparison.moved.narrowly << " tokens");
       CHECK(comparison.moved.clearly == 0);
-      // Of 192 tokens in a layer two, of which one may take the other's place.
+      // Two of the 192 tokens in a layer, of which one may take the other's place.
       CHECK(comparison.moved.narrowly <= 2);
     }
   }
@@ -52,7 +52,7 @@ StepChoices some_choices() {
   return {{1, {{0, {{0, 1}, {0, 1}, 0.5, 0.1}}, {1, {{0, 2}, {2}, 0.4, 0.1}}, {2, {{0, 2}, {2}, 0.5, 1e-7}}}}};
 }
 
-// Of two steps, whose second one is changed so.
+// Compares two steps of which the second is changed so.
 ChoiceComparison compared_with(const std::function<void(TokenChoices::Layer&)>& change) {
   const std::vector<RecordedStep> expected{{{}, some_choices()}, {{}, some_choices()}};
   std::vector<RecordedStep> got = expected;

@@ -42,7 +42,7 @@ std::vector<SlicedCase> sliced_cases() {
           {4, 4, dropping + Overrides{"precision.fp8_level=\"O0\"", sliced(2)} + by_layer}};
 }
 
-// Of a run that splits experts over so many ranks in one step after another.
+// Trains a run that splits experts over so many ranks in one step after another.
 Run train_switching(const TrainingSetting& setting, int ranks, const Overrides& overrides,
                     const std::vector<std::int64_t>& splits) {
   const Recipe recipe = setting.recipe(overrides + Overrides{"parallel.expert_tensor=\"auto\""});

@@ -38,7 +38,7 @@ struct ChoiceComparison {
   MovedTokens moved;
 };
 
-// Of the same steps. Throws Error(internal_error) where they have other layers or tokens.
+// Both must have trained the same steps. Throws Error(internal_error) where they have other layers or tokens.
 ChoiceComparison compare_choices(std::span<const RecordedStep> got, std::span<const RecordedStep> expected);
 
 }  // namespace llmtrain::test

@@ -97,7 +97,7 @@ inline const std::vector<RankCase> joined_expert_layouts{
     {8,
      {even, "parallel.expert=2", "parallel.expert_tensor=2", "parallel.expert_slices=4", "parallel.zero_stage=3",
       "pipeline.loops=2", "batch.global=16"}},
-    // Of few tokens: what holds most are weights.
+    // With so few tokens, what holds most are weights.
     {4,
      {even, "parallel.expert_slices=4", "parallel.zero_stage=3", "pipeline.loops=4", "batch.sequence_length=8",
       "model.moe.ffn_hidden_size=384"}},

@@ -36,7 +36,8 @@ std::string to_text(const Traffic& traffic) {
   return text;
 }
 
-// Of tensors on the device: a GPU's tensors are copied through others on the host, which threads of streams free.
+// Counts tensors on the device alone: a GPU's tensors are copied through others on the host, which threads of streams
+// free.
 class DeviceMemory final : public ThreadMemory {
  public:
   explicit DeviceMemory(bool is_gpu) : is_gpu_(is_gpu) {}

@@ -40,8 +40,8 @@ void check_memory(const Plan& plan, const RankRun& run);
 // Runs a layout and checks the instructions, the bytes and the memory of every rank.
 void check_plan(const Plan& plan);
 void check_layout(const TrainingSetting& setting, const RankCase& layout);
-// Of a replayed routing, in which ranks differ: checks the bytes of what sends most, to `tolerance` or where that is 0
-// to the byte, and the memory of the fullest rank, of which the plan is.
+// Checks a layout that replays a routing in which ranks differ: the bytes of what sends most, to `tolerance` or where
+// that is 0 to the byte, and the memory of the fullest rank, which is the one that the plan states.
 void check_skewed(const TrainingSetting& setting, const RankCase& layout, double tolerance);
 
 }  // namespace llmtrain::test

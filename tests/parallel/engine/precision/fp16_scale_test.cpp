@@ -22,7 +22,7 @@ struct Steps {
   std::vector<std::int64_t> in_a_row;  // skipped updates, after each step
 };
 
-// Of the last rank.
+// Returns what the last rank found.
 Steps train(const TrainingSetting& setting, const RankCase& layout, const Overrides& overrides, int count) {
   const Recipe recipe = setting.recipe(fp16 + overrides + layout.overrides);
   Steps found;

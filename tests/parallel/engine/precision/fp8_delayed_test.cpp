@@ -33,7 +33,7 @@ void check_delayed(const Overrides& common, const std::vector<RankCase>& layouts
   }
 }
 
-// Of the feed-forward network's first product in the last layer.
+// What the first product of the last layer's feed-forward network remembers.
 const std::string last_history = "layers.2.ffn.gate.weight.amax_history";
 
 std::vector<float> history_of(const fs::path& checkpoint) {

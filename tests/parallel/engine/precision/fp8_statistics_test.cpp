@@ -73,7 +73,7 @@ TEST_CASE("every element of a step is measured once", "[ranks]") {
     for (const Fp8Representation& of : results.at(1).fp8) counts.push_back(of.elements);
     return counts;
   };
-  // Of three layers: 8 sequences of 24 tokens; 4 micro-batches, each of which casts the weights.
+  // Three layers see 8 sequences of 24 tokens, in 4 micro-batches, each of which casts the weights.
   const double tokens = 8 * 24, weights = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48;
   const std::vector<double> whole{3 * tokens * (3 * 32 + 48), 4 * 3 * weights, 3 * tokens * (64 + 2 * 32 + 96),
                                   3 * weights, 3 * weights};

@@ -60,7 +60,7 @@ TEST_CASE("weights come back for every pass, and share the way to the device wit
   CHECK(weights.forward.seconds == Approx(weights.backward.seconds));
   CHECK(both.forward.seconds == Approx(std::max(weights.forward.seconds, activations.forward.seconds)));
   CHECK(both.backward.seconds == Approx(weights.backward.seconds + activations.backward.seconds));
-  // Of ZeRO-3 a rank brings its shard.
+  // With ZeRO-3 a rank brings its shard alone.
   const StageCost shards = seconds(
       {"memory.offload.weights=true", "memory.offload.activations=false", "parallel.zero_stage=3", "pipeline.loops=1"});
   CHECK(shards.forward.seconds == Approx(weights.forward.seconds / 8).epsilon(0.01));

@@ -130,7 +130,7 @@ BusyWires busy_wires(const CommunicationEntry& row, const RankGroup& group, cons
   return {sent / profile.node.link_bandwidth, 0};
 }
 
-// Of all tensors that the rank sends to its neighbours in the pipeline, if they are all on other nodes.
+// How long all tensors take that the rank sends to its neighbours in the pipeline, if they are all on other nodes.
 double sending_seconds(const CommunicationEntry& row, std::int64_t rank, const Mesh& mesh,
                        const ClusterProfile& profile) {
   const RankGroup next = pipeline_neighbours(mesh, rank);
@@ -169,8 +169,8 @@ TEST_CASE("a step is never shorter than its products on every device, nor than a
   }));
 }
 
-// Of the fullest rank. How many tensors from other stages have arrived early depends on times: a pipeline counts
-// without them, each category at its own peak.
+// What the fullest rank holds. How many tensors from other stages have arrived early depends on times: a pipeline
+// counts without them, each category at its own peak.
 double held_bytes(const PlanReport& report) {
   if (report.mesh.pipeline == 1) return peak_bytes(report);
   double most = 0;

@@ -39,7 +39,7 @@ OperatorList experts_of(const PricedLayout& priced) {
   return experts;
 }
 
-// Of the router, the exchange and the experts, forward and backward, where a rank has so many tokens.
+// Router, exchange and experts together, forward and backward, where a rank has so many tokens.
 double layer_seconds(std::int64_t ranks, AllToAll all_to_all, std::int64_t tokens = 16384) {
   Recipe recipe = single_layer(ranks, all_to_all);
   recipe.batch.sequence_length = tokens / recipe.batch.micro;

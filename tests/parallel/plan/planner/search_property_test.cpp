@@ -40,7 +40,7 @@ std::vector<Searched> searched_recipes() {
                     "precision.compute=bf16", "batch.global=96"})};
 }
 
-// Of the keys that a search chooses.
+// Any values of the keys that a search chooses.
 std::vector<Override> random_choice() {
   const auto one_of = [](const std::vector<std::string>& words) { return *rc::gen::elementOf(words); };
   return {"parallel.data=auto",

@@ -32,7 +32,7 @@ struct Exhaustive {
   std::vector<SearchCandidate> fitting;
   double fastest = std::numeric_limits<double>::infinity();
 
-  // Of those that are not so slow that a search leaves them out.
+  // The least memory among those that are not so slow that a search leaves them out.
   double smallest() const {
     double smallest = std::numeric_limits<double>::infinity();
     for (const SearchCandidate& one : fitting)

@@ -92,7 +92,7 @@ TEST_CASE("a page shows the errors of plans as a bar, a band and a verdict") {
   plan.report.accuracy.memory = PlanError{.error = 0.9, .rows = 33, .program = ""};
   const std::string page = report_html(plan);
   CHECK(nesting_error(page) == "");
-  // Of a bar that ends at 1.25 times the step, 0.75 to 1.25.
+  // The bar ends at 1.25 times the step: the error is from 0.75 to 1.25.
   CHECK(count(page, "class=\"error-bar\" style=\"margin-left:60.000%;width:40.000%\"") == 1);
   CHECK(count(page, "class=\"split\" style=\"width:80.000%\"") == 1);
   CHECK(count(page, "planned as &lt;nemo&gt;") == 1);
