@@ -63,6 +63,10 @@ std::vector<double> read_numbers(std::span<const at::Tensor> tensors) {
   return numbers;
 }
 
+at::Tensor read_floats(const at::Tensor& tensor) {
+  return tensor.defined() ? kernels::to_host(tensor.to(at::kFloat).contiguous()) : tensor;
+}
+
 void RoundAhead::end_round() {
   if (device_.is_cpu()) return;
   c10::Event end(device_.type());

@@ -43,6 +43,10 @@ std::vector<at::Tensor> to_device(std::span<const at::Tensor> tensors, const at:
 // many they are: for what has been enqueued before them, and not for what others enqueue.
 std::vector<double> read_numbers(std::span<const at::Tensor> tensors);
 
+// What people and tests read of a tensor, whatever its type: in fp32, contiguous, in the host's memory; undefined if it
+// is. Waits for a GPU's.
+at::Tensor read_floats(const at::Tensor& tensor);
+
 // Keeps the host at most one round of work ahead of a GPU: what it says of progress is then true, and memory bounded.
 class RoundAhead {
  public:

@@ -77,7 +77,7 @@ at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   ForwardPass pass(model);
   const at::Tensor logits = pass.run(input);
   pass.finish();
-  return logits.defined() ? kernels::to_host(logits.narrow(0, 0, length).to(at::kFloat).contiguous()) : logits;
+  return read_floats(logits.defined() ? logits.narrow(0, 0, length) : logits);
 }
 
 }  // namespace llmtrain

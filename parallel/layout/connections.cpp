@@ -5,8 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "core/graph/sharding.h"
-
 namespace llmtrain {
 namespace {
 
@@ -42,12 +40,8 @@ class Connections {
 
   // All of the group, and within it those that hold copies of the same units.
   void add_tensor() {
-    const std::vector<int> ranks = group_members(mesh(), GroupKind::tensor, rank_);
-    const std::ptrdiff_t copies = copies_of_repeated(*partition_.graph, mesh().tensor);
-    const auto position = std::ranges::find(ranks, rank_) - ranks.begin();
-    const auto first = ranks.begin() + position / copies * copies;
-    add(Connection::Use::computation, {first, first + copies});
-    add(Connection::Use::computation, ranks);
+    add(Connection::Use::computation, partition_.copies_of(rank_));
+    add(mesh(), GroupKind::tensor);
   }
 
   // Activations go on to the next rank and gradients back, also between the last and the first; with two ranks each

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/graph/sharding.h"
 #include "core/graph/token_dropping.h"
 
 namespace llmtrain {
@@ -68,6 +69,14 @@ std::set<std::vector<std::size_t>> Partition::sharing_ranks() const {
     for (const StateGroup& group : stage)
       if (group.is_shared()) sharing.insert(group.holders);
   return sharing;
+}
+
+std::vector<int> Partition::copies_of(int rank) const {
+  const std::vector<int> ranks = group_members(mesh, GroupKind::tensor, rank);
+  const std::ptrdiff_t copies = copies_of_repeated(*graph, mesh.tensor);
+  const auto position = std::ranges::find(ranks, rank) - ranks.begin();
+  const auto first = ranks.begin() + position / copies * copies;
+  return {first, first + copies};
 }
 
 PassSetting pass_setting(const Partition& partition) {

@@ -21,14 +21,6 @@ Group make_group(Communicator& communicator, const Layout& layout, const char* n
   return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()), use);
 }
 
-// The tensor ranks that hold the same repeated units as this one: neighbours in the group. Where nothing is repeated
-// each rank is alone in its group.
-std::vector<int> ranks_of_copies(const std::vector<int>& ranks, int position, const Graph& graph) {
-  const std::ptrdiff_t copies = copies_of_repeated(graph, std::ssize(ranks));
-  const auto first = ranks.begin() + position / copies * copies;
-  return {first, first + copies};
-}
-
 // The exchanged tensor [S, B, 2, kv_heads, D]: positions are the outermost dimension, so that the ranks' chunks are
 // contiguous and arrive in order without a copy.
 at::Tensor exchanged(const at::Tensor& own, std::int64_t positions) {
@@ -82,7 +74,7 @@ Handle DataParallel::exchange(const at::Tensor& sent, std::span<const std::int64
 TensorParallel::TensorParallel(Communicator& communicator, const Layout& layout)
     : communicator_(&communicator),
       group_(make_group(communicator, layout, "tensor", GroupKind::tensor)),
-      copies_(communicator.make_group("copies", ranks_of_copies(group_.ranks(), group_.position(), layout.graph()))),
+      copies_(communicator.make_group("copies", layout.partition().copies_of(communicator.rank()))),
       // Sequence parallelism (arXiv 2205.05198): between the matrices each tensor rank holds a part of the rows.
       rows_(layout.recipe().parallel.sequence ? ActivationRows::split : ActivationRows::whole) {}
 

@@ -72,7 +72,7 @@ class TensorParts {
 };
 
 // TensorRanks over a Communicator: the tensor group, and within it the neighbours that hold copies of the same units of
-// what is repeated (copies_of_repeated()). Copyable; copies share the groups.
+// what is repeated (Partition::copies_of()). Copyable; copies share the groups.
 class TensorParallel final : public TensorRanks {
  public:
   // Collective over the world; blocks. The communicator must outlive this.

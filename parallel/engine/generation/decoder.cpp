@@ -92,10 +92,7 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked) {
   return logits;
 }
 
-at::Tensor Decoder::logits(std::span<const NewTokens> pieces, Rows rows) {
-  const at::Tensor logits = pass(pieces, rows);
-  return logits.defined() ? kernels::to_host(logits.to(at::kFloat).contiguous()) : logits;
-}
+at::Tensor Decoder::logits(std::span<const NewTokens> pieces, Rows rows) { return read_floats(pass(pieces, rows)); }
 
 at::Tensor Decoder::log_probabilities(std::span<const NewTokens> pieces, std::span<const std::int64_t> following) {
   check_tokens(following, model_.graph().model.vocab_size);

@@ -8,8 +8,10 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <set>
+#include <vector>
 
 #include "core/base/error.h"
+#include "parallel/layout/layout.h"
 
 namespace llmtrain {
 namespace {
@@ -163,6 +165,15 @@ TEST_CASE("groups of ranks on nodes of eight") {
   CHECK(expert_group(mesh) == RankGroup{2, 4, 2});
   CHECK(expert_data_group(mesh) == RankGroup{6, 8, 1});
   CHECK(pipeline_neighbours(mesh) == RankGroup{2, 48, 1});
+}
+
+TEST_CASE("tensor neighbours hold the same heads where there are fewer heads than ranks") {
+  Recipe shared = with([](Recipe& r) { r.parallel.tensor = 8, r.parallel.pipeline = 2, r.model.kv_heads = 2; });
+  const Mesh mesh = make_mesh(shared, 16);
+  CHECK(Partition::on_mesh(shared, mesh).copies_of(0) == std::vector<int>{0, 1, 2, 3});
+  CHECK(Partition::on_mesh(shared, mesh).copies_of(13) == std::vector<int>{12, 13, 14, 15});
+  shared.model.kv_heads = 8;
+  CHECK(Partition::on_mesh(shared, mesh).copies_of(13) == std::vector<int>{13});
 }
 
 TEST_CASE("pipeline neighbours share a node if their rank numbers do") {
