@@ -8,7 +8,9 @@
 
 #include "core/base/element_type.h"
 #include "core/recipe/data_recipe.h"
+#include "core/recipe/model_recipe.h"
 #include "core/recipe/running_recipe.h"
+#include "core/recipe/training_recipe.h"
 
 namespace llmtrain {
 
@@ -16,188 +18,12 @@ namespace llmtrain {
 // ranges, help and defaults that depend on other keys are only in the key table (core/recipe/keys/key_table.h). Sizes
 // are in elements, batch sizes in sequences.
 
-enum class Architecture { gpt2, gpt_rope, llama };
-enum class Activation { gelu, gelu_tanh, swiglu };
-enum class NormKind { layernorm, rmsnorm };
-enum class Position { learned, rope };
-enum class Router { linear, cosine };
-enum class RouterPriority { position, score };
-enum class BalanceLoss { gshard, load_importance, none };
-
-struct MixtureOfExpertsRecipe {
-  std::int64_t experts = 0;
-  std::int64_t top_k = 1;
-  std::int64_t every = 1;
-  double capacity_factor = 1.0;
-  std::int64_t ffn_hidden_size = 0;
-  std::int64_t shared_experts = 0;
-  bool shared_gate = false;
-  Router router = Router::linear;
-  bool normalize_gates = false;  // top_k > 1
-  RouterPriority priority = RouterPriority::position;
-  BalanceLoss balance_loss = BalanceLoss::gshard;
-  double balance_coefficient = 0.01;
-  double z_coefficient = 0;
-  double jitter = 0;
-  double gate_noise = 0;  // 1 with the load-importance loss
-  // What tokens follow instead of their router's choices.
-  std::optional<double> routing_zipf{};
-  std::optional<std::string> routing_trace{};  // a file
-
-  // Whether tokens go elsewhere than their router says.
-  bool replays() const { return routing_zipf || routing_trace; }
-  // Whether routers learn to send experts equally many tokens.
-  bool balances() const { return balance_loss != BalanceLoss::none && balance_coefficient > 0; }
-
-  bool operator==(const MixtureOfExpertsRecipe&) const = default;
-};
-
-enum class RopeScalingType { linear, llama3, yarn };
-
-// How rotary positions reach beyond the length that a model was first trained with (core/graph/rope_frequencies.h).
-struct RopeScalingRecipe {
-  RopeScalingType type = RopeScalingType::linear;
-  double factor = 1;
-  std::int64_t original_max_sequence_length = 0;
-  double low_frequency_factor = 1;
-  double high_frequency_factor = 4;
-  double beta_fast = 32;
-  double beta_slow = 1;
-  double attention_factor = 1;
-  bool truncate = true;
-
-  bool operator==(const RopeScalingRecipe&) const = default;
-};
-
-// Low-rank adapters (Hu et al., arXiv 2106.09685): a matrix W of those that a pattern names becomes W + alpha ÷ rank ·
-// B·A, of which A and B alone are trained.
-struct LoraRecipe {
-  std::int64_t rank = 8;
-  double alpha = 8;
-  std::vector<std::string> targets{"*.attention.query.weight", "*.attention.value.weight"};
-
-  double scale() const { return alpha / static_cast<double>(rank); }
-
-  bool operator==(const LoraRecipe&) const = default;
-};
-
-struct ModelRecipe {
-  Architecture architecture = Architecture::gpt2;
-  std::int64_t layers = 0;
-  std::int64_t hidden_size = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  std::int64_t ffn_hidden_size = 0;
-  std::int64_t vocab_size = 0;
-  std::int64_t max_sequence_length = 0;
-  Activation activation = Activation::gelu_tanh;
-  NormKind norm = NormKind::layernorm;
-  double norm_eps = 1e-5;
-  Position position = Position::learned;
-  double rope_theta = 10000;
-  std::optional<RopeScalingRecipe> rope_scaling;
-  bool bias = true;      // every linear but query, key, value; layernorm's shift too
-  bool qkv_bias = true;  // query, key and value
-  bool qk_norm = false;
-  bool tie_embeddings = true;
-  double dropout = 0;
-  double init_std = 0.02;
-  std::optional<MixtureOfExpertsRecipe> moe;
-  std::optional<LoraRecipe> lora;
-
-  bool operator==(const ModelRecipe&) const = default;
-};
-
 struct BatchRecipe {
   std::int64_t global = 0;
   std::int64_t micro = 0;
   std::int64_t sequence_length = 0;
 
   bool operator==(const BatchRecipe&) const = default;
-};
-
-enum class LearningRateSchedule { cosine, linear, constant, wsd };
-
-// What moves the learning rate along its schedule.
-enum class ScheduleClock { steps, tokens };
-
-enum class OptimizerKind { adamw, muon };
-
-// What an orthogonalised update is multiplied with, in a matrix of so many rows (outputs) and columns (inputs).
-enum class MuonScale {
-  match_rms_adamw,  // 0.2·√max(rows, columns): as large as AdamW's updates (Liu et al., arXiv 2502.16982, section 2.2)
-  original,         // √max(1, rows ÷ columns) (Jordan et al., 2024)
-};
-
-struct MuonRecipe {
-  double momentum = 0.95;
-  bool nesterov = true;
-  std::int64_t steps = 5;  // of the Newton-Schulz iteration
-  MuonScale scale = MuonScale::match_rms_adamw;
-
-  bool operator==(const MuonRecipe&) const = default;
-};
-
-struct OptimizerRecipe {
-  OptimizerKind name = OptimizerKind::adamw;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  MuonRecipe muon{};
-
-  bool operator==(const OptimizerRecipe&) const = default;
-};
-
-struct LearningRateRecipe {
-  LearningRateSchedule schedule = LearningRateSchedule::cosine;
-  ScheduleClock clock = ScheduleClock::steps;
-  double peak = 3e-4;
-  double minimum = 0;
-  std::int64_t warmup_steps = 0;
-  std::int64_t decay_steps = 0;
-
-  bool operator==(const LearningRateRecipe&) const = default;
-};
-
-// Which losses and gradient norms are spikes, in standard deviations above the mean of the updates before.
-inline constexpr std::int64_t longest_spike_window = 10'000;
-
-struct SpikeRecipe {
-  double loss = 0;           // 0: none is
-  double gradient_norm = 0;  // 0: none is
-  std::int64_t window = 128;
-
-  bool operator==(const SpikeRecipe&) const = default;
-};
-
-// Random layerwise token dropping (Yao et al., arXiv 2211.11586): the layers between the first and the last ones train
-// on a random part of each sequence.
-struct TokenDroppingRecipe {
-  LengthScheduleRecipe schedule{.multiple = 16};
-  std::int64_t first_layers = 1;
-  std::int64_t last_layers = 1;
-
-  bool operator==(const TokenDroppingRecipe&) const = default;
-};
-
-struct TrainingRecipe {
-  std::int64_t steps = 0;
-  std::optional<std::string> init_from;      // a checkpoint folder, or "hf:DIR"
-  std::optional<std::string> adapters_from;  // a folder of PEFT
-  std::int64_t evaluate_every = 0;           // 0: never
-  std::int64_t evaluate_batches = 0;         // global batches per evaluation; 0: the whole validation data
-  double clip_norm = 1;                      // 0: off
-  SpikeRecipe spikes;
-  std::int64_t skip_limit = 10;  // 0: none
-  std::int64_t rollbacks = 0;
-  std::vector<std::string> freeze;  // patterns of names, in which * stands for any text
-  std::optional<TokenDroppingRecipe> token_dropping;
-  OptimizerRecipe optimizer;
-  LearningRateRecipe learning_rate;
-
-  bool operator==(const TrainingRecipe&) const = default;
 };
 
 enum class DataType { fp32, bf16, fp16 };

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace llmtrain {
+
+// The recipe's section `model`, as core/recipe/recipe.h describes recipes.
+
+enum class Architecture { gpt2, gpt_rope, llama };
+enum class Activation { gelu, gelu_tanh, swiglu };
+enum class NormKind { layernorm, rmsnorm };
+enum class Position { learned, rope };
+enum class Router { linear, cosine };
+enum class RouterPriority { position, score };
+enum class BalanceLoss { gshard, load_importance, none };
+
+struct MixtureOfExpertsRecipe {
+  std::int64_t experts = 0;
+  std::int64_t top_k = 1;
+  std::int64_t every = 1;
+  double capacity_factor = 1.0;
+  std::int64_t ffn_hidden_size = 0;
+  std::int64_t shared_experts = 0;
+  bool shared_gate = false;
+  Router router = Router::linear;
+  bool normalize_gates = false;  // top_k > 1
+  RouterPriority priority = RouterPriority::position;
+  BalanceLoss balance_loss = BalanceLoss::gshard;
+  double balance_coefficient = 0.01;
+  double z_coefficient = 0;
+  double jitter = 0;
+  double gate_noise = 0;  // 1 with the load-importance loss
+  // What tokens follow instead of their router's choices.
+  std::optional<double> routing_zipf{};
+  std::optional<std::string> routing_trace{};  // a file
+
+  // Whether tokens go elsewhere than their router says.
+  bool replays() const { return routing_zipf || routing_trace; }
+  // Whether routers learn to send experts equally many tokens.
+  bool balances() const { return balance_loss != BalanceLoss::none && balance_coefficient > 0; }
+
+  bool operator==(const MixtureOfExpertsRecipe&) const = default;
+};
+
+enum class RopeScalingType { linear, llama3, yarn };
+
+// How rotary positions reach beyond the length that a model was first trained with (core/graph/rope_frequencies.h).
+struct RopeScalingRecipe {
+  RopeScalingType type = RopeScalingType::linear;
+  double factor = 1;
+  std::int64_t original_max_sequence_length = 0;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  double attention_factor = 1;
+  bool truncate = true;
+
+  bool operator==(const RopeScalingRecipe&) const = default;
+};
+
+// Low-rank adapters (Hu et al., arXiv 2106.09685): a matrix W of those that a pattern names becomes W + alpha ÷ rank ·
+// B·A, of which A and B alone are trained.
+struct LoraRecipe {
+  std::int64_t rank = 8;
+  double alpha = 8;
+  std::vector<std::string> targets{"*.attention.query.weight", "*.attention.value.weight"};
+
+  double scale() const { return alpha / static_cast<double>(rank); }
+
+  bool operator==(const LoraRecipe&) const = default;
+};
+
+struct ModelRecipe {
+  Architecture architecture = Architecture::gpt2;
+  std::int64_t layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn_hidden_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t max_sequence_length = 0;
+  Activation activation = Activation::gelu_tanh;
+  NormKind norm = NormKind::layernorm;
+  double norm_eps = 1e-5;
+  Position position = Position::learned;
+  double rope_theta = 10000;
+  std::optional<RopeScalingRecipe> rope_scaling;
+  bool bias = true;      // every linear but query, key, value; layernorm's shift too
+  bool qkv_bias = true;  // query, key and value
+  bool qk_norm = false;
+  bool tie_embeddings = true;
+  double dropout = 0;
+  double init_std = 0.02;
+  std::optional<MixtureOfExpertsRecipe> moe;
+  std::optional<LoraRecipe> lora;
+
+  bool operator==(const ModelRecipe&) const = default;
+};
+
+}  // namespace llmtrain
