@@ -299,8 +299,10 @@ Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std
   return partition;
 }
 
-std::shared_ptr<const Layout> lay_out(const Recipe& recipe, const ClusterProfile& cluster) {
-  return std::make_shared<const Layout>(partition_for(recipe, cluster, devices_per_node(recipe, cluster)));
+std::shared_ptr<const Layout> lay_out(const Recipe& recipe, const ClusterProfile& cluster,
+                                      std::shared_ptr<const Graph> graph) {
+  return std::make_shared<const Layout>(
+      partition_for(recipe, cluster, devices_per_node(recipe, cluster), std::move(graph)));
 }
 
 Plan make_plan(std::shared_ptr<const Layout> layout, const ClusterProfile& cluster, Timeline timeline) {

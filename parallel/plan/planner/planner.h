@@ -19,9 +19,10 @@ namespace llmtrain {
 Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
                         std::shared_ptr<const Graph> graph = nullptr);
 
-// The layout of a recipe in the world that the recipe and the cluster define. Throws Error(bad_recipe) with every
-// reason if the recipe cannot be laid out.
-std::shared_ptr<const Layout> lay_out(const Recipe& recipe, const ClusterProfile& cluster);
+// The layout of a recipe in the world that the recipe and the cluster define; `graph` and errors as those of
+// Partition::make().
+std::shared_ptr<const Layout> lay_out(const Recipe& recipe, const ClusterProfile& cluster,
+                                      std::shared_ptr<const Graph> graph = nullptr);
 
 // Prices a layout without tensors, MPI or GPU: costs, memory, one simulated step, and the report with its warnings but
 // without suggestions. A layout that does not fit the memory is planned all the same. Ranks that share the cluster's

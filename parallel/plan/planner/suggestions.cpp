@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -36,11 +37,13 @@ struct Neighbour {
   }
 };
 
-std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& profile) {
+// All have the same graph: no neighbour changes the model. Building it for each would take half of a plan's time.
+std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& profile,
+                                        const std::shared_ptr<const Graph>& graph) {
   std::vector<Neighbour> priced;
   for (const Recipe& other : neighbours(recipe, mesh)) {
     try {
-      const PlanReport report = make_plan(other, profile).report;
+      const PlanReport report = make_plan(lay_out(other, profile, graph), profile).report;
       Neighbour neighbour{other,
                           report.mesh,
                           report.fits,
@@ -59,12 +62,13 @@ std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, 
 }
 
 // The neighbours that fit or, where none does, those of the leanest neighbours, until some fit.
-std::vector<Neighbour> fitting_neighbours(const Plan& plan, const ClusterProfile& profile) {
+std::vector<Neighbour> fitting_neighbours(const Plan& plan, const ClusterProfile& profile,
+                                          const std::shared_ptr<const Graph>& graph) {
   std::vector<Neighbour> from{{plan.report.recipe, plan.report.mesh, plan.report.fits, 0, 0, false}};
   for (int changes = 1; changes <= most_changes && !from.empty(); ++changes) {
     std::vector<Neighbour> reached;
     for (const Neighbour& start : from)
-      std::ranges::move(price_neighbours(start.recipe, start.mesh, profile), std::back_inserter(reached));
+      std::ranges::move(price_neighbours(start.recipe, start.mesh, profile, graph), std::back_inserter(reached));
     std::vector<Neighbour> fitting;
     std::ranges::copy_if(reached, std::back_inserter(fitting), &Neighbour::fits);
     if (!fitting.empty()) return fitting;
@@ -107,8 +111,9 @@ void keep_one_per_order(std::vector<Neighbour>& better) {
 
 std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
   const PlanReport& report = plan.report;
-  std::vector<Neighbour> better =
-      report.fits ? price_neighbours(report.recipe, report.mesh, profile) : fitting_neighbours(plan, profile);
+  const std::shared_ptr<const Graph>& graph = plan.layout->partition().graph;
+  std::vector<Neighbour> better = report.fits ? price_neighbours(report.recipe, report.mesh, profile, graph)
+                                              : fitting_neighbours(plan, profile, graph);
   // A change that does not fit helps nobody; if the plan does not fit yet, any change that fits does.
   std::erase_if(better, [&](const Neighbour& other) {
     return !other.fits || (report.fits && other.step_seconds >= worthwhile * report.step.seconds);
