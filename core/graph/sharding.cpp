@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
+#include <set>
 
 namespace llmtrain {
 
@@ -28,10 +30,6 @@ void split_padded(LocalPart& part, std::size_t axis, std::int64_t ranks, std::in
   part.real_shape[axis] = std::min(part.shape[axis], whole - part.offset[axis]);
 }
 
-std::int64_t copies_of(const Split& split, std::int64_t ranks) {
-  return split.kind == Kind::repeated ? ranks / std::min(split.units, ranks) : 1;
-}
-
 // Gives one of `ranks` ranks what it holds of the axis. What is split has one copy unless units are repeated.
 void divide(LocalPart& part, const Split& split, std::int64_t ranks, std::int64_t position) {
   part.copies = copies_of(split, ranks);
@@ -52,7 +50,40 @@ void divide(LocalPart& part, const Split& split, std::int64_t ranks, std::int64_
   }
 }
 
+bool divides(std::int64_t ranks, const Split& split) {
+  switch (split.kind) {
+    case Kind::none:
+    case Kind::padded:
+      return true;
+    case Kind::even:
+      return split.units % ranks == 0;
+    case Kind::repeated:
+      break;
+  }
+  return split.units % ranks == 0 || ranks % split.units == 0;
+}
+
 }  // namespace
+
+std::int64_t copies_of(const Split& split, std::int64_t ranks) {
+  return split.kind == Kind::repeated ? ranks / std::min(split.units, ranks) : 1;
+}
+
+const Parameter* undivided(const Graph& graph, const ShardDegrees& degrees) {
+  const auto is_divided = [&](const Parameter& parameter) {
+    if (!parameter.has_expert_axis) return divides(degrees.tensor, parameter.split);
+    return parameter.shape.front() % degrees.expert == 0 && divides(degrees.expert_tensor, parameter.split);
+  };
+  const auto found = std::ranges::find_if_not(graph.parameters, is_divided);
+  return found == graph.parameters.end() ? nullptr : &*found;
+}
+
+std::int64_t common_experts(const Graph& graph) {
+  std::int64_t experts = 0;
+  for (const Parameter& parameter : graph.parameters)
+    if (parameter.has_expert_axis) experts = std::gcd(experts, parameter.shape.front());
+  return experts;
+}
 
 LocalPart local_part(const Parameter& parameter, const ShardPlace& place) {
   LocalPart part{parameter.shape, parameter.shape, std::vector<std::int64_t>(parameter.shape.size(), 0)};
@@ -73,10 +104,12 @@ GradientSum gradient_sum(const Parameter& parameter, std::int64_t tensor, bool s
   return splits_sequence || parameter.sums_over_ranks ? GradientSum::tensor_group : GradientSum::none;
 }
 
-std::int64_t copies_of_repeated(const Graph& graph, std::int64_t tensor) {
-  const auto repeated = std::ranges::find(graph.parameters, Kind::repeated,
-                                          [](const Parameter& parameter) { return parameter.split.kind; });
-  return repeated == graph.parameters.end() ? 1 : copies_of(repeated->split, tensor);
+std::vector<std::int64_t> copy_counts(const Graph& graph, std::int64_t tensor) {
+  std::set<std::int64_t> counts;
+  for (const Parameter& parameter : graph.parameters)
+    if (!parameter.has_expert_axis) counts.insert(copies_of(parameter.split, tensor));
+  counts.erase(1);
+  return {counts.begin(), counts.end()};
 }
 
 std::int64_t local_units(const Split& split, std::int64_t ranks) {

@@ -39,6 +39,15 @@ struct LocalPart {
   std::int64_t real_elements() const { return element_count(real_shape); }  // without
 };
 
+// The first of the graph's parameters that ranks in these numbers do not divide: of an even split some would have more
+// units than others, of a repeated one some more copies of theirs than others, or one more experts. Null where they
+// divide all, as the rules of recipes ask for by the keys that the units are from (core/recipe/rules).
+const Parameter* undivided(const Graph& graph, const ShardDegrees& degrees);
+
+// What ranks that hold different experts must divide: the greatest that divides the number of every layer's experts, 0
+// without any.
+std::int64_t common_experts(const Graph& graph);
+
 // Units of a split that one rank has, padding and repeated ones included.
 std::int64_t local_units(const Split& split, std::int64_t ranks);
 
@@ -48,16 +57,18 @@ LocalPart local_part(const Parameter& parameter, const ShardPlace& place);
 // Elements of a parameter on one rank, padding and repeated units included.
 std::int64_t local_elements(const Parameter& parameter, const ShardDegrees& degrees);
 
-// How many neighbours of `tensor` ranks hold copies of each unit of what the graph repeats, as of the heads of keys and
-// values where there are fewer than ranks: 1 where nothing is repeated. All of the graph's repeated parameters have
-// equally many units.
-std::int64_t copies_of_repeated(const Graph& graph, std::int64_t tensor);
+// How many neighbours of so many ranks hold copies of each unit of a split: 1 unless it is repeated and has fewer
+// units.
+std::int64_t copies_of(const Split& split, std::int64_t ranks);
+// These numbers of all that the graph repeats, as the heads of keys and values where there are fewer than tensor ranks:
+// ascending, without 1.
+std::vector<std::int64_t> copy_counts(const Graph& graph, std::int64_t tensor);
 
 // With which ranks a rank of a tensor group sums a parameter's gradient once per step, because each rank sees only part
 // of the work of what they hold in common. None: the parameter belongs to one rank, or all compute the same gradient.
 // The tensor group: what sums_over_ranks, and where sequences are split over the ranks all of which every rank has the
-// whole, as that works on rows of tokens (Korthikanti et al., arXiv 2205.05198). Copies: the ranks that hold copies of
-// the same units.
+// whole, as that works on rows of tokens (Korthikanti et al., arXiv 2205.05198). Copies: the neighbours that hold
+// copies of the same units (copies_of()).
 enum class GradientSum { none, tensor_group, copies };
 GradientSum gradient_sum(const Parameter& parameter, std::int64_t tensor, bool splits_sequence);
 

@@ -40,7 +40,8 @@ class Connections {
 
   // All of the group, and within it those that hold copies of the same units.
   void add_tensor() {
-    add(Connection::Use::computation, partition_.copies_of(rank_));
+    for (const std::int64_t copies : copy_counts(*partition_.graph, mesh().tensor))
+      add(Connection::Use::computation, partition_.copies_of(rank_, copies));
     add(mesh(), GroupKind::tensor);
   }
 

@@ -71,9 +71,8 @@ std::set<std::vector<std::size_t>> Partition::sharing_ranks() const {
   return sharing;
 }
 
-std::vector<int> Partition::copies_of(int rank) const {
+std::vector<int> Partition::copies_of(int rank, std::int64_t copies) const {
   const std::vector<int> ranks = group_members(mesh, GroupKind::tensor, rank);
-  const std::ptrdiff_t copies = copies_of_repeated(*graph, mesh.tensor);
   const auto position = std::ranges::find(ranks, rank) - ranks.begin();
   const auto first = ranks.begin() + position / copies * copies;
   return {first, first + copies};

@@ -48,9 +48,9 @@ struct Partition {
   bool is_last(std::size_t stage) const { return stage + 1 == stages.size(); }
   // The ranks of a pipeline that hold copies of the same parameters (StateGroup::holders): all such sets, ascending.
   std::set<std::vector<std::size_t>> sharing_ranks() const;
-  // The tensor ranks that hold the same units as this one of what is repeated (copies_of_repeated()), ascending, itself
-  // among them: neighbours in the tensor group. Where nothing is repeated each rank is alone.
-  std::vector<int> copies_of(int rank) const;
+  // The tensor ranks that hold the same units as this one of what has so many copies (copy_counts()), ascending, itself
+  // among them: neighbours in the tensor group.
+  std::vector<int> copies_of(int rank, std::int64_t copies) const;
 };
 
 // How a rank of this program runs a block on one micro-batch on a CPU.

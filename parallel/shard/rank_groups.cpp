@@ -21,6 +21,15 @@ Group make_group(Communicator& communicator, const Layout& layout, const char* n
   return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()), use);
 }
 
+// For each number of copies the tensor ranks that hold the same repeated units as this one.
+std::map<std::int64_t, Group> groups_of_copies(Communicator& communicator, const Layout& layout) {
+  std::map<std::int64_t, Group> groups;
+  for (const std::int64_t copies : copy_counts(layout.graph(), layout.mesh().tensor))
+    groups.emplace(
+        copies, communicator.make_group("copies", layout.partition().copies_of(communicator.rank(), copies)));
+  return groups;
+}
+
 // The exchanged tensor [S, B, 2, kv_heads, D]: positions are the outermost dimension, so that the ranks' chunks are
 // contiguous and arrive in order without a copy.
 at::Tensor exchanged(const at::Tensor& own, std::int64_t positions) {
@@ -74,7 +83,7 @@ Handle DataParallel::exchange(const at::Tensor& sent, std::span<const std::int64
 TensorParallel::TensorParallel(Communicator& communicator, const Layout& layout)
     : communicator_(&communicator),
       group_(make_group(communicator, layout, "tensor", GroupKind::tensor)),
-      copies_(communicator.make_group("copies", layout.partition().copies_of(communicator.rank()))),
+      copies_(groups_of_copies(communicator, layout)),
       // Sequence parallelism (arXiv 2205.05198): between the matrices each tensor rank holds a part of the rows.
       rows_(layout.recipe().parallel.sequence ? ActivationRows::split : ActivationRows::whole) {}
 
@@ -94,8 +103,8 @@ at::Tensor TensorParallel::scatter_sum_rows(const at::Tensor& whole) const {
   return RowParallel(*communicator_, group_, Purpose::tensor_parallel).scatter_sum_rows(whole);
 }
 
-void TensorParallel::sum_copies(const at::Tensor& x) const {
-  communicator_->all_reduce(copies_, Purpose::tensor_parallel, array_of(x)).wait();
+void TensorParallel::sum_copies(const at::Tensor& x, std::int64_t copies) const {
+  communicator_->all_reduce(copies_.at(copies), Purpose::tensor_parallel, array_of(x)).wait();
 }
 
 TensorParts TensorParallel::parts() const { return {*communicator_, group_, Purpose::tensor_parallel}; }

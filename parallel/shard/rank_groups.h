@@ -87,15 +87,16 @@ class TensorParallel final : public TensorRanks {
   at::Tensor gather_rows(const at::Tensor& part) const override { return gather_rows(part, Purpose::tensor_parallel); }
   at::Tensor gather_rows(const at::Tensor& part, Purpose purpose) const;
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
-  // Sums in place over the ranks with copies of the same units.
-  void sum_copies(const at::Tensor& x) const;
+  // Sums in place over the ranks with copies of the same units, where so many have (copy_counts()).
+  void sum_copies(const at::Tensor& x, std::int64_t copies) const;
   // The group itself, to agree on scales, and to exchange parts of matrices.
   TensorParts parts() const;
   RowParallel row_ranks() const { return {*communicator_, group_, Purpose::tensor_parallel}; }
 
  private:
   Communicator* communicator_;
-  Group group_, copies_;
+  Group group_;
+  std::map<std::int64_t, Group> copies_;  // by how many there are
   ActivationRows rows_;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "core/graph/graph.h"
+#include "core/graph/sharding.h"
 #include "parallel/layout/declared_scalars.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/muon_cost.h"
@@ -200,14 +203,17 @@ void add_tensor_gradients(Table& table) {
   const PricedLayout& priced = table.priced();
   const std::vector<TensorGradientShare> shares = tensor_gradient_shares(priced.partition);
   const RankGroup tensor = tensor_group(priced.mesh());
-  const RankGroup copies = copies_group(priced.partition);
-  const auto add = [&](std::string_view tensors, const RankGroup& ranks, double TensorGradientShare::*bytes,
+  const auto add = [&](std::string_view tensors, const RankGroup& ranks, auto bytes,
                        Purpose purpose = Purpose::tensor_parallel) {
     for (std::size_t rank = 0; rank < shares.size(); ++rank)
-      table.add(Collective::all_reduce, purpose, tensors, ranks, rank, shares[rank].*bytes);
+      table.add(Collective::all_reduce, purpose, tensors, ranks, rank, std::invoke(bytes, shares[rank]));
   };
   add("norm gradients", tensor, &TensorGradientShare::whole_group);
-  add("key and value gradients", copies, &TensorGradientShare::copies);
+  for (const std::int64_t copies : copy_counts(priced.graph(), priced.mesh().tensor))
+    add("key and value gradients", copies_group(priced.partition, copies), [&](const TensorGradientShare& share) {
+      const auto bytes = share.copies.find(copies);
+      return bytes == share.copies.end() ? 0 : bytes->second;
+    });
   add("FP8 maxima of states", tensor, &TensorGradientShare::maxima);
   add("FP8 maxima of expert states", expert_parts_group(priced.mesh()), &TensorGradientShare::expert_maxima,
       Purpose::expert);

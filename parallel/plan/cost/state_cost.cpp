@@ -17,20 +17,21 @@ using Kind = StateGroup::Kind;
 using ByShard = std::vector<TensorGradientShare>;
 
 // Adds the elements [begin, end) of flat memory that is cut into parts of `part` to their shards, each as `bytes`.
-void add_to_shards(ByShard& shards, double TensorGradientShare::*sum, FlatInterval elements, std::int64_t part,
-                   double bytes) {
+template <class Sum>
+void add_to_shards(ByShard& shards, Sum sum, FlatInterval elements, std::int64_t part, double bytes) {
   // Small parameters may be spread over thousands of shards, so that a division for each would take most of the time.
   std::int64_t shard = elements.begin / part;
   for (std::int64_t begin = elements.begin; begin < elements.end; ++shard) {
     const std::int64_t next = std::min(elements.end, (shard + 1) * part);
-    shards[static_cast<std::size_t>(shard)].*sum += bytes * static_cast<double>(next - begin);
+    sum(shards[static_cast<std::size_t>(shard)]) += bytes * static_cast<double>(next - begin);
     begin = next;
   }
 }
 
 // What is summed before it is cut into shards, as gradients are that become FP8 then.
-void add_to_all(ByShard& shards, double TensorGradientShare::*sum, FlatInterval elements, double bytes) {
-  for (TensorGradientShare& shard : shards) shard.*sum += bytes * static_cast<double>(elements.count());
+template <class Sum>
+void add_to_all(ByShard& shards, Sum sum, FlatInterval elements, double bytes) {
+  for (TensorGradientShare& shard : shards) sum(shard) += bytes * static_cast<double>(elements.count());
 }
 
 // Walks a group's flat memory: its parameters back to back, cut into equal parts as at run time (ShardedParameters), so
@@ -43,15 +44,17 @@ void add_sums(const Partition& partition, const StateGroup& group, ByShard& shar
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < group.parameters.size(); ++i) {
     const FlatInterval elements{begin, begin + group.sizes[i]};
-    const GradientSum sum =
-        gradient_sum(graph.parameters[group.parameters[i]], partition.mesh.tensor, partition.recipe.parallel.sequence);
+    const Parameter& parameter = graph.parameters[group.parameters[i]];
+    const GradientSum sum = gradient_sum(parameter, partition.mesh.tensor, partition.recipe.parallel.sequence);
     const double bytes = group.types.gradient_bytes();
-    if (sum == GradientSum::tensor_group)
-      add_to_shards(shards, &TensorGradientShare::whole_group, elements, part, bytes);
+    const auto whole_group = [](TensorGradientShare& share) -> double& { return share.whole_group; };
+    const auto copies = [number = copies_of(parameter.split, partition.mesh.tensor)](
+                            TensorGradientShare& share) -> double& { return share.copies[number]; };
+    if (sum == GradientSum::tensor_group) add_to_shards(shards, whole_group, elements, part, bytes);
     if (sum == GradientSum::copies && group.types.accumulator)
-      add_to_all(shards, &TensorGradientShare::copies, elements, element_bytes(*group.types.accumulator));
+      add_to_all(shards, copies, elements, element_bytes(*group.types.accumulator));
     else if (sum == GradientSum::copies)
-      add_to_shards(shards, &TensorGradientShare::copies, elements, part, bytes);
+      add_to_shards(shards, copies, elements, part, bytes);
     begin = elements.end;
   }
 }
@@ -68,12 +71,13 @@ void add_group(const Partition& partition, const StateGroup& group, ByShard& sha
 
 double tensor_gradient_seconds(const PricedLayout& priced, const TensorGradientShare& share) {
   const CollectiveCost& collectives = priced.collectives;
-  const RankGroup copies = copies_group(priced.partition);
   const auto agreement = [&](double bytes, const RankGroup& ranks) {
     return bytes > 0 ? collectives.all_reduce(bytes, ranks) : 0;
   };
-  return collectives.all_reduce(share.whole_group, tensor_group(priced.mesh())) +
-         collectives.all_reduce(share.copies, copies) + agreement(share.maxima, tensor_group(priced.mesh())) +
+  double sums = collectives.all_reduce(share.whole_group, tensor_group(priced.mesh()));
+  for (const auto& [copies, bytes] : share.copies)
+    sums += collectives.all_reduce(bytes, copies_group(priced.partition, copies));
+  return sums + agreement(share.maxima, tensor_group(priced.mesh())) +
          agreement(share.expert_maxima, expert_parts_group(priced.mesh()));
 }
 
@@ -134,7 +138,8 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
     // The fullest shard is taken: all ranks of the group wait for it.
     for (const TensorGradientShare& shard : shards) {
       fullest[rank].whole_group = std::max(fullest[rank].whole_group, shard.whole_group);
-      fullest[rank].copies = std::max(fullest[rank].copies, shard.copies);
+      for (const auto& [copies, bytes] : shard.copies)
+        fullest[rank].copies[copies] = std::max(fullest[rank].copies[copies], bytes);
       fullest[rank].maxima = std::max(fullest[rank].maxima, shard.maxima);
       fullest[rank].expert_maxima = std::max(fullest[rank].expert_maxima, shard.expert_maxima);
     }
@@ -142,9 +147,9 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
   return fullest;
 }
 
-RankGroup copies_group(const Partition& partition) {
+RankGroup copies_group(const Partition& partition, std::int64_t copies) {
   RankGroup group = tensor_group(partition.mesh);
-  group.ranks = copies_of_repeated(*partition.graph, partition.mesh.tensor);
+  group.ranks = copies;
   group.inside_node = std::min(group.inside_node, group.ranks);
   return group;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "parallel/plan/cost/operator_cost.h"
@@ -12,17 +13,16 @@ namespace llmtrain {
 // data-parallel reduction, on the ZeRO shard that holds most of them, or as a whole before they become FP8.
 struct TensorGradientShare {
   double whole_group = 0;
-  double copies = 0;         // summed over the ranks that hold copies of the same units
-  double maxima = 0;         // what the tensor group agrees on of FP8 states
-  double expert_maxima = 0;  // the same of experts, by the ranks that hold all of them
+  std::map<std::int64_t, double> copies{};  // summed over so many ranks that hold copies of the same units
+  double maxima = 0;                        // what the tensor group agrees on of FP8 states
+  double expert_maxima = 0;                 // the same of experts, by the ranks that hold all of them
 };
 
 // By pipeline rank.
 std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition);
 
-// The tensor ranks that hold copies of the same units of what is repeated (copies_of_repeated()); one rank if nothing
-// is.
-RankGroup copies_group(const Partition& partition);
+// So many neighbouring tensor ranks, which hold copies of the same units of what is repeated (copy_counts()).
+RankGroup copies_group(const Partition& partition, std::int64_t copies);
 
 // Gradients that the ranks of a pipeline with copies of the same parameters sum once per step.
 struct SharedGradients {

@@ -47,12 +47,13 @@ TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store
     if (store.part(range.parameter).copy == 0) append(counted_, here);
     // With split rows each rank sees gradients of its rows only, so replicated parameters need a sum.
     const bool splits_sequence = ranks.rows() == ActivationRows::split;
-    switch (gradient_sum(graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {
+    const Parameter& parameter = graph.parameters[range.parameter];
+    switch (gradient_sum(parameter, ranks.ranks(), splits_sequence)) {
       case GradientSum::tensor_group:
         append(summed_, here);
         break;
       case GradientSum::copies:
-        append(summed_over_copies_, here);
+        append(summed_over_copies_[copies_of(parameter.split, ranks.ranks())], here);
         break;
       case GradientSum::none:
         break;
@@ -62,7 +63,9 @@ TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store
 
 void TensorGradients::sum(const at::Tensor& gradients) const {
   sum_packed(gradients, summed_, owned_, [&](const at::Tensor& packed) { ranks_.sum(packed); });
-  sum_packed(gradients, summed_over_copies_, owned_, [&](const at::Tensor& packed) { ranks_.sum_copies(packed); });
+  for (const auto& [copies, intervals] : summed_over_copies_)
+    sum_packed(gradients, intervals, owned_,
+               [&, number = copies](const at::Tensor& packed) { ranks_.sum_copies(packed, number); });
 }
 
 at::Tensor TensorGradients::squares(const at::Tensor& gradients, FlatInterval part) const {

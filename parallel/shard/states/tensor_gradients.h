@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -29,7 +31,8 @@ class TensorGradients {
   TensorParallel ranks_;
   FlatInterval owned_;
   // In elements of the store, adjacent intervals merged.
-  std::vector<FlatInterval> summed_, summed_over_copies_, counted_;
+  std::vector<FlatInterval> summed_, counted_;
+  std::map<std::int64_t, std::vector<FlatInterval>> summed_over_copies_;  // by how many there are
 };
 
 }  // namespace llmtrain

@@ -33,8 +33,8 @@ TEST_CASE("key heads are repeated if there are fewer than ranks") {
   const Graph graph = Graph::build(test::llama3_8b());
   for (const std::int64_t tensor : {8, 16})
     CHECK(local_units(graph.parameter(1, "attention.key.weight").split, tensor) == 1);
-  CHECK(copies_of_repeated(graph, 8) == 1);
-  CHECK(copies_of_repeated(graph, 16) == 2);
+  CHECK(copy_counts(graph, 8).empty());
+  CHECK(copy_counts(graph, 16) == std::vector<std::int64_t>{2});
   CHECK(local_elements(graph.parameter(1, "attention.key.weight"), {.tensor = 16}) == 128 * 4096);
   CHECK(local_elements(graph.parameter(1, "attention.query.weight"), {.tensor = 16}) == 256 * 4096);
 }
