@@ -5,11 +5,19 @@
 
 namespace llmtrain {
 
+namespace {
+
+std::vector<BlockField> fields(const EmbeddingSettings&) { return {{BatchField::token_ids}}; }
+// What is between the ends reads what these make of the samples.
+std::vector<BlockField> fields(const LayerSettings&) { return {}; }
+std::vector<BlockField> fields(const HeadSettings&) {
+  return {{BatchField::targets}, {BatchField::counted_rows, false}};
+}
+
+}  // namespace
+
 std::vector<BlockField> fields_of(const Block& block) {
-  if (block.kind == BlockKind::embedding) return {{BatchField::token_ids}};
-  if (block.kind == BlockKind::head) return {{BatchField::targets}, {BatchField::counted_rows, false}};
-  // What is between them reads what these make of the samples.
-  return {};
+  return std::visit([](const auto& settings) { return fields(settings); }, block.settings);
 }
 
 FieldSet fields_read(const Graph& graph, std::span<const std::size_t> blocks) {
@@ -30,8 +38,7 @@ std::vector<std::string> missing_fields(const Graph& graph, std::span<const Batc
   for (const Block& block : graph.blocks)
     for (const auto& [field, is_needed] : fields_of(block)) {
       if (!is_needed || std::ranges::count(sampled, field) > 0) continue;
-      const char* const reader = block.kind == BlockKind::head ? "the head" : "the embedding";
-      missing.push_back(std::string(batch_field_names[index_of(field)]) + ", which " + reader + " reads");
+      missing.push_back(std::string(batch_field_names[index_of(field)]) + ", which the " + block.name + " reads");
     }
   return missing;
 }

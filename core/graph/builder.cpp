@@ -24,7 +24,37 @@ Split even(std::size_t axis, std::int64_t units) { return {Split::Kind::even, ax
 Split repeated(std::size_t axis, std::int64_t units) { return {Split::Kind::repeated, axis, units}; }
 Split padded(std::size_t axis, std::int64_t units) { return {Split::Kind::padded, axis, units}; }
 
-// Positions in the model do not matter: blocks of equal shapes cost the same.
+NormSettings norm_settings(const ModelRecipe& model) { return {model.norm, model.norm_eps}; }
+
+AttentionSettings attention_settings(const ModelRecipe& model) {
+  AttentionSettings settings{
+      .heads = model.heads, .kv_heads = model.kv_heads, .head_dim = model.head_dim, .dropout = model.dropout};
+  // As in Qwen3.
+  if (model.qk_norm) settings.head_norm_epsilon = model.norm_eps;
+  if (model.position == Position::rope)
+    settings.rope = {model.max_sequence_length, model.head_dim, model.rope_theta, model.rope_scaling};
+  return settings;
+}
+
+LayerSettings layer_settings(const ModelRecipe& model, std::int64_t layer) {
+  LayerSettings settings{.index = layer,
+                         .hidden_size = model.hidden_size,
+                         .norm = norm_settings(model),
+                         .dropout = model.dropout,
+                         .attention = attention_settings(model),
+                         .feed_forward = {model.activation, model.ffn_hidden_size}};
+  if (has_experts(model, layer)) settings.feed_forward.experts = model.moe;
+  return settings;
+}
+
+// Positions in the model do not matter.
+bool are_alike(BlockSettings left, BlockSettings right) {
+  for (BlockSettings* const settings : {&left, &right})
+    if (LayerSettings* const layer = std::get_if<LayerSettings>(settings)) layer->index = 0;
+  return left == right;
+}
+
+// Blocks of equal settings and shapes cost the same.
 bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto facts = [](const Parameter& parameter) {
     return std::tie(parameter.local_name, parameter.shape, parameter.split, parameter.joined,
@@ -37,18 +67,21 @@ bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto is_shared_alike = [&](const Block::Shared& left, const Block::Shared& right) {
     return left.local_name == right.local_name && is_same(left.parameter, right.parameter);
   };
-  return graph.blocks[a].kind == graph.blocks[b].kind &&
+  return are_alike(graph.blocks[a].settings, graph.blocks[b].settings) &&
          std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same) &&
          std::ranges::equal(graph.blocks[a].shared, graph.blocks[b].shared, is_shared_alike);
 }
 
-// Appends blocks and their parameters to a Graph in the order of the data: embedding, layers, head.
+// Makes the settings of blocks, and appends them and their parameters to a Graph in the order of the data: embedding,
+// layers, head.
 class GraphBuilder {
  public:
   explicit GraphBuilder(const ModelRecipe& model) : adapters_(model.lora) { graph_.model = model; }
 
   void add_embedding() {
-    begin(BlockKind::embedding, -1, "embedding.");
+    begin("embedding", EmbeddingSettings{.hidden_size = model().hidden_size,
+                                         .has_positions = model().position == Position::learned,
+                                         .dropout = model().dropout});
     add(table("token.weight", model().vocab_size));
     if (model().position != Position::learned) return;
     // Learned positions do not decay and are not split: every tensor rank has all of them.
@@ -59,23 +92,27 @@ class GraphBuilder {
   }
 
   void add_layer(std::int64_t layer) {
-    begin(BlockKind::layer, layer, "layers." + std::to_string(layer) + ".");
-    add_norm("attention_norm");
-    add_attention();
-    add_norm("ffn_norm");
-    if (has_experts(model(), layer)) {
-      add_experts();
+    const LayerSettings settings = layer_settings(model(), layer);
+    begin("layers." + std::to_string(layer), settings);
+    graph_.blocks.back().is_unit = true;
+    add_norm("attention_norm", settings.norm);
+    add_attention(settings.attention);
+    add_norm("ffn_norm", settings.norm);
+    if (settings.feed_forward.experts) {
+      add_experts(*settings.feed_forward.experts, settings.feed_forward.activation);
     } else {
-      add_feed_forward("ffn", model().ffn_hidden_size, 0);
+      add_feed_forward("ffn", settings.feed_forward.activation, settings.feed_forward.width, 0);
     }
     add_adapters();
   }
 
   void add_head() {
-    begin(BlockKind::head, -1, "");
-    add_norm("final_norm");
+    const NormSettings norm = norm_settings(model());
+    begin("head", HeadSettings{model().hidden_size, model().vocab_size, norm});
+    prefix_.clear();
+    add_norm("final_norm", norm);
     if (!model().tie_embeddings) return add(table("head.weight", model().vocab_size));
-    const Parameter& tokens = graph_.parameter(graph_.block_of(BlockKind::embedding), "token.weight");
+    const Parameter& tokens = graph_.parameter(graph_.block_named("embedding"), "token.weight");
     graph_.share(graph_.index_of(tokens), graph_.blocks.size() - 1, "head.weight");
   }
 
@@ -102,9 +139,10 @@ class GraphBuilder {
     std::int64_t experts = 0;  // 0: no axis of experts
   };
 
-  void begin(BlockKind kind, std::int64_t layer, std::string prefix) {
-    graph_.blocks.push_back({.kind = kind, .layer = layer, .parameters = {}});
-    prefix_ = std::move(prefix);
+  // Its parameters have the block's name before their own.
+  void begin(const std::string& name, BlockSettings settings) {
+    graph_.blocks.push_back({.name = name, .settings = std::move(settings)});
+    prefix_ = name + ".";
   }
 
   // With its local name alone.
@@ -168,23 +206,23 @@ class GraphBuilder {
     add(std::move(parameter));
   }
 
-  void add_norm(const std::string& name) {
+  void add_norm(const std::string& name, const NormSettings& norm) {
     add({.local_name = name + ".weight", .shape = {model().hidden_size}, .initialization = Initialization::ones});
     // Root-mean-square norms have no shift.
-    if (model().bias && model().norm == NormKind::layernorm) add_bias({.name = name, .output = model().hidden_size});
+    if (model().bias && norm.kind == NormKind::layernorm) add_bias({.name = name, .output = model().hidden_size});
   }
 
   // One weight for all heads, of which each rank has some.
-  void add_head_norm(const std::string& name) {
+  void add_head_norm(const std::string& name, std::int64_t head_dim) {
     add({.local_name = name + ".weight",
-         .shape = {model().head_dim},
+         .shape = {head_dim},
          .sums_over_ranks = true,
          .initialization = Initialization::ones});
   }
 
-  void add_attention() {
-    const std::int64_t hidden = model().hidden_size, heads = model().heads, kv_heads = model().kv_heads;
-    const std::int64_t query = heads * model().head_dim, key = kv_heads * model().head_dim;
+  void add_attention(const AttentionSettings& attention) {
+    const std::int64_t hidden = model().hidden_size, heads = attention.heads, kv_heads = attention.kv_heads;
+    const std::int64_t query = heads * attention.head_dim, key = kv_heads * attention.head_dim;
     // Query, key and value split by output features, that is by heads, and the output by input features: one sum over
     // the tensor ranks per half of a layer (arXiv 1909.08053, section 3). They are adjacent, weights before biases, so
     // that flat storage makes them one matrix.
@@ -194,9 +232,9 @@ class GraphBuilder {
     for (const Linear& projection : projections) add_matrix(projection);
     for (const Linear& projection : projections)
       if (model().qkv_bias) add_bias(projection);
-    if (model().qk_norm) {
-      add_head_norm("attention.query_norm");
-      add_head_norm("attention.key_norm");
+    if (attention.head_norm_epsilon) {
+      add_head_norm("attention.query_norm", attention.head_dim);
+      add_head_norm("attention.key_norm", attention.head_dim);
     }
     add_last_matrix({"attention.output", hidden, query, even(columns, heads)});
     if (model().bias) add_bias({"attention.output", hidden});
@@ -212,8 +250,7 @@ class GraphBuilder {
 
   // The cosine router projects tokens into a space of its own before it compares them with the experts, and scales the
   // cosines by 2·exp(τ), at most 100, where the temperature τ starts at 0 (Chi et al., arXiv 2204.09179).
-  void add_router() {
-    const MixtureOfExpertsRecipe& moe = *model().moe;
+  void add_router(const MixtureOfExpertsRecipe& moe) {
     if (moe.router == Router::linear) return add_router_weight("ffn.router", moe.experts, model().hidden_size);
     add_router_weight("ffn.router_projection", cosine_router_width, model().hidden_size);
     add_router_weight("ffn.router", moe.experts, cosine_router_width);
@@ -223,11 +260,11 @@ class GraphBuilder {
          .initialization = Initialization::zeros});
   }
 
-  void add_feed_forward(const std::string& name, std::int64_t inner, std::int64_t experts) {
+  void add_feed_forward(const std::string& name, Activation activation, std::int64_t inner, std::int64_t experts) {
     const std::int64_t hidden = model().hidden_size;
     const Split split = even(rows, inner);
     std::vector<Linear> first;
-    if (model().activation == Activation::swiglu) first.push_back({name + ".gate", inner, hidden, split, {}, experts});
+    if (activation == Activation::swiglu) first.push_back({name + ".gate", inner, hidden, split, {}, experts});
     // Gate and up next to each other, weights before biases: each pair is one matrix for one product, but that of
     // experts, whose grouped products are two.
     const Joined joined = experts > 0 ? Joined::input : Joined::product;
@@ -239,13 +276,12 @@ class GraphBuilder {
     if (model().bias) add_bias({name + ".down", hidden, 0, {}, {}, experts});
   }
 
-  void add_experts() {
-    const MixtureOfExpertsRecipe& moe = *model().moe;
-    add_router();
+  void add_experts(const MixtureOfExpertsRecipe& moe, Activation activation) {
+    add_router(moe);
     if (moe.shared_gate) add(weight({"ffn.shared_gate", 1, model().hidden_size}));
     // Several shared experts compute the same as one that is as wide as all of them.
-    if (moe.shared_experts > 0) add_feed_forward("ffn.shared", moe.shared_experts * moe.ffn_hidden_size, 0);
-    add_feed_forward("ffn.experts", moe.ffn_hidden_size, moe.experts);
+    if (moe.shared_experts > 0) add_feed_forward("ffn.shared", activation, moe.shared_experts * moe.ffn_hidden_size, 0);
+    add_feed_forward("ffn.experts", activation, moe.ffn_hidden_size, moe.experts);
   }
 
   // Of the block's matrices, and after all of these, so that those which are multiplied as one stay adjacent.
@@ -253,7 +289,10 @@ class GraphBuilder {
     const std::vector<std::size_t> matrices = graph_.blocks.back().parameters;
     for (const std::size_t index : matrices) {
       std::vector<Parameter> adapter = adapters_.of(graph_.parameters[index]);
-      if (!adapter.empty()) graph_.parameters[index].adapter = graph_.parameters.size();
+      if (!adapter.empty()) {
+        graph_.parameters[index].adapter = graph_.parameters.size();
+        graph_.parameters[index].adapter_scale = adapters_.scale();
+      }
       for (Parameter& parameter : adapter) add(std::move(parameter));
     }
   }
@@ -283,8 +322,7 @@ Graph Graph::build_with_routing(const ModelRecipe& model, const HighPrecisionRec
   graph.routing = std::make_shared<const ReplayedRouting>(model);
   if (!graph.routing->depends_on_layer()) return graph;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
-    if (graph.blocks[block].kind == BlockKind::layer && has_experts(model, graph.blocks[block].layer))
-      graph.blocks[block].alike = block;
+    if (graph.blocks[block].experts() != nullptr) graph.blocks[block].alike = block;
   return graph;
 }
 

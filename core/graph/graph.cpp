@@ -26,7 +26,22 @@ bool has_experts(const ModelRecipe& model, std::int64_t layer) {
   return model.moe && (layer + 1) % model.moe->every == 0;
 }
 
-std::int64_t expert_layers(const ModelRecipe& model) { return model.moe ? model.layers / model.moe->every : 0; }
+std::int64_t Block::hidden_size() const {
+  return std::visit([](const auto& of_kind) { return of_kind.hidden_size; }, settings);
+}
+
+bool Block::reads_in_backward() const {
+  return std::visit([](const auto& of_kind) { return of_kind.reads_in_backward; }, settings);
+}
+
+bool Block::runs_again() const {
+  return std::visit([](const auto& of_kind) { return of_kind.runs_again; }, settings);
+}
+
+const MixtureOfExpertsRecipe* Block::experts() const {
+  const LayerSettings* const of_layer = layer();
+  return of_layer != nullptr && of_layer->feed_forward.experts ? &*of_layer->feed_forward.experts : nullptr;
+}
 
 std::int64_t Graph::parameter_count() const {
   return sum(parameters, [](const Parameter& parameter) { return parameter.elements(); });
@@ -38,9 +53,10 @@ std::int64_t Graph::trained_parameter_count() const {
 
 std::int64_t Graph::active_parameter_count() const {
   return sum(parameters, [&](const Parameter& parameter) {
+    if (!parameter.has_expert_axis) return parameter.elements();
     // A token goes to top_k of the experts, all of equal size.
-    return parameter.has_expert_axis ? parameter.elements() / model.moe->experts * model.moe->top_k
-                                     : parameter.elements();
+    const MixtureOfExpertsRecipe& moe = *blocks[parameter.readers.front()].experts();
+    return parameter.elements() / moe.experts * moe.top_k;
   });
 }
 
@@ -71,11 +87,13 @@ std::size_t Graph::last_of_product(std::size_t first) const {
   return last;
 }
 
-std::size_t Graph::block_of(BlockKind kind) const {
-  const auto place = std::find_if(blocks.begin(), blocks.end(), [&](const Block& block) { return block.kind == kind; });
-  if (place == blocks.end()) throw std::out_of_range("the graph has no block of this kind");
+std::size_t Graph::block_named(std::string_view name) const {
+  const auto place = std::ranges::find(blocks, name, &Block::name);
+  if (place == blocks.end()) throw std::out_of_range(fmt::format("the graph has no block {}", name));
   return static_cast<std::size_t>(place - blocks.begin());
 }
+
+std::int64_t Graph::units() const { return std::ranges::count_if(blocks, &Block::is_unit); }
 
 void Graph::share(std::size_t parameter, std::size_t block, std::string local_name) {
   std::vector<std::size_t>& readers = parameters[parameter].readers;

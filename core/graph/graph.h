@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/graph/block_settings.h"
 #include "core/graph/parameter.h"
 #include "core/recipe/recipe.h"
 
@@ -18,26 +19,29 @@ namespace llmtrain {
 // optimizer, checkpoints and the planner take names, shapes, sharding axes, FLOPs and bytes from here, so that each is
 // defined once.
 
-enum class BlockKind { embedding, layer, head };
-
-// The unit of which stages consist: the embedding, one transformer layer, or the final norm with the head.
+// The unit of which stages consist, such as an embedding, a transformer layer, or a norm with the head.
 struct Block {
-  BlockKind kind{};
-  std::int64_t layer = -1;              // index of a transformer layer
-  std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
+  std::string name;  // "layers.3": its own in the graph, of dropout's sites and in messages
+  BlockSettings settings;
+  std::vector<std::size_t> parameters{};  // indices into Graph::parameters, each parameter in exactly one block
   // A parameter of an earlier block that this one reads, too, and the name by which it finds it.
   struct Shared {
     std::string local_name;
     std::size_t parameter = 0;
   };
   std::vector<Shared> shared{};
-  bool drops_tokens = false;  // a layer that may see a part of each sequence alone (core/graph/token_dropping.h)
-  // The first block of the same kind with the same parameters but for their names in the model, and the same load of
+  bool is_unit = false;  // one of the blocks in equal numbers of which stages are measured (pipeline.balance "layers")
+  // The first block with the same settings and parameters but for their names in the model, and the same load of
   // experts.
   std::size_t alike = 0;
 
-  // Whether its backward reads its weights again. The head's does not: its forward makes the gradients.
-  bool reads_in_backward() const { return kind != BlockKind::head; }
+  // As its settings say.
+  std::int64_t hidden_size() const;
+  bool reads_in_backward() const;
+  bool runs_again() const;
+  // Null where it is no transformer layer, or has none.
+  const LayerSettings* layer() const { return std::get_if<LayerSettings>(&settings); }
+  const MixtureOfExpertsRecipe* experts() const;
 };
 
 // Width of the space in which the cosine router compares a token with the experts (Chi et al., arXiv 2204.09179).
@@ -45,15 +49,13 @@ constexpr std::int64_t cosine_router_width = 256;
 
 // Whether transformer layer `layer` (from 0) has a mixture of experts: the last of every `model.moe.every` layers.
 bool has_experts(const ModelRecipe& model, std::int64_t layer);
-// How many layers have one.
-std::int64_t expert_layers(const ModelRecipe& model);
 
 class ReplayedRouting;
 
 struct Graph {
-  ModelRecipe model;
+  ModelRecipe model;                  // of which it was built: for what is of the whole model
   std::vector<Parameter> parameters;  // in the order of the blocks
-  std::vector<Block> blocks;          // embedding, layers, head
+  std::vector<Block> blocks;          // in the order of the data
   // Where tokens go whatever the routers say; null: where these say.
   std::shared_ptr<const ReplayedRouting> routing{};
 
@@ -92,8 +94,10 @@ struct Graph {
   // Lets a block read a parameter of an earlier one, which has no adapter, under a name of its own. Parameters that are
   // multiplied as one are shared together.
   void share(std::size_t parameter, std::size_t block, std::string local_name);
-  // The only block of a kind that occurs once in a model: the embedding or the head.
-  std::size_t block_of(BlockKind kind) const;
+  // The index of the block of that name. Throws std::out_of_range where there is none.
+  std::size_t block_named(std::string_view name) const;
+  // How many blocks are units.
+  std::int64_t units() const;
   // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.
   // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute). Without
   // the products that make gradients of frozen weights. `kept_tokens`: of each sequence in layers that drop tokens; 0:

@@ -65,6 +65,7 @@ struct Parameter {
   bool is_adapter = false;         // A or B of a low-rank adapter
   // The index in the graph of A [rank, input] of the low-rank adapter to this matrix; B [output, rank] follows it.
   std::optional<std::size_t> adapter{};
+  double adapter_scale = 0;  // what the product of both is multiplied by
 
   // Whether FP8 levels multiply and store it in FP8.
   bool takes_fp8() const { return is_layer_matrix && !is_high_precision; }

@@ -52,7 +52,7 @@ void join(std::vector<Parameter>& parameters) {
 }  // namespace
 
 void freeze(Graph& graph, const std::vector<std::string>& patterns) {
-  if (graph.model.lora)
+  if (std::ranges::any_of(graph.parameters, &Parameter::is_adapter))
     for (Parameter& parameter : graph.parameters) parameter.is_frozen = !parameter.is_adapter;
   freeze_matches(graph, NamePatterns(patterns));
   require_joint(graph);
@@ -62,10 +62,12 @@ void freeze(Graph& graph, const std::vector<std::string>& patterns) {
 
 void keep_precision(Graph& graph, const HighPrecisionRecipe& high_precision) {
   match_names(graph, NamePatterns(high_precision.parameters));
+  const std::int64_t units = graph.units();
+  std::int64_t unit = 0;  // the index of the next one
   for (const Block& block : graph.blocks) {
-    if (block.kind != BlockKind::layer) continue;
-    const bool is_end =
-        block.layer < high_precision.first_layers || block.layer >= graph.model.layers - high_precision.last_layers;
+    if (!block.is_unit) continue;
+    const bool is_end = unit < high_precision.first_layers || unit >= units - high_precision.last_layers;
+    ++unit;
     for (const std::size_t index : block.parameters) {
       Parameter& parameter = graph.parameters[index];
       if (is_end && parameter.is_layer_matrix) parameter.is_high_precision = true;

@@ -22,9 +22,9 @@ std::int64_t even_share(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) 
 
 }  // namespace
 
-AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kernel) {
+AttentionMethod attention_method(const AttentionSettings& attention, AttentionKernel kernel) {
   // Flash kernels have no dropout here.
-  const bool is_math = kernel == AttentionKernel::math || model.dropout > 0;
+  const bool is_math = kernel == AttentionKernel::math || attention.dropout > 0;
   return is_math ? AttentionMethod::math : AttentionMethod::flash;
 }
 
@@ -32,29 +32,20 @@ double PassSetting::tokens() const { return divided(batch * sequence_length, con
 
 double PassSetting::split_tokens() const { return tokens() / static_cast<double>(splits_sequence ? shards.tensor : 1); }
 
-LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
-  const std::int64_t tensor = setting.shards.tensor;
+LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting) {
   LocalShape shape;
   shape.sequences = static_cast<double>(setting.batch);
   shape.sequence_length = static_cast<double>(setting.sequence_length);
   shape.tokens = setting.tokens();
   shape.split_tokens = setting.split_tokens();
-  shape.hidden = static_cast<double>(model.hidden_size);
-  shape.head_dim = static_cast<double>(model.head_dim);
-  shape.heads = divided(model.heads, tensor);
-  shape.kv_heads = static_cast<double>(local_units({Split::Kind::repeated, 0, model.kv_heads}, tensor));
-  shape.query = shape.heads * shape.head_dim;
-  shape.key = shape.kv_heads * shape.head_dim;
-  // A context rank has a part of the queries and all keys.
-  shape.scores = shape.heads * shape.tokens * shape.sequence_length;
-  shape.vocabulary = static_cast<double>(local_units({Split::Kind::padded, 0, model.vocab_size}, tensor));
+  shape.hidden = static_cast<double>(hidden_size);
   shape.element = element_bytes(element_type(setting.compute));
   shape.fp8_input = setting.keeps_wide_inputs ? shape.element : (1 + setting.fp8_scale_bytes) * fp8_orders(setting);
   return shape;
 }
 
-double boundary_bytes(const ModelRecipe& model, const PassSetting& setting) {
-  return element_bytes(element_type(setting.compute)) * setting.split_tokens() * static_cast<double>(model.hidden_size);
+double boundary_bytes(std::int64_t hidden_size, const PassSetting& setting) {
+  return element_bytes(element_type(setting.compute)) * setting.split_tokens() * static_cast<double>(hidden_size);
 }
 
 // Chunks are large enough that adding to the weight's gradient once per chunk costs little beside the products.

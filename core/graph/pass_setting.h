@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/graph/block_settings.h"
 #include "core/graph/sharding.h"
 #include "core/recipe/recipe.h"
 
@@ -19,7 +20,7 @@ enum class ComputeDevice { cpu, cuda };
 enum class AttentionMethod { flash, math };
 
 // Flash where it is requested or left open; dropout in attention needs the scores and uses the math path.
-AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kernel);
+AttentionMethod attention_method(const AttentionSettings& attention, AttentionKernel kernel);
 
 // How one rank runs a block on one micro-batch.
 struct PassSetting {
@@ -43,7 +44,7 @@ struct PassSetting {
   bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product
   double fp8_scale_bytes = 0;    // per FP8 element, where blocks of a tensor have scales of their own
   double loss_copies = 0;        // of the logits in fp32, that other programs' backward of the loss holds at least
-  AttentionMethod attention = AttentionMethod::flash;
+  AttentionKernel attention = AttentionKernel::automatic;
   Recompute recompute = Recompute::none;
 
   // Whether core/model's modules run, rather than those of other programs.
@@ -56,21 +57,14 @@ struct PassSetting {
   double split_tokens() const;
 };
 
-// The sizes of a block's tensors on one rank in one micro-batch: in elements unless said otherwise. Real numbers, so
-// that a layout that does not divide can still be estimated.
+// The sizes of a block's tensors on one rank in one micro-batch that all kinds of blocks have: in elements unless said
+// otherwise. Real numbers, so that a layout that does not divide can still be estimated.
 struct LocalShape {
   double sequences = 0;
   double sequence_length = 0;  // of the whole sequence: the keys that attention sees
   double tokens = 0;
   double split_tokens = 0;
   double hidden = 0;
-  double head_dim = 0;
-  double heads = 0;
-  double kv_heads = 0;
-  double query = 0;  // features of the rank's query heads
-  double key = 0;    // features of its key heads, and of its value heads
-  double scores = 0;
-  double vocabulary = 0;
   double element = 4;    // bytes per element of activations
   double fp8_input = 1;  // bytes per element of a kept input of an FP8 product
 
@@ -78,10 +72,10 @@ struct LocalShape {
   double whole_rows() const { return element * tokens * hidden; }  // bytes
 };
 
-LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting);
+LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting);
 
-// Bytes of [tokens, hidden] as passed from block to block; with sequence parallelism only the rank's part.
-double boundary_bytes(const ModelRecipe& model, const PassSetting& setting);
+// Bytes of [tokens, hidden_size] as passed from block to block; with sequence parallelism only the rank's part.
+double boundary_bytes(std::int64_t hidden_size, const PassSetting& setting);
 
 // Rows of logits that the CPU's head holds at a time: as few chunks as fit into 128 MiB each, of equal size.
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element);

@@ -21,53 +21,63 @@ double llama3(double frequency, const RopeScalingRecipe& scaling) {
 }
 
 // The pair, as a real number, that turns so often within the original length.
-double pair_of_turns(double turns, const ModelRecipe& model) {
-  const auto length = static_cast<double>(model.rope_scaling->original_max_sequence_length);
-  return static_cast<double>(model.head_dim) * std::log(length / (turns * 2 * std::numbers::pi)) /
-         (2 * std::log(model.rope_theta));
+double pair_of_turns(double turns, const RopeSettings& rope) {
+  const auto length = static_cast<double>(rope.scaling->original_max_sequence_length);
+  return static_cast<double>(rope.head_dim) * std::log(length / (turns * 2 * std::numbers::pi)) /
+         (2 * std::log(rope.theta));
 }
 
-double yarn(double frequency, double pair, const ModelRecipe& model) {
-  const RopeScalingRecipe& scaling = *model.rope_scaling;
-  double first = pair_of_turns(scaling.beta_fast, model), last = pair_of_turns(scaling.beta_slow, model);
+double yarn(double frequency, double pair, const RopeSettings& rope) {
+  const RopeScalingRecipe& scaling = *rope.scaling;
+  double first = pair_of_turns(scaling.beta_fast, rope), last = pair_of_turns(scaling.beta_slow, rope);
   if (scaling.truncate) {
     first = std::floor(first);
     last = std::ceil(last);
   }
   first = std::max(first, 0.0);
-  last = std::min(last, static_cast<double>(model.head_dim - 1));
+  last = std::min(last, static_cast<double>(rope.head_dim - 1));
   // As in transformers, which avoids a division by zero so.
   if (first == last) last += 0.001;
   return mean(frequency, scaling.factor, 1 - std::clamp((pair - first) / (last - first), 0.0, 1.0));
 }
 
-double scaled(double frequency, double pair, const ModelRecipe& model) {
-  switch (model.rope_scaling->type) {
+double scaled(double frequency, double pair, const RopeSettings& rope) {
+  switch (rope.scaling->type) {
     case RopeScalingType::linear:
-      return frequency / model.rope_scaling->factor;
+      return frequency / rope.scaling->factor;
     case RopeScalingType::llama3:
-      return llama3(frequency, *model.rope_scaling);
+      return llama3(frequency, *rope.scaling);
     case RopeScalingType::yarn:
-      return yarn(frequency, pair, model);
+      return yarn(frequency, pair, rope);
   }
   return frequency;
 }
 
 }  // namespace
 
-std::vector<double> rope_frequencies(const ModelRecipe& model) {
+std::vector<double> rope_frequencies(const RopeSettings& rope) {
   std::vector<double> frequencies;
-  for (std::int64_t pair = 0; pair < model.head_dim / 2; ++pair) {
-    const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(model.head_dim);
-    const double frequency = std::pow(model.rope_theta, exponent);
-    frequencies.push_back(model.rope_scaling ? scaled(frequency, static_cast<double>(pair), model) : frequency);
+  for (std::int64_t pair = 0; pair < rope.head_dim / 2; ++pair) {
+    const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(rope.head_dim);
+    const double frequency = std::pow(rope.theta, exponent);
+    frequencies.push_back(rope.scaling ? scaled(frequency, static_cast<double>(pair), rope) : frequency);
   }
   return frequencies;
 }
 
-double rope_amplitude(const ModelRecipe& model) {
-  const bool is_yarn = model.rope_scaling && model.rope_scaling->type == RopeScalingType::yarn;
-  return is_yarn ? model.rope_scaling->attention_factor : 1;
+double rope_amplitude(const RopeSettings& rope) {
+  const bool is_yarn = rope.scaling && rope.scaling->type == RopeScalingType::yarn;
+  return is_yarn ? rope.scaling->attention_factor : 1;
+}
+
+std::vector<RopeSettings> rope_settings(const Graph& graph) {
+  std::vector<RopeSettings> found;
+  for (const Block& block : graph.blocks) {
+    if (block.layer() == nullptr || !block.layer()->attention.rope) continue;
+    const RopeSettings& rope = *block.layer()->attention.rope;
+    if (std::ranges::find(found, rope) == found.end()) found.push_back(rope);
+  }
+  return found;
 }
 
 }  // namespace llmtrain

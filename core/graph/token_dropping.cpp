@@ -6,16 +6,24 @@
 #include <vector>
 
 namespace llmtrain {
+namespace {
+
+bool drops(const Block& block) { return block.layer() != nullptr && block.layer()->drops_tokens; }
+
+}  // namespace
 
 void drop_tokens(Graph& graph, const TokenDroppingRecipe& recipe) {
-  const std::int64_t end = graph.model.layers - recipe.last_layers;
+  const std::int64_t end = graph.units() - recipe.last_layers;
+  std::int64_t unit = 0;           // the index of the next one
   std::vector<std::size_t> alike;  // of blocks without dropping
   for (Block& block : graph.blocks) {
     alike.push_back(block.alike);
-    block.drops_tokens = block.kind == BlockKind::layer && block.layer >= recipe.first_layers && block.layer < end;
+    if (LayerSettings* const layer = std::get_if<LayerSettings>(&block.settings))
+      layer->drops_tokens = unit >= recipe.first_layers && unit < end;
+    if (block.is_unit) ++unit;
   }
   const auto are_alike = [&](std::size_t a, std::size_t b) {
-    return alike[a] == alike[b] && graph.blocks[a].drops_tokens == graph.blocks[b].drops_tokens;
+    return alike[a] == alike[b] && drops(graph.blocks[a]) == drops(graph.blocks[b]);
   };
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     std::size_t& first = graph.blocks[block].alike;

@@ -134,13 +134,13 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
   for (const Block& block : graph.blocks) {
     // Block by block, since only parameters of one block share a tensor.
     std::vector<HuggingfaceTensor> of_block;
+    const std::int64_t layer = block.layer() != nullptr ? block.layer()->index : -1;
     for (const std::size_t index : block.parameters) {
       const Parameter& parameter = graph.parameters[index];
       if (parameter.is_adapter) continue;
-      if (!parameter.has_expert_axis)
-        add(of_block, place_of(places, parameter.local_name, block.layer, std::nullopt), index);
+      if (!parameter.has_expert_axis) add(of_block, place_of(places, parameter.local_name, layer, std::nullopt), index);
       for (std::int64_t expert = 0; parameter.has_expert_axis && expert < parameter.shape.front(); ++expert)
-        add(of_block, place_of(places, parameter.local_name, block.layer, expert), index);
+        add(of_block, place_of(places, parameter.local_name, layer, expert), index);
     }
     tensors.insert(tensors.end(), of_block.begin(), of_block.end());
   }

@@ -18,15 +18,16 @@ kernels::SequencePart part_of_positions(const Sequences& sequences) {
 
 }  // namespace
 
-EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
+EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, const EmbeddingSettings& settings)
     : split_(parameters.split()),
-      dropout_(parameters.model().dropout),
+      dropout_(settings.dropout),
+      dropout_site_(stable_hash(parameters.block().name)),
       tokens_(parameters.bind("token.weight")),
       positions_(parameters.bind_if_there("position.weight")) {}
 
 void EmbeddingBlock::drop(at::Tensor& activation, const Batch& batch, const PassContext& pass) const {
-  // The site's key is the same on every rank; the rows' positions decide the mask, so it does not depend on the layout.
-  if (dropout_ > 0) split_.drop_own_rows(activation, batch.sequences(), pass, dropout_, stable_hash("embedding"));
+  // The rows' positions decide the mask, so it does not depend on the layout.
+  if (dropout_ > 0) split_.drop_own_rows(activation, batch.sequences(), pass, dropout_, dropout_site_);
 }
 
 at::Tensor EmbeddingBlock::rows_of(const at::Tensor& tokens) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "core/model/block_module.h"
@@ -13,7 +14,7 @@ namespace llmtrain {
 // ranks is the embedding.
 class EmbeddingBlock final : public BlockModule {
  public:
-  explicit EmbeddingBlock(const BlockParameters& parameters);
+  EmbeddingBlock(const BlockParameters& parameters, const EmbeddingSettings& settings);
 
   Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
   at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
@@ -36,6 +37,7 @@ class EmbeddingBlock final : public BlockModule {
 
   TensorSplit split_;
   double dropout_;
+  std::uint64_t dropout_site_;  // the same on every rank
   BoundParameter tokens_;
   std::optional<BoundParameter> positions_;
 };

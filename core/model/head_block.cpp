@@ -21,12 +21,12 @@ struct HeadBlock::Saved : SavedActivations {
   at::Tensor dnormed;  // gradient of the loss at this rank's rows of the normed input
 };
 
-HeadBlock::HeadBlock(const BlockParameters& parameters)
+HeadBlock::HeadBlock(const BlockParameters& parameters, const HeadSettings& settings)
     : weight_(parameters.bind("head.weight")),
       split_(parameters.split()),
-      slice_{weight_.part().offset[0], parameters.model().vocab_size},
+      slice_{weight_.part().offset[0], settings.vocabulary},
       columns_(weight_.part().real_shape[0]),
-      norm_(parameters.norm("final_norm")) {}
+      norm_(parameters.norm("final_norm", settings.norm)) {}
 
 at::Tensor HeadBlock::project(const at::Tensor& chunk) const {
   // A rank may hold nothing but padding; it still takes part in the collectives.

@@ -16,7 +16,7 @@ namespace llmtrain {
 // all rows; the ranks exchange three numbers per row.
 class HeadBlock final : public BlockModule {
  public:
-  explicit HeadBlock(const BlockParameters& parameters);
+  HeadBlock(const BlockParameters& parameters, const HeadSettings& settings);
 
   Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
   at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,

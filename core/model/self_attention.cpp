@@ -14,38 +14,39 @@ namespace llmtrain {
 namespace {
 
 // The Graph chooses the method; it links no LibTorch, so the kernels have an enumeration of their own.
-kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
-  return attention_method(model, kernel) == AttentionMethod::flash ? kernels::AttentionMethod::flash
-                                                                   : kernels::AttentionMethod::math;
+kernels::AttentionMethod method_for(const AttentionSettings& attention, AttentionKernel kernel) {
+  return attention_method(attention, kernel) == AttentionMethod::flash ? kernels::AttentionMethod::flash
+                                                                       : kernels::AttentionMethod::math;
 }
 
 // Norms of queries and keys are root-mean-square norms without bias, as in Qwen3.
-std::optional<NormLayer> head_norm(const BlockParameters& parameters, std::string_view weight) {
-  if (!parameters.has(weight)) return std::nullopt;
-  return NormLayer(NormKind::rmsnorm, parameters.model().norm_eps, parameters.bind(weight), std::nullopt);
+std::optional<NormLayer> head_norm(const BlockParameters& parameters, const AttentionSettings& attention,
+                                   std::string_view weight) {
+  if (!attention.head_norm_epsilon) return std::nullopt;
+  return NormLayer(NormKind::rmsnorm, *attention.head_norm_epsilon, parameters.bind(weight), std::nullopt);
 }
 
 }  // namespace
 
-SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                             const kernels::RopeTable* rope, const ContextRanks* context)
-    : layer_(parameters.block().layer),
+SelfAttention::SelfAttention(const BlockParameters& parameters, const LayerSettings& layer, AttentionKernel kernel,
+                             Recompute recompute, const kernels::RopeTable* rope, const ContextRanks* context)
+    : layer_(layer.index),
       heads_(parameters.local_units("attention.query.weight")),
       kv_heads_(parameters.local_units("attention.key.weight")),
-      head_dim_(parameters.model().head_dim),
+      head_dim_(layer.attention.head_dim),
       first_head_(parameters.split().position() * heads_),
       all_heads_(parameters.units("attention.query.weight")),
-      dropout_(parameters.model().dropout),
-      dropout_site_(stable_hash("layers." + std::to_string(parameters.block().layer) + ".attention.probabilities")),
-      method_(method_for(parameters.model(), kernel)),
+      dropout_(layer.attention.dropout),
+      dropout_site_(stable_hash(parameters.block().name + ".attention.probabilities")),
+      method_(method_for(layer.attention, kernel)),
       // Flash keeps one number per row, which is cheap; the math path keeps S × S probabilities, which recompute drops.
       keeps_probabilities_(method_ == kernels::AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
       context_(context),
       projection_(parameters.column_linear("attention.query")),
       output_(parameters.row_linear("attention.output")),
-      query_norm_(head_norm(parameters, "attention.query_norm.weight")),
-      key_norm_(head_norm(parameters, "attention.key_norm.weight")) {}
+      query_norm_(head_norm(parameters, layer.attention, "attention.query_norm.weight")),
+      key_norm_(head_norm(parameters, layer.attention, "attention.key_norm.weight")) {}
 
 SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, const Sequences& rows) const {
   const at::Tensor heads = query_key_value.view({rows.count, rows.length, heads_ + 2 * kv_heads_, head_dim_});

@@ -28,8 +28,8 @@ class SelfAttention {
     LinearInput output;                  // of the output projection, without values: they are attention.out
   };
 
-  SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
+  SelfAttention(const BlockParameters& parameters, const LayerSettings& layer, AttentionKernel kernel,
+                Recompute recompute, const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
 
   // x [R, H] → [R, H], this rank's rows; in between it works on all rows of its heads. `rope` and `context` of the
   // constructor outlive this object.

@@ -21,21 +21,30 @@ StageOptions through(const KeptExchanges& kept, StageOptions options) {
   return options;
 }
 
-std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const StageOptions& options,
-                                        KeptExchanges* kept) {
-  switch (parameters.block().kind) {
-    case BlockKind::embedding:
-      return std::make_unique<EmbeddingBlock>(parameters);
-    case BlockKind::layer: {
-      auto layer = std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute, options.rope,
-                                                      options.context, options.experts, kept);
-      if (!parameters.block().drops_tokens) return layer;
-      return std::make_unique<TokenDroppingLayer>(std::move(layer), parameters.block().layer);
-    }
-    case BlockKind::head:
-      return std::make_unique<HeadBlock>(parameters);
-  }
-  return nullptr;
+// The module of each kind of block: overloads for all alternatives of BlockSettings.
+std::unique_ptr<BlockModule> make_block(const EmbeddingSettings& settings, const BlockParameters& parameters,
+                                        const StageOptions&, KeptExchanges*) {
+  return std::make_unique<EmbeddingBlock>(parameters, settings);
+}
+
+std::unique_ptr<BlockModule> make_block(const LayerSettings& settings, const BlockParameters& parameters,
+                                        const StageOptions& options, KeptExchanges* kept) {
+  const auto& rope = settings.attention.rope;
+  auto layer = std::make_unique<TransformerLayer>(parameters, settings, options.attention, options.recompute,
+                                                  rope ? &options.rope->of(*rope) : nullptr, options.context,
+                                                  options.experts, kept);
+  if (!settings.drops_tokens) return layer;
+  return std::make_unique<TokenDroppingLayer>(std::move(layer), settings.index);
+}
+
+std::unique_ptr<BlockModule> make_block(const HeadSettings& settings, const BlockParameters& parameters,
+                                        const StageOptions&, KeptExchanges*) {
+  return std::make_unique<HeadBlock>(parameters, settings);
+}
+
+std::optional<std::int64_t> layer_of(const Block& block) {
+  if (block.layer() == nullptr) return std::nullopt;
+  return block.layer()->index;
 }
 
 }  // namespace
@@ -50,9 +59,11 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
   if (options.fp8) scaling.emplace(options.tensor, options.context, options.fp8_history);
   chosen_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
-    layers_.push_back(graph.blocks[block].layer);
+    layers_.push_back(layer_of(graph.blocks[block]));
     const BlockParameters parameters(graph, block, stores, split, scaling);
-    blocks_.push_back(make_block(parameters, options, kept_.get()));
+    blocks_.push_back(
+        std::visit([&](const auto& settings) { return make_block(settings, parameters, options, kept_.get()); },
+                   graph.blocks[block].settings));
     parameters.require_all_bound();
   }
 }
@@ -61,7 +72,7 @@ void StageModule::count(std::size_t block, const LayerRouting& routing) {
   if (!routing.sums.defined()) return;
   const auto add = [](at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum.add_(more) : more.clone(); };
   add(routing_, routing.sums);
-  add(chosen_[static_cast<std::size_t>(layers_[block])], routing.chosen);
+  add(chosen_[static_cast<std::size_t>(*layers_[block])], routing.chosen);
 }
 
 at::Tensor StageModule::take_routing() { return std::exchange(routing_, {}); }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,9 +17,9 @@
 #include "core/model/layers/fp8_history.h"
 #include "core/model/layers/other_ranks.h"
 #include "core/model/moe/expert_ranks.h"
+#include "core/model/rope_tables.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
-#include "kernels/rope.h"
 
 namespace llmtrain {
 
@@ -26,8 +27,8 @@ namespace llmtrain {
 struct StageOptions {
   AttentionKernel attention = AttentionKernel::automatic;
   Recompute recompute = Recompute::none;
-  const kernels::RopeTable* rope = nullptr;  // outlives the stage; null without rotary positions
-  const TensorRanks* tensor = nullptr;       // outlives the stage; null where this rank has all features
+  const RopeTables* rope = nullptr;     // outlives the stage; has those of its layers, null where none rotates
+  const TensorRanks* tensor = nullptr;  // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;
   const ContextRanks* context = nullptr;    // outlives the stage; null where no ranks share the sequences
   MixtureRanks experts;                     // outlive the stage
@@ -72,11 +73,11 @@ class StageModule final : public StagePasses {
 
   std::unique_ptr<KeptExchanges> kept_;  // where layers run again without other ranks
   std::vector<std::unique_ptr<BlockModule>> blocks_;
-  std::vector<std::int64_t> layers_;  // of the blocks; −1 of the ends
+  std::vector<std::optional<std::int64_t>> layers_;  // of the blocks, their indices among the model's layers
   std::map<std::int64_t, SavedBlocks> saved_;
   // On the device, as LayerRouting has them; undefined where nothing was found.
   at::Tensor routing_;
-  std::vector<at::Tensor> chosen_;  // of the model's layers
+  std::vector<at::Tensor> chosen_;  // by layer of the model
 };
 
 }  // namespace llmtrain

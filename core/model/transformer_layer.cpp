@@ -30,8 +30,8 @@ ActivationKind activation_kind(Activation activation) {
 }
 
 // For swiglu one product makes gate and up.
-ColumnLinear up_projection(const BlockParameters& parameters, const std::string& network) {
-  const bool gated = parameters.model().activation == Activation::swiglu;
+ColumnLinear up_projection(const BlockParameters& parameters, Activation activation, const std::string& network) {
+  const bool gated = activation == Activation::swiglu;
   return parameters.column_linear(network + (gated ? ".gate" : ".up"));
 }
 
@@ -40,26 +40,26 @@ GroupedLinear grouped_linear(const BlockParameters& parameters, const std::strin
   return {parameters.bind(name + ".weight"), parameters.bind_if_there(name + ".bias"), summed, scaling};
 }
 
-MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks) {
+MixtureOfExperts routed_experts(const BlockParameters& parameters, const FeedForwardSettings& settings,
+                                Recompute recompute, const MixtureRanks& ranks) {
   std::optional<RowScaling> scaling;
   if (parameters.multiplies_fp8()) scaling.emplace(ranks.features);
   std::optional<GroupedLinear> gate;
-  if (parameters.model().activation == Activation::swiglu)
-    gate = grouped_linear(parameters, "ffn.experts.gate", scaling);
+  if (settings.activation == Activation::swiglu) gate = grouped_linear(parameters, "ffn.experts.gate", scaling);
   std::optional<RouterLogits::CosineParameters> cosine;
-  if (parameters.model().moe->router == Router::cosine)
+  if (settings.experts->router == Router::cosine)
     cosine = {parameters.bind("ffn.router_projection.weight"), parameters.bind("ffn.router.temperature")};
   const RouterLogits logits(parameters.bind("ffn.router.weight"), cosine);
   const GroupedLinear down = grouped_linear(parameters, "ffn.experts.down", scaling, ranks.features);
-  return {ExpertRouter(logits, *parameters.model().moe, MicroBatchTokens(ranks.tokens)),
+  return {ExpertRouter(logits, *settings.experts, MicroBatchTokens(ranks.tokens)),
           Experts(gate, grouped_linear(parameters, "ffn.experts.up", scaling), down,
-                  activation_kind(parameters.model().activation), recompute, scaling),
+                  activation_kind(settings.activation), recompute, scaling),
           ranks};
 }
 
-// From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
+// From the layer's name in the model, so that masks do not depend on the pipeline's layout.
 std::uint64_t random_site(const BlockParameters& parameters, const std::string& name) {
-  return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + name);
+  return stable_hash(parameters.block().name + "." + name);
 }
 
 // The index in the global batch of the micro-batch's first token.
@@ -69,10 +69,11 @@ std::int64_t first_token(const Sequences& rows, const PassContext& pass) {
 
 }  // namespace
 
-FeedForward::FeedForward(const BlockParameters& parameters, const std::string& name, Recompute recompute)
-    : activation_(activation_kind(parameters.model().activation)),
+FeedForward::FeedForward(const BlockParameters& parameters, Activation activation, const std::string& name,
+                         Recompute recompute)
+    : activation_(activation_kind(activation)),
       keeps_activated_(recompute == Recompute::none),
-      up_(up_projection(parameters, name)),
+      up_(up_projection(parameters, activation, name)),
       down_(parameters.row_linear(name + ".down")) {}
 
 at::Tensor FeedForward::forward(at::Tensor x, const PassContext& pass, Saved& saved) const {
@@ -98,19 +99,21 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const PassContext& pass, 
   return up_.backward(dhidden, input, pass);
 }
 
-FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks)
+FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, const LayerSettings& layer, Recompute recompute,
+                                 const MixtureRanks& ranks)
     : split_(parameters.split()),
-      layer_(parameters.block().layer),
+      layer_(layer.index),
       jitter_site_(random_site(parameters, "ffn.router")),
       noise_site_(random_site(parameters, "ffn.router.noise")),
       replay_(parameters.routing()) {
-  if (!has_experts(parameters.model(), layer_)) {
-    network_.emplace(parameters, "ffn", recompute);
+  const FeedForwardSettings& settings = layer.feed_forward;
+  if (!settings.experts) {
+    network_.emplace(parameters, settings.activation, "ffn", recompute);
     return;
   }
-  moe_ = *parameters.model().moe;
-  experts_ = routed_experts(parameters, recompute, ranks);
-  if (moe_.shared_experts > 0) network_.emplace(parameters, "ffn.shared", recompute);
+  moe_ = *settings.experts;
+  experts_ = routed_experts(parameters, settings, recompute, ranks);
+  if (moe_.shared_experts > 0) network_.emplace(parameters, settings.activation, "ffn.shared", recompute);
   if (moe_.shared_gate) shared_gate_.emplace(parameters.bind("ffn.shared_gate.weight"));
 }
 
@@ -193,20 +196,20 @@ struct TransformerLayer::Saved : SavedActivations {
   FeedForwardHalf::Saved feed_forward;
 };
 
-TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                                   const kernels::RopeTable* rope, const ContextRanks* context,
-                                   const MixtureRanks& experts, KeptExchanges* kept)
+TransformerLayer::TransformerLayer(const BlockParameters& parameters, const LayerSettings& settings,
+                                   AttentionKernel kernel, Recompute recompute, const kernels::RopeTable* rope,
+                                   const ContextRanks* context, const MixtureRanks& experts, KeptExchanges* kept)
     : split_(parameters.split()),
-      dropout_(parameters.model().dropout),
+      dropout_(settings.dropout),
       recompute_(recompute),
       kept_(kept),
       attention_site_(random_site(parameters, "attention.residual")),
       ffn_site_(random_site(parameters, "ffn.residual")),
-      attention_norm_(parameters.norm("attention_norm")),
-      ffn_norm_(parameters.norm("ffn_norm")),
+      attention_norm_(parameters.norm("attention_norm", settings.norm)),
+      ffn_norm_(parameters.norm("ffn_norm", settings.norm)),
       // A layer that runs again as a whole needs no further recompute inside.
-      attention_(parameters, kernel, repeats_layers(recompute) ? Recompute::none : recompute, rope, context),
-      feed_forward_(parameters, repeats_layers(recompute) ? Recompute::none : recompute, experts) {}
+      attention_(parameters, settings, kernel, repeats_layers(recompute) ? Recompute::none : recompute, rope, context),
+      feed_forward_(parameters, settings, repeats_layers(recompute) ? Recompute::none : recompute, experts) {}
 
 void TransformerLayer::drop(at::Tensor& branch, const Sequences& rows, const PassContext& pass,
                             std::uint64_t site) const {

@@ -30,7 +30,7 @@ class FeedForward {
   };
 
   // `name`: of its parameters within the block, "ffn".
-  FeedForward(const BlockParameters& parameters, const std::string& name, Recompute recompute);
+  FeedForward(const BlockParameters& parameters, Activation activation, const std::string& name, Recompute recompute);
 
   // This rank's rows: [R, H] → [R, H].
   at::Tensor forward(at::Tensor x, const PassContext& pass, Saved& saved) const;
@@ -54,7 +54,8 @@ class FeedForwardHalf {
     SharedGate::Saved shared_gate;
   };
 
-  FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks);
+  FeedForwardHalf(const BlockParameters& parameters, const LayerSettings& layer, Recompute recompute,
+                  const MixtureRanks& ranks);
 
   // As those of FeedForward; `routing` is added to, where there are experts.
   at::Tensor forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved,
@@ -89,8 +90,8 @@ class FeedForwardHalf {
 class TransformerLayer final : public BlockModule {
  public:
   // `kept` is where all given ranks are from, with "computation"; it outlives the layer.
-  TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                   const kernels::RopeTable* rope, const ContextRanks* context = nullptr,
+  TransformerLayer(const BlockParameters& parameters, const LayerSettings& settings, AttentionKernel kernel,
+                   Recompute recompute, const kernels::RopeTable* rope, const ContextRanks* context = nullptr,
                    const MixtureRanks& experts = {}, KeptExchanges* kept = nullptr);
 
   Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;

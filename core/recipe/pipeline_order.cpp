@@ -28,13 +28,15 @@ bool interleaves(const Recipe& recipe, std::int64_t loops) {
 
 }  // namespace
 
+std::int64_t block_count(const ModelRecipe& model) { return model.layers + 2; }
+
 std::int64_t finest_stages(const Recipe& recipe) {
   const BalanceRecipe& balance = recipe.pipeline.balance;
   switch (balance.kind) {
     case BalanceKind::layers:
       return recipe.model.layers;
     case BalanceKind::blocks:
-      return recipe.model.layers + 2;
+      return block_count(recipe.model);
     case BalanceKind::list:
       return std::max<std::int64_t>(1, std::ssize(balance.layers_per_stage));
   }

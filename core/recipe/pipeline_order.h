@@ -7,6 +7,9 @@
 
 namespace llmtrain {
 
+// The blocks of a model's graph, which has one for each layer, an embedding and a head.
+std::int64_t block_count(const ModelRecipe& model);
+
 // The stages of a recipe with one layer in each, by its pipeline.balance: "blocks" counts the embedding and the head as
 // a layer each, and a list states its stages.
 std::int64_t finest_stages(const Recipe& recipe);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/local_model.h"
 
-#include <ATen/ops/tensor.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -12,23 +10,12 @@
 
 #include "core/base/error.h"
 #include "core/graph/fp8_products.h"
-#include "core/graph/rope_frequencies.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/layout/executable.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
 namespace {
-
-std::optional<kernels::RopeTable> rope_table(const ModelRecipe& model, const at::Device& device) {
-  if (model.position != Position::rope) return std::nullopt;
-  // Whatever the scaling, computed as without one where there is none.
-  if (!model.rope_scaling)
-    return kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, device);
-  const std::vector<double> frequencies = rope_frequencies(model);
-  return kernels::make_rope_table(model.max_sequence_length, at::tensor(frequencies, at::kDouble),
-                                  rope_amplitude(model), device);
-}
 
 // Before anything is allocated. Only ranks know whether an automatic device is a GPU.
 void require_executable_on(const at::Device& device, Recipe recipe) {
@@ -85,7 +72,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       groups_(communicator, *layout_),
       loss_scale_(layout_->recipe().precision),
       spikes_(layout_->recipe().training.spikes),
-      rope_(rope_table(layout_->recipe().model, device)) {
+      rope_(layout_->graph(), device) {
   require_executable_on(device, recipe());
   if (recipe().precision.delays_scales())
     fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
@@ -129,7 +116,7 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
   }
   const StageOptions options{recipe().kernels.attention,
                              recipe().memory.recompute,
-                             rope_ ? &*rope_ : nullptr,
+                             &rope_,
                              &groups_.tensor,
                              groups_.tensor.rows(),
                              groups_.context.ranks() > 1 ? &groups_.context : nullptr,

@@ -12,11 +12,11 @@
 #include "core/graph/block_fields.h"
 #include "core/graph/graph.h"
 #include "core/model/layers/fp8_history.h"
+#include "core/model/rope_tables.h"
 #include "core/model/stage.h"
 #include "core/optim/loss_scale.h"
 #include "core/optim/spike_detector.h"
 #include "core/parameters/parameter_store.h"
-#include "kernels/rope.h"
 #include "parallel/device/state_copy.h"
 #include "parallel/layout/layout.h"
 #include "parallel/shard/rank_groups.h"
@@ -127,7 +127,7 @@ class LocalModel {
   SpikeDetector spikes_;
   std::optional<Fp8History> fp8_history_;
   std::optional<GradientFallback> gradient_fallback_;
-  std::optional<kernels::RopeTable> rope_;
+  RopeTables rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units
   std::shared_ptr<StateCopy> lent_to_;

@@ -10,14 +10,13 @@ namespace llmtrain {
 namespace {
 
 void declare_experts(const Partition& partition, ScalarTable& table) {
-  const ModelRecipe& model = partition.recipe.model;
-  if (!model.moe) return;
+  if (!partition.recipe.model.moe) return;
   table.declare(std::string(scalar_names::routing), Combination::sum, RoutingValues().size());
   if (partition.recipe.log.routing)
-    for (std::int64_t layer = 0; layer < model.layers; ++layer)
-      if (has_experts(model, layer))
-        table.declare(scalar_names::chosen_experts(layer), Combination::sum,
-                      static_cast<std::size_t>(model.moe->experts));
+    for (const Block& block : partition.graph->blocks)
+      if (const MixtureOfExpertsRecipe* const moe = block.experts())
+        table.declare(scalar_names::chosen_experts(block.layer()->index), Combination::sum,
+                      static_cast<std::size_t>(moe->experts));
   if (const std::size_t buckets = partition.exchange.of_buckets.size(); buckets > 0)
     table.declare(std::string(scalar_names::expert_exchanges), Combination::sum, 2 * buckets);
   if (partition.mesh.switches_experts) table.declare(std::string(scalar_names::split_seconds), Combination::sum);

@@ -97,7 +97,7 @@ PassSetting pass_setting(const Partition& partition) {
                                   : 1,
           .compute = recipe.precision.compute,
           .fp8_level = recipe.precision.fp8_level,
-          .attention = attention_method(recipe.model, recipe.kernels.attention),
+          .attention = recipe.kernels.attention,
           .recompute = recipe.memory.recompute};
 }
 

@@ -131,7 +131,7 @@ std::map<std::size_t, std::vector<std::size_t>> shared_parameters(const Graph& g
 
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks) {
   const auto is_unit = [&](const Block& block) {
-    return block.kind == BlockKind::layer || pipeline.balance.kind == BalanceKind::blocks;
+    return block.is_unit || pipeline.balance.kind == BalanceKind::blocks;
   };
   const std::int64_t units = std::ranges::count_if(graph.blocks, is_unit);
   const std::vector<std::int64_t> units_of = units_per_stage(units, pipeline, pipeline_ranks);
@@ -155,8 +155,7 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
 }
 
 std::int64_t layer_count(const Graph& graph, const Stage& stage) {
-  return std::ranges::count_if(stage.blocks,
-                               [&](std::size_t block) { return graph.blocks[block].kind == BlockKind::layer; });
+  return std::ranges::count_if(stage.blocks, [&](std::size_t block) { return graph.blocks[block].is_unit; });
 }
 
 std::vector<std::size_t> reading_stages(const Parameter& parameter, std::span<const Stage> stages) {

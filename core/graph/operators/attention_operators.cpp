@@ -7,9 +7,31 @@
 namespace llmtrain {
 namespace {
 
+// The sizes of a rank's attention in one micro-batch, in elements.
+struct AttentionShape : LocalShape {
+  double head_dim = 0;
+  double heads = 0;
+  double kv_heads = 0;
+  double query = 0;  // features of the rank's query heads
+  double key = 0;    // features of its key heads, and of its value heads
+  double scores = 0;
+};
+
+AttentionShape shape_of(const OperatorWriter& writer, const AttentionSettings& attention) {
+  const std::int64_t ranks = writer.setting().shards.tensor;
+  AttentionShape shape{writer.shape()};
+  shape.head_dim = static_cast<double>(attention.head_dim);
+  shape.heads = static_cast<double>(attention.heads) / static_cast<double>(ranks);
+  shape.kv_heads = static_cast<double>(local_units({Split::Kind::repeated, 0, attention.kv_heads}, ranks));
+  shape.query = shape.heads * shape.head_dim;
+  shape.key = shape.kv_heads * shape.head_dim;
+  // A context rank has a part of the queries and all keys.
+  shape.scores = shape.heads * shape.tokens * shape.sequence_length;
+  return shape;
+}
+
 // Query, key and value as the attention core reads them.
-void save_inputs(const OperatorWriter& writer, Operator& core) {
-  const LocalShape& shape = writer.shape();
+void save_inputs(const OperatorWriter& writer, const AttentionShape& shape, Operator& core) {
   // core/model keeps the projection's output and reads query, key and value as views of it.
   if (writer.is_own()) {
     writer.save(core, "attention.query_key_value", shape.element * shape.tokens * (shape.query + 2 * shape.key));
@@ -20,8 +42,8 @@ void save_inputs(const OperatorWriter& writer, Operator& core) {
   writer.save(core, "attention.value", shape.element * shape.tokens * shape.key);
 }
 
-void save_core(const OperatorWriter& writer, Operator& core) {
-  const LocalShape& shape = writer.shape();
+// `drops`: here and below, whether probabilities have dropout.
+void save_core(const OperatorWriter& writer, const AttentionShape& shape, bool drops, Operator& core) {
   if (core.kind == OperatorKind::fused_attention) {
     // One number per row replaces the S scores of it: the backward recomputes the probabilities from it.
     writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
@@ -34,7 +56,7 @@ void save_core(const OperatorWriter& writer, Operator& core) {
   // s² per head: what selective recompute exists to drop (arXiv 2205.05198, section 5).
   writer.save(core, "attention.probabilities", shape.element * shape.scores, Recompute::none);
   // core/model generates masks again from their key, so it keeps neither mask nor dropped copy.
-  if (!writer.drops() || writer.is_own()) return;
+  if (!drops || writer.is_own()) return;
   writer.save(core, "attention.mask", dropout_mask_bytes * shape.scores, Recompute::none);
   writer.save(core, "attention.dropped", shape.element * shape.scores, Recompute::none);
 }
@@ -53,8 +75,7 @@ void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
 
 // Scores of the math path while they are computed, and the gradients of probabilities and scores. core/model's
 // softmax works in fp32 and rounds its result.
-void add_scores_work(const OperatorWriter& writer, double key_gradients, Operator& core) {
-  const LocalShape& shape = writer.shape();
+void add_scores_work(const OperatorWriter& writer, const AttentionShape& shape, double key_gradients, Operator& core) {
   const bool is_stored = core.kind == OperatorKind::stored_attention;
   const double in_fp32 = fp32_bytes * shape.scores * (shape.element < fp32_bytes ? 2 : 1);
   if (is_stored) core.forward_working += writer.is_own() ? in_fp32 : shape.element * shape.scores;
@@ -63,8 +84,7 @@ void add_scores_work(const OperatorWriter& writer, double key_gradients, Operato
 
 // The CPU attends to fp16 in fp32: beside the core are its operands and results in fp32, and the probabilities of the
 // math path.
-void hold_fp32_copies(const OperatorWriter& writer, double keys_and_values, Operator& core) {
-  const LocalShape& shape = writer.shape();
+void hold_fp32_copies(const AttentionShape& shape, double keys_and_values, Operator& core) {
   const bool is_stored = core.kind == OperatorKind::stored_attention;
   core.forward_working += fp32_bytes * (2 * shape.tokens * shape.query + keys_and_values);
   core.backward_working += fp32_bytes * (4 * shape.tokens * shape.query + 2 * keys_and_values);
@@ -75,9 +95,8 @@ void hold_fp32_copies(const OperatorWriter& writer, double keys_and_values, Oper
 // sums the gradients of queries in fp32, in as many parts as there are multiprocessors for each head, so that the order
 // of the sums is fixed, and makes the gradients of keys and values per query head. CUTLASS's kernel reads keys and
 // values per query head, too.
-void hold_kernel_memory(const OperatorWriter& writer, Operator& core) {
+void hold_kernel_memory(const AttentionShape& shape, Operator& core) {
   constexpr double multiprocessors = 132, row_block = 128;  // an H100's; other GPUs have fewer
-  const LocalShape& shape = writer.shape();
   const double per_head = shape.element * shape.tokens * shape.query, copies = shape.kv_heads < shape.heads ? 2 : 0;
   if (shape.element == fp32_bytes) {
     core.forward_scratch = copies * per_head;
@@ -92,9 +111,9 @@ void hold_kernel_memory(const OperatorWriter& writer, Operator& core) {
 
 // The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
 // gradients, and these beside the copy that is sent.
-void write_core(OperatorWriter& writer) {
-  const LocalShape& shape = writer.shape();
-  const bool is_fused = writer.setting().attention == AttentionMethod::flash;
+void write_core(OperatorWriter& writer, const AttentionSettings& attention, const AttentionShape& shape) {
+  const bool is_fused = attention_method(attention, writer.setting().attention) == AttentionMethod::flash;
+  const bool drops = attention.dropout > 0;
   Operator& core =
       writer.add("attention.core", is_fused ? OperatorKind::fused_attention : OperatorKind::stored_attention);
   const double context = static_cast<double>(writer.setting().context);
@@ -105,10 +124,9 @@ void write_core(OperatorWriter& writer) {
   core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
   // Fused attention keeps no scores, so computing it again would save nothing.
   if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
-  if (!is_fused && writer.drops())
-    core.forward.mask_bytes = core.backward.mask_bytes = dropout_mask_bytes * shape.scores;
-  save_inputs(writer, core);
-  save_core(writer, core);
+  if (!is_fused && drops) core.forward.mask_bytes = core.backward.mask_bytes = dropout_mask_bytes * shape.scores;
+  save_inputs(writer, shape, core);
+  save_core(writer, shape, drops, core);
   const double keys = shape.element * shape.tokens * 2 * shape.key;
   core.backward_working = shape.element * shape.tokens * (2 * shape.query + 2 * shape.key);
   if (context > 1) {
@@ -117,15 +135,14 @@ void write_core(OperatorWriter& writer) {
     core.forward_working += context * keys;
     core.backward_working += 2 * context * keys;
   }
-  add_scores_work(writer, context > 1 ? 0 : keys, core);
-  if (is_fused && writer.is_cuda()) hold_kernel_memory(writer, core);
-  if (!is_fused && writer.drops()) writer.hold_masks(core, shape.scores);
-  if (writer.widens_fp16()) hold_fp32_copies(writer, context * 2 * shape.tokens * shape.key, core);
+  add_scores_work(writer, shape, context > 1 ? 0 : keys, core);
+  if (is_fused && writer.is_cuda()) hold_kernel_memory(shape, core);
+  if (!is_fused && drops) writer.hold_masks(core, shape.scores);
+  if (writer.widens_fp16()) hold_fp32_copies(shape, context * 2 * shape.tokens * shape.key, core);
 }
 
 // One norm over the features of each head of queries and keys.
-void write_query_key_norm(OperatorWriter& writer, double elements) {
-  const LocalShape& shape = writer.shape();
+void write_query_key_norm(OperatorWriter& writer, const AttentionShape& shape, double elements) {
   Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
   if (writer.is_cuda()) norm.backward_scratch = fp32_bytes * shape.tokens * shape.query;
   // The core keeps one side of the norms, core/model their input and other programs their output; this is the other
@@ -137,12 +154,14 @@ void write_query_key_norm(OperatorWriter& writer, double elements) {
 
 }  // namespace
 
-void write_attention(OperatorWriter& writer) {
-  const LocalShape& shape = writer.shape();
+void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
+  const AttentionSettings& attention = layer.attention;
+  const AttentionShape shape = shape_of(writer, attention);
   Operator& norm = writer.norm("attention.norm");
   // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
   writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
-  if (writer.is_own()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+  if (writer.is_own())
+    writer.save(norm, "attention_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
 
   // One product for query, key and value.
   const char* weight = "attention.query.weight";
@@ -152,14 +171,14 @@ void write_attention(OperatorWriter& writer) {
   writer.enter_features(inputs);
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
-  if (writer.model().qk_norm) write_query_key_norm(writer, rotated);
-  if (writer.model().position == Position::rope) {
+  if (attention.head_norm_epsilon) write_query_key_norm(writer, shape, rotated);
+  if (attention.rope) {
     Operator& rotation = writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
     // A GPU's operators have both halves of the rotated queries beside them in fp32.
     if (writer.is_cuda())
       rotation.forward_scratch = rotation.backward_scratch = fp32_bytes * shape.tokens * shape.query;
   }
-  write_core(writer);
+  write_core(writer, attention, shape);
 
   Operator& output =
       writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, "attention.output.weight");
@@ -167,10 +186,10 @@ void write_attention(OperatorWriter& writer) {
   const double kept = writer.is_own() ? shape.element : writer.input_bytes("attention.output.weight");
   writer.save(output, "attention.output", kept * shape.tokens * shape.query);
   writer.leave_features(output);
-  Operator& residual = writer.residual("attention.residual");
+  Operator& residual = writer.residual("attention.residual", layer.dropout);
   // The gradient of the next half is alive together with that of the output.
   residual.backward_working += shape.element * shape.residual();
-  if (writer.drops() && !writer.is_own())
+  if (layer.dropout > 0 && !writer.is_own())
     writer.save(residual, "attention.residual_mask", dropout_mask_bytes * shape.residual());
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "core/graph/operators/operator_writer.h"
@@ -9,24 +10,25 @@ namespace {
 
 constexpr const char* ends = "embedding and head";
 
-double chunk_rows(const LocalShape& shape) {
-  return static_cast<double>(logits_chunk_rows(static_cast<std::int64_t>(shape.tokens),
-                                               static_cast<std::int64_t>(shape.vocabulary),
-                                               static_cast<std::int64_t>(shape.element)));
+// `vocabulary`: the tokens whose logits this rank computes.
+double chunk_rows(const LocalShape& shape, std::int64_t vocabulary) {
+  return static_cast<double>(
+      logits_chunk_rows(static_cast<std::int64_t>(shape.tokens), vocabulary, static_cast<std::int64_t>(shape.element)));
 }
 
 // core/model: one chunk of logits with the gradient of its input, the normed input, and every row's loss.
-double chunk_working(const LocalShape& shape) {
-  const double rows = chunk_rows(shape);
+double chunk_working(const LocalShape& shape, std::int64_t vocabulary) {
+  const double rows = chunk_rows(shape, vocabulary);
   return shape.element * shape.residual() + fp32_bytes * shape.tokens +
-         shape.element * rows * (shape.vocabulary + shape.hidden);
+         shape.element * rows * (static_cast<double>(vocabulary) + shape.hidden);
 }
 
-void save_for_head(const OperatorWriter& writer, Operator& norm) {
+void save_for_head(const OperatorWriter& writer, const NormSettings& settings, Operator& norm) {
   const LocalShape& shape = writer.shape();
   const double residual = shape.element * shape.residual();
   writer.save(norm, "input", residual, Recompute::full);
-  if (writer.is_own()) writer.save(norm, "statistics", writer.statistics_bytes(shape.split_tokens), Recompute::full);
+  if (writer.is_own())
+    writer.save(norm, "statistics", OperatorWriter::statistics_bytes(settings, shape.split_tokens), Recompute::full);
   // core/model computes the loss and its gradient in the forward, so the normed input's place is taken by its gradient.
   writer.save(norm, writer.is_own() ? "normed_gradient" : "normed", residual, Recompute::full);
 }
@@ -34,10 +36,10 @@ void save_for_head(const OperatorWriter& writer, Operator& norm) {
 }  // namespace
 
 // The embedding rows are summed over the tensor ranks, each of which has a part of the vocabulary.
-void write_embedding(OperatorWriter& writer) {
+void write_block(OperatorWriter& writer, const EmbeddingSettings& embedding) {
   const LocalShape& shape = writer.shape();
   const double elements = shape.tokens * shape.hidden;
-  const bool has_positions = writer.model().position == Position::learned;
+  const bool has_positions = embedding.has_positions;
   // Forward: reads a row (and one of positions) and writes it. Backward: reads the gradient, and reads and writes rows
   // of the table's.
   Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
@@ -50,7 +52,7 @@ void write_embedding(OperatorWriter& writer) {
   }
   // A GPU's operators widen the gradient to the type of the table's.
   if (writer.is_cuda() && shape.element < fp32_bytes) lookup.backward_scratch = fp32_bytes * elements;
-  if (!writer.drops()) return;
+  if (embedding.dropout == 0) return;
   Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
   writer.hold_masks(dropout, shape.residual());
   if (!writer.is_own()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
@@ -59,12 +61,14 @@ void write_embedding(OperatorWriter& writer) {
 // The loss ends the model, so core/model computes its gradient chunk by chunk in the forward. Other programs keep the
 // logits in fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is
 // taken are alive.
-void write_head(OperatorWriter& writer) {
+void write_block(OperatorWriter& writer, const HeadSettings& head) {
   const LocalShape& shape = writer.shape();
-  const double logits_elements = shape.tokens * shape.vocabulary;
-  save_for_head(writer, writer.norm("norm"));
+  const std::int64_t own = local_units({Split::Kind::padded, 0, head.vocabulary}, writer.setting().shards.tensor);
+  const auto vocabulary = static_cast<double>(own);
+  const double logits_elements = shape.tokens * vocabulary;
+  save_for_head(writer, head.norm, writer.norm("norm"));
   // FP8 levels leave the head in the compute type (arXiv 2310.18313).
-  Operator& logits = writer.product("logits", {shape.tokens, shape.vocabulary, shape.hidden}, "head.weight");
+  Operator& logits = writer.product("logits", {shape.tokens, vocabulary, shape.hidden}, "head.weight");
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.
   writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
   if (!writer.is_own()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
@@ -77,9 +81,9 @@ void write_head(OperatorWriter& writer) {
   writer.exchange(loss, RankAxis::tensor, Collective::all_gather, Direction::forward, "cross-entropy", statistics);
   loss.backward_working = shape.element * shape.residual();
   if (writer.is_own()) {
-    loss.forward_working = chunk_working(shape);
+    loss.forward_working = chunk_working(shape, own);
     // A GPU's operators have the logarithms of probabilities and then these beside the logits, in fp32.
-    if (writer.is_cuda()) loss.forward_scratch = 2 * fp32_bytes * chunk_rows(shape) * shape.vocabulary;
+    if (writer.is_cuda()) loss.forward_scratch = 2 * fp32_bytes * chunk_rows(shape, own) * vocabulary;
     return;
   }
   const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;

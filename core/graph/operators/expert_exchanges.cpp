@@ -53,12 +53,12 @@ double distinct_share(const MixtureOfExpertsRecipe& moe, double groups) {
 }
 
 // Those that are sent along this axis.
-double sent_share(const OperatorWriter& writer, RankAxis axis) {
+double sent_share(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, RankAxis axis) {
   const PassSetting& setting = writer.setting();
   if (!setting.sends_tokens_once) return 1;
   const std::int64_t ranks = setting.shards.expert;
   const std::int64_t groups = axis == RankAxis::expert_across ? ranks / setting.expert_node_ranks : ranks;
-  return distinct_share(*writer.model().moe, static_cast<double>(groups));
+  return distinct_share(moe, static_cast<double>(groups));
 }
 
 // Bytes of rows: of this rank's tokens, those that arrive at its experts, and these of all ranks that split the
@@ -123,14 +123,15 @@ double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows) {
 
 // The ranks that split an expert's matrices gather each other's rows after the all-to-all, and add up their parts of
 // the results before it.
-void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, const RoutedRows& rows) {
+void exchange_tokens(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item,
+                     Direction entering, const RoutedRows& rows) {
   const auto parts = static_cast<double>(writer.setting().expert_overlap);
   const double row_bytes = writer.shape().element * writer.shape().hidden;
   const double gathered = row_bytes * rows.places;
   const std::vector<RowStep> steps = row_steps(writer, row_bytes * rows.own, rows.load);
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const RowStep& row_step : steps) {
-      const double share = sent_share(writer, row_step.axis);
+      const double share = sent_share(writer, moe, row_step.axis);
       const double bytes = direction == entering ? row_step.to_experts() : row_step.from_experts();
       Exchange& step =
           OperatorWriter::exchange(item, row_step.axis, Collective::all_to_all, direction, "tokens", share * bytes);

@@ -31,7 +31,8 @@ double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows);
 
 // Adds the collectives that take rows to the experts or back, in both passes: `entering` is the direction in which they
 // go to the experts.
-void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, const RoutedRows& rows);
+void exchange_tokens(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item,
+                     Direction entering, const RoutedRows& rows);
 // And that of their numbers, once for both passes.
 void exchange_counts(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item);
 

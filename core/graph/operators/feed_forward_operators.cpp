@@ -8,13 +8,14 @@ namespace llmtrain {
 namespace {
 
 // Columns of the activation's input per unit of width: gate and up for swiglu.
-double activation_inputs(const ModelRecipe& model) { return model.activation == Activation::swiglu ? 2 : 1; }
+double activation_inputs(Activation activation) { return activation == Activation::swiglu ? 2 : 1; }
 
 // A feed-forward network: up (and gate), activation, down.
 struct Network {
-  std::string path;         // of its module
-  std::string parameters;   // prefix of their local names
-  std::string saved;        // prefix of the names of its kept tensors
+  std::string path;        // of its module
+  std::string parameters;  // prefix of their local names
+  std::string saved;       // prefix of the names of its kept tensors
+  Activation activation{};
   double rows = 0;          // of each of `networks` equal ones
   double width = 0;         // on this rank
   double networks = 1;      // side by side: the experts of a rank
@@ -25,15 +26,15 @@ struct Network {
 };
 
 // The first weight of the product that makes the activation's input.
-std::string first_weight(const OperatorWriter& writer, const std::string& parameters) {
-  return parameters + (writer.model().activation == Activation::swiglu ? ".gate.weight" : ".up.weight");
+std::string first_weight(const Network& network) {
+  return network.parameters + (network.activation == Activation::swiglu ? ".gate.weight" : ".up.weight");
 }
 
 Operator& write_up(OperatorWriter& writer, const Network& network) {
   const LocalShape& shape = writer.shape();
-  const double columns = network.width * activation_inputs(writer.model());
+  const double columns = network.width * activation_inputs(network.activation);
   const MatrixProduct product{network.rows, columns, shape.hidden, network.networks};
-  const std::string weight = first_weight(writer, network.parameters);
+  const std::string weight = first_weight(network);
   Operator& up = network.is_grouped ? writer.grouped_linear(network.path + ".up", product, weight)
                                     : writer.linear(network.path + ".up", product, weight);
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
@@ -48,7 +49,7 @@ Operator& write_up(OperatorWriter& writer, const Network& network) {
 void write_activation(OperatorWriter& writer, const Network& network) {
   const LocalShape& shape = writer.shape();
   const double rows = network.networks * network.rows;
-  const double read = rows * network.width * activation_inputs(writer.model()), written = rows * network.width;
+  const double read = rows * network.width * activation_inputs(network.activation), written = rows * network.width;
   // The backward reads the input and the output's gradient and writes the input's.
   Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
   writer.save(activation, network.saved + ".hidden", shape.element * read);
@@ -74,12 +75,14 @@ Operator& write_down(OperatorWriter& writer, const Network& network) {
 }
 
 // The network for all tokens, split over the tensor ranks: that of a dense layer, or the shared experts.
-void write_dense_network(OperatorWriter& writer, std::string path, std::string parameters, std::int64_t width) {
+void write_dense_network(OperatorWriter& writer, std::string path, std::string parameters, Activation activation,
+                         std::int64_t width) {
   const LocalShape& shape = writer.shape();
   const double local_width = static_cast<double>(width) / static_cast<double>(writer.setting().shards.tensor);
   const Network network{.path = std::move(path),
                         .parameters = std::move(parameters),
                         .saved = "ffn",
+                        .activation = activation,
                         .rows = shape.tokens,
                         .width = local_width,
                         .useful_rows = shape.tokens,
@@ -138,6 +141,7 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
 // What has a scale on which the ranks that split an expert's matrices agree: the rows of which each has some columns,
 // and in every pass of the forward `weights` matrices of each expert, unless they are stored in FP8.
 struct SplitRows {
+  std::int64_t experts = 0;
   double weights = 0;
   double input_rows = 0, gradient_rows = 0;
 };
@@ -146,7 +150,7 @@ void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const Spl
   const PassSetting& setting = writer.setting();
   if (!setting.uses_fp8() || !setting.agrees_on_scales) return;
   const auto ranks = static_cast<double>(setting.shards.expert_tensor);
-  const auto experts = static_cast<double>(writer.model().moe->experts) / static_cast<double>(setting.shards.expert);
+  const auto experts = static_cast<double>(rows.experts) / static_cast<double>(setting.shards.expert);
   const double of_weights = setting.fp8_level == Fp8Level::o3 ? 0 : rows.weights * experts;
   const auto gather = [&](Direction direction, double values) {
     if (values > 0)
@@ -159,7 +163,7 @@ void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const Spl
 }
 
 // Tokens are sent to the experts and their results come back, in the backward the other way round.
-void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
+void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Activation activation) {
   const LocalShape& shape = writer.shape();
   const ShardDegrees& shards = writer.setting().shards;
   const auto expert_tensor = static_cast<double>(shards.expert_tensor);
@@ -174,17 +178,18 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
   const double activated = shape.element * places * width;
   const bool keeps_activated = writer.setting().recompute <= writer.kept_elsewhere();
-  const NetworkBytes networks{.hidden = activated * activation_inputs(writer.model()),
+  const NetworkBytes networks{.hidden = activated * activation_inputs(activation),
                               .kept_activated = keeps_activated ? activated : 0};
   const WorkingBytes working = working_bytes(writer, rows, networks);
   dispatch.forward_working = working.forward;
   dispatch.backward_working = working.backward;
-  exchange_tokens(writer, dispatch, Direction::forward, rows);
+  exchange_tokens(writer, moe, dispatch, Direction::forward, rows);
   exchange_counts(writer, moe, dispatch);
 
   const Network network{.path = "feed_forward.experts.routed",
                         .parameters = "ffn.experts",
                         .saved = "experts",
+                        .activation = activation,
                         .rows = places / local_experts,
                         .width = width,
                         .networks = local_experts,
@@ -193,22 +198,21 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .is_grouped = true,
                         .keeps_activated = writer.kept_elsewhere()};
   Operator& up = write_up(writer, network);
-  agree_on_row_scales(
-      writer, up,
-      {.weights = activation_inputs(writer.model()), .gradient_rows = activation_inputs(writer.model()) * places});
+  const double inputs = activation_inputs(activation);
+  agree_on_row_scales(writer, up, {.experts = moe.experts, .weights = inputs, .gradient_rows = inputs * places});
   // core/model's kernels copy it again, but for rows that came from other ranks.
   const double input_bytes = writer.input_bytes("ffn.experts.up.weight");
   if (!writer.is_own() || exchanges_rows(writer))
     writer.save(up, "experts.input", (input_bytes * shape.hidden + (input_bytes == 1 ? fp32_bytes : 0)) * places);
   write_activation(writer, network);
   Operator& down = write_down(writer, network);
-  agree_on_row_scales(writer, down, {.weights = 1, .input_rows = places});
+  agree_on_row_scales(writer, down, {.experts = moe.experts, .weights = 1, .input_rows = places});
   if (writer.setting().uses_fp8()) writer.save(down, "experts.scales", fp32_bytes * places);
   // The gradient of a token's scores needs the output of each of its experts.
   writer.save(down, "experts.output", row_bytes * own);
   // Its movement of memory is counted with the dispatch, here only its collectives.
   Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
-  exchange_tokens(writer, combine, Direction::backward, rows);
+  exchange_tokens(writer, moe, combine, Direction::backward, rows);
 }
 
 // The gradient of the gate needs what it multiplies.
@@ -221,41 +225,42 @@ void write_shared_gate(OperatorWriter& writer) {
 }
 
 // Whether one of the half's networks multiplies its input in FP8.
-bool reads_fp8(const OperatorWriter& writer) {
-  if (!has_experts(writer.model(), writer.layer())) return writer.takes_fp8("ffn.up.weight");
+bool reads_fp8(const OperatorWriter& writer, const FeedForwardSettings& settings) {
+  if (!settings.experts) return writer.takes_fp8("ffn.up.weight");
   return writer.takes_fp8("ffn.experts.up.weight") ||
-         (writer.model().moe->shared_experts > 0 && writer.takes_fp8("ffn.shared.up.weight"));
+         (settings.experts->shared_experts > 0 && writer.takes_fp8("ffn.shared.up.weight"));
 }
 
 }  // namespace
 
 // The second half of a layer: a dense network, or the experts in its place.
-void write_feed_forward(OperatorWriter& writer) {
+void write_feed_forward(OperatorWriter& writer, const LayerSettings& layer) {
   const LocalShape& shape = writer.shape();
-  const ModelRecipe& model = writer.model();
+  const FeedForwardSettings& settings = layer.feed_forward;
   Operator& norm = writer.norm("feed_forward.norm");
   writer.save(norm, "middle", shape.element * shape.residual());
-  const double kept = reads_fp8(writer) ? shape.fp8_input : shape.element;
+  const double kept = reads_fp8(writer, settings) ? shape.fp8_input : shape.element;
   writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());
-  if (writer.is_own()) writer.save(norm, "ffn_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+  if (writer.is_own())
+    writer.save(norm, "ffn_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
 
-  if (!has_experts(model, writer.layer())) {
-    write_dense_network(writer, "feed_forward.network", "ffn", model.ffn_hidden_size);
+  if (!settings.experts) {
+    write_dense_network(writer, "feed_forward.network", "ffn", settings.activation, settings.width);
   } else {
-    const MixtureOfExpertsRecipe& moe = *model.moe;
+    const MixtureOfExpertsRecipe& moe = *settings.experts;
     writer.begin_module(OperatorModule::experts);
     write_router(writer, moe);
-    write_routed_experts(writer, moe);
+    write_routed_experts(writer, moe, settings.activation);
     if (moe.shared_experts > 0)
-      write_dense_network(writer, "feed_forward.experts.shared", "ffn.shared",
+      write_dense_network(writer, "feed_forward.experts.shared", "ffn.shared", settings.activation,
                           moe.shared_experts * moe.ffn_hidden_size);
     if (moe.shared_gate) write_shared_gate(writer);
     writer.begin_module(OperatorModule::none);
   }
-  Operator& residual = writer.residual("feed_forward.residual");
+  Operator& residual = writer.residual("feed_forward.residual", layer.dropout);
   // The layer's output, beside the branch that is added to it.
   residual.forward_working = shape.element * shape.residual();
-  if (writer.drops() && !writer.is_own())
+  if (layer.dropout > 0 && !writer.is_own())
     writer.save(residual, "ffn.residual_mask", dropout_mask_bytes * shape.residual());
 }
 

@@ -7,17 +7,19 @@
 namespace llmtrain {
 
 OperatorWriter::OperatorWriter(const Graph& graph, std::size_t block, const PassSetting& setting)
-    : graph_(graph), block_(block), setting_(setting), shape_(local_shape(graph.model, setting)) {}
+    : graph_(graph),
+      block_(block),
+      setting_(setting),
+      shape_(local_shape(graph.blocks[block].hidden_size(), setting)) {}
 
 Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
   using Repetition = Operator::Repetition;
-  // Recompute repeats layers only; embedding and head run once.
-  const bool is_layer = graph_.blocks[block_].kind == BlockKind::layer;
+  const bool runs_again = graph_.blocks[block_].runs_again();
   return operators_.emplace_back(Operator{.name = std::move(name),
                                           .half = half_,
                                           .module = module_,
                                           .kind = kind,
-                                          .repetition = is_layer ? Repetition::full : Repetition::never});
+                                          .repetition = runs_again ? Repetition::full : Repetition::never});
 }
 
 Operator& OperatorWriter::product(std::string name, const MatrixProduct& product, std::string_view weight) {
@@ -144,14 +146,15 @@ Operator& OperatorWriter::norm(std::string name) {
   return item;
 }
 
-Operator& OperatorWriter::residual(std::string name) {
+Operator& OperatorWriter::residual(std::string name, double dropout) {
   const double elements = shape_.residual();
+  const bool drops = dropout > 0;
   // Forward: reads branch and residual stream, writes the sum. The backward of the addition copies nothing; that of
   // dropout reads and writes the gradient.
-  Operator& item = elementwise(std::move(name), 3 * elements, drops() ? 2 * elements : 0);
+  Operator& item = elementwise(std::move(name), 3 * elements, drops ? 2 * elements : 0);
   // The gradient at the output stays alive, and dropout makes another one beside it.
-  item.backward_working = shape_.element * elements * (drops() ? 2 : 1);
-  if (!drops()) return item;
+  item.backward_working = shape_.element * elements * (drops ? 2 : 1);
+  if (!drops) return item;
   item.forward.mask_bytes = item.backward.mask_bytes = dropout_mask_bytes * elements;
   hold_masks(item, elements);
   return item;
@@ -169,9 +172,9 @@ void OperatorWriter::save(Operator& item, std::string name, double bytes, Recomp
   if (bytes > 0) item.saved.push_back({std::move(name), bytes, kept_through});
 }
 
-double OperatorWriter::statistics_bytes(double rows) const {
+double OperatorWriter::statistics_bytes(const NormSettings& norm, double rows) {
   // Layer norm keeps mean and reciprocal deviation, root-mean-square norm only the latter.
-  return fp32_bytes * rows * (model().norm == NormKind::layernorm ? 2 : 1);
+  return fp32_bytes * rows * (norm.kind == NormKind::layernorm ? 2 : 1);
 }
 
 Exchange& OperatorWriter::exchange(Operator& item, RankAxis axis, Collective collective, Direction direction,

@@ -20,7 +20,6 @@ class OperatorWriter {
  public:
   OperatorWriter(const Graph& graph, std::size_t block, const PassSetting& setting);
 
-  const ModelRecipe& model() const { return graph_.model; }
   const PassSetting& setting() const { return setting_; }
   const LocalShape& shape() const { return shape_; }
   bool is_own() const { return setting_.is_own(); }
@@ -29,10 +28,8 @@ class OperatorWriter {
   bool is_cuda() const { return is_own() && setting_.device == ComputeDevice::cuda; }
   // Whether products of the compute type are made in fp32, beside copies.
   bool widens_fp16() const { return is_cpu() && setting_.compute == DataType::fp16; }
-  bool drops() const { return model().dropout > 0; }
-  std::int64_t layer() const { return graph_.blocks[block_].layer; }
-  // Of a layer with experts.
-  RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, layer(), setting_); }
+  // Of a block with experts.
+  RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, block_, setting_); }
 
   // Where the operators that are added from here on belong.
   void begin_half(LayerHalf half) { half_ = half; }
@@ -55,8 +52,8 @@ class OperatorWriter {
   void hold_cast_gradient(Operator& item) const;
   Operator& elementwise(std::string name, double forward_elements, double backward_elements);
   Operator& norm(std::string name);
-  // Dropout on a branch and its addition to the residual stream.
-  Operator& residual(std::string name);
+  // Dropout on a branch, at this rate, and its addition to the residual stream.
+  Operator& residual(std::string name, double dropout);
 
   // Keeps a tensor of `bytes` for the backward; nothing when `bytes` is 0.
   static void save(Operator& item, std::string name, double bytes, Recompute kept_through = Recompute::selective);
@@ -66,7 +63,7 @@ class OperatorWriter {
   // times eight bytes for each four of them, and the mask. Nothing on a CPU.
   void hold_masks(Operator& item, double elements) const;
   // Bytes of a norm's statistics for `rows` rows.
-  double statistics_bytes(double rows) const;
+  static double statistics_bytes(const NormSettings& norm, double rows);
 
   // Adds a collective to the operator; the reference is valid until the next one.
   static Exchange& exchange(Operator& item, RankAxis axis, Collective collective, Direction direction,
@@ -101,12 +98,15 @@ class OperatorWriter {
   OperatorList operators_;
 };
 
-// The operators of each kind of block or half of a layer.
-void write_embedding(OperatorWriter& writer);
-void write_attention(OperatorWriter& writer);
-void write_feed_forward(OperatorWriter& writer);
+// The operators of each kind of block: overloads for all alternatives of BlockSettings.
+void write_block(OperatorWriter& writer, const EmbeddingSettings& embedding);
+void write_block(OperatorWriter& writer, const LayerSettings& layer);
+void write_block(OperatorWriter& writer, const HeadSettings& head);
+
+// The halves of a layer.
+void write_attention(OperatorWriter& writer, const LayerSettings& layer);
+void write_feed_forward(OperatorWriter& writer, const LayerSettings& layer);
 // Of a layer that drops tokens: `whole` is the shape of all of them.
 void write_token_dropping(OperatorWriter& writer, const LocalShape& whole);
-void write_head(OperatorWriter& writer);
 
 }  // namespace llmtrain

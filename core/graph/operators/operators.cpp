@@ -41,27 +41,22 @@ std::vector<HalfBytes> halves_of(const OperatorList& operators, Recompute recomp
 }  // namespace
 
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  const Block& described = graph.blocks[block];
   PassSetting kept = setting;
-  const bool drops = graph.blocks[block].drops_tokens && setting.drops_tokens();
+  const bool drops = described.layer() != nullptr && described.layer()->drops_tokens && setting.drops_tokens();
   if (drops) kept.sequence_length = setting.kept_tokens;
   OperatorWriter writer(graph, block, kept);
-  switch (graph.blocks[block].kind) {
-    case BlockKind::embedding:
-      write_embedding(writer);
-      break;
-    case BlockKind::layer:
-      writer.begin_half(LayerHalf::attention);
-      write_attention(writer);
-      writer.begin_half(LayerHalf::feed_forward);
-      write_feed_forward(writer);
-      writer.begin_half(LayerHalf::none);
-      if (drops) write_token_dropping(writer, local_shape(graph.model, setting));
-      break;
-    case BlockKind::head:
-      write_head(writer);
-      break;
-  }
+  std::visit([&](const auto& settings) { write_block(writer, settings); }, described.settings);
+  if (drops) write_token_dropping(writer, local_shape(described.hidden_size(), setting));
   return writer.take();
+}
+
+void write_block(OperatorWriter& writer, const LayerSettings& layer) {
+  writer.begin_half(LayerHalf::attention);
+  write_attention(writer, layer);
+  writer.begin_half(LayerHalf::feed_forward);
+  write_feed_forward(writer, layer);
+  writer.begin_half(LayerHalf::none);
 }
 
 bool is_repeated(const Operator& item, Recompute recompute) {

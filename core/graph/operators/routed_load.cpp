@@ -19,11 +19,11 @@ RoutedLoad even_load(const MixtureOfExpertsRecipe& moe, std::int64_t ranks) {
 
 }  // namespace
 
-RoutedLoad routed_load(const Graph& graph, std::int64_t layer, const PassSetting& setting) {
-  const MixtureOfExpertsRecipe& moe = *graph.model.moe;
+RoutedLoad routed_load(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  const MixtureOfExpertsRecipe& moe = *graph.blocks[block].experts();
   const std::int64_t ranks = setting.shards.expert, tokens = setting.batch * setting.sequence_length;
   if (graph.routing == nullptr) return even_load(moe, ranks);
-  const ExpertShares& shares = graph.routing->typical_shares(layer);
+  const ExpertShares& shares = graph.routing->typical_shares(graph.blocks[block].layer()->index);
   const auto limit = expert_limit(moe, tokens);
   const double most = limit ? static_cast<double>(*limit) / static_cast<double>(tokens) : 1;
   RoutedLoad load;
@@ -51,13 +51,14 @@ PlaceShares place_shares(const RoutedLoad& load, std::int64_t inside) {
   return {of_places[static_cast<std::size_t>(busiest % inside)], *std::ranges::max_element(of_places)};
 }
 
-std::int64_t idle_ranks(const Graph& graph, std::int64_t layer, const PassSetting& setting) {
-  const MixtureOfExpertsRecipe& moe = *graph.model.moe;
+std::int64_t idle_ranks(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  const MixtureOfExpertsRecipe& moe = *graph.blocks[block].experts();
   const std::int64_t tokens = setting.batch * setting.sequence_length;
   // Tokens whose rows meet at the experts: of each rank those that it routes.
   const std::int64_t senders = setting.shards.expert * setting.shards.expert_tensor;
   const std::int64_t meeting = std::max<std::int64_t>(1, tokens * senders / (setting.shards.tensor * setting.context));
-  const auto counts = counts_by_share(graph.routing->typical_shares(layer), meeting, moe.top_k);
+  const auto counts =
+      counts_by_share(graph.routing->typical_shares(graph.blocks[block].layer()->index), meeting, moe.top_k);
   const std::int64_t limit = expert_limit(moe, tokens).value_or(std::numeric_limits<std::int64_t>::max());
   std::vector<std::int64_t> of_ranks(static_cast<std::size_t>(setting.shards.expert), 0);
   for (std::size_t expert = 0; expert < counts.size(); ++expert)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct RoutedLoad {
   std::vector<double> of_ranks{};  // as busiest, of every rank; none: even
 };
 
-RoutedLoad routed_load(const Graph& graph, std::int64_t layer, const PassSetting& setting);
+// Of a block with experts.
+RoutedLoad routed_load(const Graph& graph, std::size_t block, const PassSetting& setting);
 
 // Of the kept choices of a micro-batch's tokens the shares at ranks with the same place on their nodes, through one of
 // which hierarchical exchanges take them. Even: 1 ÷ the ranks of a node.
@@ -30,7 +32,8 @@ struct PlaceShares {
 // `inside` consecutive ones of the ranks that share the experts are on a node; it divides these ranks.
 PlaceShares place_shares(const RoutedLoad& load, std::int64_t inside);
 
-// Ranks without tokens, of those that share the experts: a run rounds shares to whole tokens. Of a model that replays.
-std::int64_t idle_ranks(const Graph& graph, std::int64_t layer, const PassSetting& setting);
+// Ranks without tokens, of those that share the block's experts: a run rounds shares to whole tokens. Of a model that
+// replays.
+std::int64_t idle_ranks(const Graph& graph, std::size_t block, const PassSetting& setting);
 
 }  // namespace llmtrain

@@ -41,8 +41,8 @@ std::int64_t BlockParameters::local_units(std::string_view name) const {
   return llmtrain::local_units(graph_.parameter(block_, name).split, split_.ranks());
 }
 
-NormLayer BlockParameters::norm(const std::string& name) const {
-  return {model().norm, model().norm_eps, bind(name + ".weight"), bind_if_there(name + ".bias")};
+NormLayer BlockParameters::norm(const std::string& name, const NormSettings& settings) const {
+  return {settings.kind, settings.epsilon, bind(name + ".weight"), bind_if_there(name + ".bias")};
 }
 
 std::optional<Fp8Scaling> BlockParameters::scaling_of(const std::string& weight) const {
@@ -56,8 +56,9 @@ std::vector<LowRankAdapter> BlockParameters::adapters(const std::string& weight)
   const std::size_t first = graph_.index_of(graph_.parameter(block_, weight));
   std::int64_t feature = 0;
   for (std::size_t index = first; index <= graph_.last_of_product(first); ++index) {
-    if (const auto a = graph_.parameters[index].adapter)
-      adapters.emplace_back(bind(*a, *a), bind(*a + 1, *a + 1), feature, model().lora->scale());
+    const Parameter& matrix = graph_.parameters[index];
+    if (const auto a = matrix.adapter)
+      adapters.emplace_back(bind(*a, *a), bind(*a + 1, *a + 1), feature, matrix.adapter_scale);
     feature += stores_.of(index).part(index).shape.front();
   }
   return adapters;

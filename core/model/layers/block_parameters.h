@@ -23,7 +23,6 @@ class BlockParameters {
   BlockParameters(const Graph& graph, std::size_t block, const ParameterStores& stores, const TensorSplit& split,
                   std::optional<Fp8Scaling> scaling);
 
-  const ModelRecipe& model() const { return graph_.model; }
   const Block& block() const { return graph_.blocks[block_]; }
   const TensorSplit& split() const { return split_; }
   // Where tokens go whatever the routers say; null: where these say.
@@ -45,7 +44,7 @@ class BlockParameters {
 
   // Layers of the parameters `name`.weight and, where the block has it, `name`.bias, with what is multiplied as one
   // with them.
-  NormLayer norm(const std::string& name) const;
+  NormLayer norm(const std::string& name, const NormSettings& settings) const;
   ColumnLinear column_linear(const std::string& name) const;
   RowLinear row_linear(const std::string& name) const;
 

@@ -9,6 +9,7 @@
 
 #include "core/recipe/hints.h"
 #include "core/recipe/keys/key_table.h"
+#include "core/recipe/pipeline_order.h"
 #include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/rules/rules.h"
 
@@ -230,7 +231,9 @@ std::string stages_text(const Recipe& recipe) {
 }
 
 // The embedding and the head count as one layer each, in "blocks" only.
-std::int64_t extra_units(const Recipe& recipe) { return recipe.pipeline.balance.kind == BalanceKind::blocks ? 2 : 0; }
+std::int64_t extra_units(const Recipe& recipe) {
+  return recipe.pipeline.balance.kind == BalanceKind::blocks ? block_count(recipe.model) - recipe.model.layers : 0;
+}
 
 // Fewer stages, or more layers for them.
 std::string ways_out(const Recipe& recipe, std::int64_t units) {

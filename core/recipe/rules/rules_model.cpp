@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/recipe/keys/key_visitor.h"
+#include "core/recipe/pipeline_order.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
@@ -160,7 +161,7 @@ double activations(const Recipe& recipe) {
       {model.vocab_size, model.ffn_hidden_size, model.hidden_size, model.heads * model.head_dim, model.heads * length});
   // Both factors are bounded by their keys' ranges, so this product fits 64 bits; the others are in floating point.
   return static_cast<double>(recipe.batch.micro * length) * static_cast<double>(widest) *
-         static_cast<double>(model.layers + 2);
+         static_cast<double>(block_count(model));
 }
 
 Verdict check_parameters(const Recipe& recipe, const Known&) {

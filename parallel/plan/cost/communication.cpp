@@ -35,11 +35,11 @@ struct CountedExchange {
   }
 };
 
-// Counts the collectives inside the blocks of all stages: layers first, so that what they exchange leads the table.
+// Counts the collectives inside the blocks of all stages: units first, so that what they exchange leads the table.
 class ExchangeCount {
  public:
   explicit ExchangeCount(const PricedLayout& priced) : priced_(priced) {
-    for (const bool of_layers : {true, false}) count_blocks(of_layers);
+    for (const bool of_units : {true, false}) count_blocks(of_units);
     // By axis, then in the order in which the model first uses the tensors.
     std::ranges::stable_sort(counted_, {}, [this](const CountedExchange& counted) {
       const Exchange& exchange = counted.exchange;
@@ -50,12 +50,12 @@ class ExchangeCount {
   const std::vector<CountedExchange>& counted() const { return counted_; }
 
  private:
-  void count_blocks(bool of_layers) {
+  void count_blocks(bool of_units) {
     const Partition& partition = priced_.partition;
     const Graph& graph = *partition.graph;
     for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
       for (const std::size_t block : partition.stages[stage].blocks) {
-        if ((graph.blocks[block].kind == BlockKind::layer) != of_layers) continue;
+        if (graph.blocks[block].is_unit != of_units) continue;
         const OperatorList& operators = priced_.operators.of(block);
         for (const Operator& item : operators)
           for (const Exchange& exchange : item.exchanges)

@@ -258,7 +258,7 @@ Boundary boundary_of(const PricedLayout& priced) {
   // The size of the whole tensor; what tensor ranks send of it does not depend on sequence parallelism, because without
   // it they scatter their equal copies for the transfer and gather them after it.
   whole.splits_sequence = false;
-  const double bytes = boundary_bytes(priced.recipe().model, whole);
+  const double bytes = boundary_bytes(priced.graph().blocks.front().hidden_size(), whole);
   return {bytes / static_cast<double>(priced.mesh().tensor), priced.recipe().parallel.sequence ? 0 : bytes};
 }
 

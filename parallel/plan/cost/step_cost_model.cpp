@@ -88,7 +88,7 @@ StepCosts make_step_costs(const PricedLayout& priced) {
   const Graph& graph = priced.graph();
   // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
   BlockCache<PricedBlock> blocks(graph);
-  const double boundary = boundary_bytes(graph.model, priced.setting());
+  const double boundary = boundary_bytes(graph.blocks.front().hidden_size(), priced.setting());
   StepCosts costs;
   for (std::size_t index = 0; index < partition.stages.size(); ++index) {
     StageCost cost;

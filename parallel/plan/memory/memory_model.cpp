@@ -5,6 +5,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/operators/operators.h"
+#include "core/graph/rope_frequencies.h"
 #include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
@@ -96,7 +97,7 @@ class Blocks {
   Blocks(const Partition& partition, const OperatorLists& operators)
       : partition_(partition),
         operators_(operators),
-        boundary_(boundary_bytes(partition.recipe.model, operators.setting())),
+        boundary_(boundary_bytes(operators.graph().blocks.front().hidden_size(), operators.setting())),
         cache_(operators.graph()) {}
 
   const BlockMemory& of(std::size_t block) {
@@ -265,15 +266,17 @@ StageMemory make_stage(const PricedLayout& priced, std::size_t index, Blocks& bl
   return stage;
 }
 
-// Token ids and targets (int64 each) of the rank's part of the global batch, and RoPE's fp32 table.
+// Token ids and targets (int64 each) of the rank's part of the global batch, and RoPE's fp32 tables.
 double input_bytes(const Partition& partition) {
   constexpr double bytes_per_token = 2 * 8;
   const Recipe& recipe = partition.recipe;
   const auto sequences = static_cast<double>(recipe.batch.global) / static_cast<double>(partition.mesh.data);
   const double ids = bytes_per_token * sequences * static_cast<double>(recipe.batch.sequence_length);
   // Learned positions are parameters and counted there.
-  if (recipe.model.position != Position::rope) return ids;
-  return ids + 4 * static_cast<double>(recipe.model.max_sequence_length * recipe.model.head_dim);
+  double angles = 0;
+  for (const RopeSettings& rope : rope_settings(*partition.graph))
+    angles += 4 * static_cast<double>(rope.positions * rope.head_dim);
+  return ids + angles;
 }
 
 // CUDA: context, modules and library workspaces of a process on one device. CPU: the program with LibTorch loaded, and

@@ -2,6 +2,7 @@
 #include "parallel/plan/planner/layout_bounds.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -23,7 +24,7 @@ LayoutBounds::LayoutBounds(const LayoutSpace& space, const ClusterProfile& profi
 // In as few stages as there can be: bounds are of any.
 Partition LayoutBounds::partition(const DegreeChoice& degrees, const ShardingChoice& sharding,
                                   const PassChoice& passes) const {
-  const bool has_empty_stages = degrees.pipeline > graph_->model.layers;
+  const bool has_empty_stages = degrees.pipeline > graph_->units();
   const StageChoice stages{.balance = has_empty_stages ? BalanceKind::blocks : BalanceKind::layers};
   return partition_for(space_.recipe({degrees, sharding, passes, stages}), profile_, devices_per_node_, graph_);
 }
@@ -63,16 +64,16 @@ LayoutBounds::PassPrice LayoutBounds::price(const DegreeChoice& degrees, const P
     for (const StageCost& stage : make_step_costs(priced).stages)
       price.seconds += stage.forward.seconds + stage.backward.seconds;
     if (passing.recipe.memory.offload.activations) return price;
-    price.layer_bytes = std::numeric_limits<double>::infinity();
+    price.unit_bytes = std::numeric_limits<double>::infinity();
     BlockCache<double> saved(*graph_);
     for (std::size_t block = 0; block < graph_->blocks.size(); ++block) {
       const OperatorList& operators = priced.operators.of(block);
-      if (graph_->blocks[block].kind == BlockKind::layer) {
+      if (graph_->blocks[block].is_unit) {
         const double bytes = saved.of(block, [&] { return saved_bytes(operators, passes.recompute); });
-        price.layer_bytes = std::min(price.layer_bytes, bytes);
-      } else if (graph_->blocks[block].kind == BlockKind::head) {
-        price.head_bytes =
-            pass_peak(operators, passes.recompute, boundary_bytes(graph_->model, priced.setting())).backward;
+        price.unit_bytes = std::min(price.unit_bytes, bytes);
+      } else if (block + 1 == graph_->blocks.size()) {
+        const double boundary = boundary_bytes(graph_->blocks[block].hidden_size(), priced.setting());
+        price.end_bytes = pass_peak(operators, passes.recompute, boundary).backward;
       }
     }
   } catch (const Error&) {
@@ -111,14 +112,14 @@ LayoutBound LayoutBounds::of(const DegreeChoice& degrees, const ShardingChoice& 
   const PassPrice& price = pass_price(degrees, passes);
   // Breadth first has the least traffic of all schedules, and with many loops the smallest bubble.
   const ScheduleShape shape = shape_of({degrees, sharding, passes, {}});
-  const std::int64_t micros = shape.micro_batches, ranks = degrees.pipeline, layers = graph_->model.layers;
+  const std::int64_t micros = shape.micro_batches, ranks = degrees.pipeline, units = graph_->units();
   const double window = price.seconds * static_cast<double>(std::max(micros, ranks)) / static_cast<double>(ranks);
   // The first rank holds a micro-batch for each rank behind it, unless there are fewer.
   const std::int64_t alive =
-      ranks == 1 ? layers : std::min(micros, ranks) * std::max<std::int64_t>(0, layers / ranks - 1);
-  const double first = static_cast<double>(alive) * price.layer_bytes;
+      ranks == 1 ? units : std::min(micros, ranks) * std::max<std::int64_t>(0, units / ranks - 1);
+  const double first = static_cast<double>(alive) * price.unit_bytes;
   const double last =
-      static_cast<double>(std::max<std::int64_t>(0, layers / ranks - 1)) * price.layer_bytes + price.head_bytes;
+      static_cast<double>(std::max<std::int64_t>(0, units / ranks - 1)) * price.unit_bytes + price.end_bytes;
   return {step_seconds(shape, window, states), states.bytes + std::max(first, last)};
 }
 
@@ -126,16 +127,16 @@ LayoutBound LayoutBounds::of(const LayoutChoice& choice, const StatePrice& state
   const PassPrice& price = pass_price(choice.degrees, choice.passes);
   const ScheduleShape shape = shape_of(choice);
   const bool blocks = choice.stages.balance == BalanceKind::blocks;
-  const std::int64_t each = (graph_->model.layers + (blocks ? 2 : 0)) / shape.stages();
-  const auto layers_alive = [&](std::int32_t rank) {
+  const std::int64_t each = (blocks ? std::ssize(graph_->blocks) : graph_->units()) / shape.stages();
+  const auto units_alive = [&](std::int32_t rank) {
     const std::vector<std::int64_t> alive = alive_passes(shape, rank);
-    // The embedding or the head may take the place of a layer.
-    std::int64_t layers = blocks ? -(rank == 0 ? alive.front() : alive.back()) : 0;
-    for (const std::int64_t passes : alive) layers += passes * each;
-    return static_cast<double>(layers);
+    // A block that is no unit, such as the embedding or the head, may take the place of one.
+    std::int64_t units = blocks ? -(rank == 0 ? alive.front() : alive.back()) : 0;
+    for (const std::int64_t passes : alive) units += passes * each;
+    return static_cast<double>(units);
   };
-  const double first = layers_alive(0) * price.layer_bytes;
-  const double last = layers_alive(shape.pipeline - 1) * price.layer_bytes + price.head_bytes;
+  const double first = units_alive(0) * price.unit_bytes;
+  const double last = units_alive(shape.pipeline - 1) * price.unit_bytes + price.end_bytes;
   // One stage is in use while the next is gathered, and the gradients of one are not reduced yet.
   const double loops = shape.loops;
   const double whole = states.gathered_bytes * std::min(1.0, 2 / loops) + states.unreduced_bytes / loops;

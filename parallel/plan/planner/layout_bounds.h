@@ -41,9 +41,9 @@ class LayoutBounds {
 
   // What one micro-batch takes in the whole model.
   struct PassPrice {
-    double seconds = 0;      // forward and backward; infinite where a rule refuses the passes
-    double layer_bytes = 0;  // that a layer keeps for its backward, at the least
-    double head_bytes = 0;   // of the head, during its backward
+    double seconds = 0;     // forward and backward; infinite where a rule refuses the passes
+    double unit_bytes = 0;  // that a layer, or another unit, keeps for its backward, at the least
+    double end_bytes = 0;   // of the block that ends the model, during its backward; 0 where that is a unit
 
     bool operator==(const PassPrice&) const = default;
   };

@@ -2,7 +2,10 @@
 #include "parallel/plan/planner/layout_space.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+
+#include "core/graph/sharding.h"
 
 namespace llmtrain {
 namespace {
@@ -23,14 +26,13 @@ std::int64_t quotient_up(std::int64_t value, std::int64_t divisor) { return (val
 }  // namespace
 
 std::vector<DegreeChoice> LayoutSpace::degrees() const {
-  const ModelRecipe& model = recipe_.model;
   std::vector<DegreeChoice> found;
   // Tensor ranks communicate within every layer, so they stay inside a node.
   for (const std::int64_t tensor : divisors(mesh_.devices_per_node)) {
-    if (mesh_.world() % tensor != 0 || model.heads % tensor != 0 || model.ffn_hidden_size % tensor != 0) continue;
+    if (mesh_.world() % tensor != 0 || undivided(graph_, {.tensor = tensor}) != nullptr) continue;
     for (const std::int64_t pipeline : divisors(mesh_.world() / tensor)) {
       // A stage without layers holds the embedding or the head.
-      if (pipeline > model.layers + 2) break;
+      if (pipeline > std::ssize(graph_.blocks)) break;
       for (const std::int64_t context : divisors(mesh_.world() / (tensor * pipeline))) {
         const std::int64_t data = mesh_.world() / (tensor * pipeline * context), length = recipe_.batch.sequence_length;
         const bool is_short = length / context < fewest_context_tokens && context > recipe_.parallel.context;
@@ -49,9 +51,9 @@ void LayoutSpace::add_experts(DegreeChoice degrees, std::vector<DegreeChoice>& f
   if (!recipe_.model.moe) return found.push_back(degrees);
   const std::int64_t ranks = degrees.tensor * degrees.context * degrees.data;
   for (const std::int64_t split : divisors(std::gcd(ranks, mesh_.devices_per_node))) {
-    if (recipe_.model.moe->ffn_hidden_size % split != 0) continue;
+    if (undivided(graph_, {.tensor = degrees.tensor, .expert_tensor = split}) != nullptr) continue;
     degrees.expert_tensor = split;
-    for (const std::int64_t expert : divisors(std::gcd(recipe_.model.moe->experts, ranks / split))) {
+    for (const std::int64_t expert : divisors(std::gcd(common_experts(graph_), ranks / split))) {
       degrees.expert = expert;
       found.push_back(degrees);
     }
@@ -93,9 +95,13 @@ std::vector<PassChoice> LayoutSpace::passes(const DegreeChoice& degrees) const {
   return found;
 }
 
+std::int64_t LayoutSpace::placed(BalanceKind balance) const {
+  return balance == BalanceKind::blocks ? std::ssize(graph_.blocks) : graph_.units();
+}
+
 // Numbers of stages per rank: for each size of the largest stage the fewest, and of these no two that are about equal.
 std::vector<std::int64_t> LayoutSpace::loops_of(std::int64_t pipeline, BalanceKind balance) const {
-  const std::int64_t units = recipe_.model.layers + (balance == BalanceKind::blocks ? 2 : 0);
+  const std::int64_t units = placed(balance);
   const std::int64_t most = units / pipeline;
   std::vector<std::int64_t> found;
   for (std::int64_t largest = 1; largest <= quotient_up(units, pipeline); ++largest) {
@@ -109,7 +115,7 @@ std::vector<std::int64_t> LayoutSpace::loops_of(std::int64_t pipeline, BalanceKi
 std::vector<StageChoice> LayoutSpace::stages(const DegreeChoice& degrees, const ShardingChoice& sharding,
                                              std::int64_t micro) const {
   using enum PipelineSchedule;
-  const std::int64_t micros = micro_batches(degrees, micro), layers = recipe_.model.layers;
+  const std::int64_t micros = micro_batches(degrees, micro);
   std::vector<StageChoice> found;
   if (degrees.pipeline == 1) {
     found.push_back({1, BalanceKind::layers, breadth_first});
@@ -128,7 +134,7 @@ std::vector<StageChoice> LayoutSpace::stages(const DegreeChoice& degrees, const 
     for (const std::int64_t loops : loops_of(degrees.pipeline, balance)) {
       const std::int64_t count = degrees.pipeline * loops;
       // Embedding and head in place of a layer where those stages have a layer less anyway.
-      if (balance == BalanceKind::blocks && count <= layers && (layers + 2) % count == 0) continue;
+      if (balance == BalanceKind::blocks && count <= graph_.units() && placed(balance) % count == 0) continue;
       found.push_back({loops, balance, breadth_first});
       if (loops == 1) found.push_back({loops, balance, one_forward_one_backward});
       // Interleaved handles micro-batches in groups of `pipeline`; with one loop it is 1F1B.

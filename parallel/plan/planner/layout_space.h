@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/graph/graph.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/mesh.h"
 
@@ -41,7 +42,8 @@ struct LayoutChoice {
 class LayoutSpace {
  public:
   // The arguments must outlive it.
-  LayoutSpace(const Recipe& recipe, const Mesh& mesh) : recipe_(recipe), mesh_(mesh) {}
+  LayoutSpace(const Recipe& recipe, const Mesh& mesh, const Graph& graph)
+      : recipe_(recipe), mesh_(mesh), graph_(graph) {}
 
   std::vector<DegreeChoice> degrees() const;
   std::vector<ShardingChoice> shardings(const DegreeChoice& degrees) const;
@@ -59,12 +61,15 @@ class LayoutSpace {
   Recipe recipe(const LayoutChoice& choice) const;
 
  private:
+  // What stages have in equal numbers.
+  std::int64_t placed(BalanceKind balance) const;
   std::vector<std::int64_t> loops_of(std::int64_t pipeline, BalanceKind balance) const;
   bool splits_sequences(std::int64_t parts) const;
   void add_experts(DegreeChoice degrees, std::vector<DegreeChoice>& found) const;
 
   const Recipe& recipe_;
   const Mesh& mesh_;
+  const Graph& graph_;
 };
 
 }  // namespace llmtrain

@@ -28,7 +28,7 @@ double recomputed_flops(const Partition& partition) {
   const Graph& graph = *partition.graph;
   PassSetting setting;
   setting.sequence_length = partition.recipe.batch.sequence_length;
-  setting.attention = attention_method(graph.model, partition.recipe.kernels.attention);
+  setting.attention = partition.recipe.kernels.attention;
   const Recompute recompute = partition.recipe.memory.recompute;
   const OperatorLists operators(graph, setting);
   BlockCache<double> repeated(graph);
@@ -100,17 +100,20 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
 std::optional<PlannedRouting> planned_routing(const PricedLayout& priced) {
   const Graph& graph = priced.graph();
   if (graph.routing == nullptr) return std::nullopt;
-  const MixtureOfExpertsRecipe& moe = *graph.model.moe;
   const PassSetting& setting = priced.setting();
+  const auto layers =
+      std::ranges::count_if(graph.blocks, [](const Block& block) { return block.experts() != nullptr; });
+  const double part = 1 / static_cast<double>(layers);
   PlannedRouting mean;
-  const double part = 1 / static_cast<double>(expert_layers(graph.model)), choices = static_cast<double>(moe.top_k);
-  for (std::int64_t layer = 0; layer < graph.model.layers; ++layer) {
-    if (!has_experts(graph.model, layer)) continue;
-    const RoutedLoad load = routed_load(graph, layer, setting);
-    mean.expert_load += part * load.fullest * static_cast<double>(moe.experts) / choices;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    const MixtureOfExpertsRecipe* const moe = graph.blocks[block].experts();
+    if (moe == nullptr) continue;
+    const auto choices = static_cast<double>(moe->top_k);
+    const RoutedLoad load = routed_load(graph, block, setting);
+    mean.expert_load += part * load.fullest * static_cast<double>(moe->experts) / choices;
     mean.rank_load += part * load.busiest * static_cast<double>(setting.shards.expert);
     mean.dropped_share += part * (1 - load.kept / choices);
-    mean.idle_ranks += part * static_cast<double>(idle_ranks(graph, layer, setting));
+    mean.idle_ranks += part * static_cast<double>(idle_ranks(graph, block, setting));
   }
   // What is kept is a sum of shares, which may round above the choices.
   mean.dropped_share = std::max(0.0, mean.dropped_share);

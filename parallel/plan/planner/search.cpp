@@ -32,7 +32,7 @@ class Search {
         cluster_(cluster),
         start_(partition_for(recipe, cluster, devices_per_node(recipe, cluster))),
         profile_(share_devices(cluster, start_.mesh)),
-        space_(recipe_, start_.mesh) {}
+        space_(recipe_, start_.mesh, *start_.graph) {}
 
   SearchResult run() {
     EstimatedLayouts estimates = estimate_layouts(space_, profile_, start_.mesh.devices_per_node, start_.graph);

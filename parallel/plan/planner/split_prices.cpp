@@ -26,7 +26,7 @@ void sort_by_price(std::vector<std::pair<double, Thing>>& priced) {
 
 std::size_t first_block_with_experts(const Graph& graph) {
   std::size_t block = 0;
-  while (graph.blocks[block].layer < 0 || !has_experts(graph.model, graph.blocks[block].layer)) ++block;
+  while (graph.blocks[block].experts() == nullptr) ++block;
   return block;
 }
 
@@ -36,7 +36,7 @@ class ExchangePrices {
   ExchangePrices(const Partition& partition, const ClusterProfile& profile)
       : priced_(partition, profile),
         block_(first_block_with_experts(*partition.graph)),
-        load_(routed_load(*partition.graph, partition.graph->blocks[block_].layer, priced_.setting())) {}
+        load_(routed_load(*partition.graph, block_, priced_.setting())) {}
 
   // Tokens of a whole micro-batch.
   std::int64_t tokens() const { return priced_.setting().batch * priced_.setting().sequence_length; }

@@ -83,9 +83,10 @@ int run(const std::vector<std::string>& words) {
     recipe.model = llmtrain::model_recipe_from_huggingface(words[1]);
     std::puts(llmtrain::to_json(recipe)["model"].dump().c_str());
   } else if (words.size() == 2 && words[0] == "frequencies") {
-    const llmtrain::ModelRecipe model = llmtrain::model_recipe_from_huggingface(words[1]);
-    std::printf("%.17g\n", llmtrain::rope_amplitude(model));
-    for (const double frequency : llmtrain::rope_frequencies(model)) std::printf("%.17g\n", frequency);
+    const Graph graph = Graph::build(llmtrain::model_recipe_from_huggingface(words[1]));
+    const llmtrain::RopeSettings rope = llmtrain::rope_settings(graph).front();
+    std::printf("%.17g\n", llmtrain::rope_amplitude(rope));
+    for (const double frequency : llmtrain::rope_frequencies(rope)) std::printf("%.17g\n", frequency);
   } else if (words.size() == 3 && words[0] == "copy") {
     copy_file(words[1], words[2]);
   } else {

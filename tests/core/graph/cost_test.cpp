@@ -53,16 +53,16 @@ TEST_CASE("neither biases nor tying change the FLOPs") {
 
 TEST_CASE("recomputation repeats whole layers, or only attention that stores scores") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
-  const auto repeated = [&](AttentionMethod attention, Recompute recompute) {
+  const auto repeated = [&](AttentionKernel attention, Recompute recompute) {
     PassSetting setting;
     setting.sequence_length = 128;
     setting.attention = attention;
     return repeated_flops(test::operators_of(graph, 1, setting), recompute);
   };
-  CHECK(repeated(AttentionMethod::math, Recompute::none) == 0);
-  CHECK(repeated(AttentionMethod::math, Recompute::selective) == 4.0 * 128 * 128 * 64);
-  CHECK(repeated(AttentionMethod::flash, Recompute::selective) == 0);
-  CHECK(repeated(AttentionMethod::flash, Recompute::full) == flops_of(graph, 1, 128));
+  CHECK(repeated(AttentionKernel::math, Recompute::none) == 0);
+  CHECK(repeated(AttentionKernel::math, Recompute::selective) == 4.0 * 128 * 128 * 64);
+  CHECK(repeated(AttentionKernel::flash, Recompute::selective) == 0);
+  CHECK(repeated(AttentionKernel::flash, Recompute::full) == flops_of(graph, 1, 128));
   PassSetting setting;
   setting.sequence_length = 128;
   CHECK(repeated_flops(test::operators_of(graph, 3, setting), Recompute::full) == 0);
@@ -75,8 +75,8 @@ TEST_CASE("identical blocks are found, whatever their number") {
   std::vector<std::size_t> alike;
   for (const Block& block : graph.blocks) alike.push_back(block.alike);
   CHECK(alike == std::vector<std::size_t>{0, 1, 1, 3, 1, 1, 3, 7});
-  CHECK(graph.block_of(BlockKind::head) == 7);
-  CHECK_THROWS(graph.block_of(static_cast<BlockKind>(9)));
+  CHECK(graph.block_named("head") == 7);
+  CHECK_THROWS(graph.block_named("tail"));
 }
 
 }  // namespace

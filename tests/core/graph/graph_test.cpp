@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/graph.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "core/recipe/pipeline_order.h"
 #include "tests/core/graph/models.h"
 
 namespace llmtrain {
@@ -69,13 +71,19 @@ TEST_CASE("names are unique and each parameter is in exactly one block, in order
 TEST_CASE("blocks are the embedding, the layers and the head") {
   const Graph graph = Graph::build(test::gpt2_model(3, 64, 4));
   REQUIRE(graph.blocks.size() == 5);
-  CHECK(graph.blocks.front().kind == BlockKind::embedding);
-  CHECK(graph.blocks.front().layer == -1);
+  CHECK(graph.blocks.size() == static_cast<std::size_t>(block_count(graph.model)));
+  CHECK(graph.units() == 3);
+  const auto names = {"embedding", "layers.0", "layers.1", "layers.2", "head"};
+  CHECK(std::ranges::equal(graph.blocks, names, {}, &Block::name));
+  CHECK(std::holds_alternative<EmbeddingSettings>(graph.blocks.front().settings));
+  CHECK(graph.blocks.front().layer() == nullptr);
   for (std::size_t layer = 0; layer < 3; ++layer) {
-    CHECK(graph.blocks[layer + 1].kind == BlockKind::layer);
-    CHECK(graph.blocks[layer + 1].layer == static_cast<std::int64_t>(layer));
+    REQUIRE(graph.blocks[layer + 1].layer() != nullptr);
+    CHECK(graph.blocks[layer + 1].layer()->index == static_cast<std::int64_t>(layer));
+    CHECK(graph.blocks[layer + 1].is_unit);
   }
-  CHECK(graph.blocks.back().kind == BlockKind::head);
+  CHECK(std::holds_alternative<HeadSettings>(graph.blocks.back().settings));
+  CHECK_FALSE((graph.blocks.front().is_unit || graph.blocks.back().is_unit));
 }
 
 TEST_CASE("parameters are found by block and name") {

@@ -80,7 +80,8 @@ double saved_bytes(const Graph& graph, std::size_t block, const PassSetting& set
 }
 
 PassPeak pass_peak(const Graph& graph, std::size_t block, const PassSetting& setting) {
-  return pass_peak(operators_of(graph, block, setting), setting.recompute, boundary_bytes(graph.model, setting));
+  return pass_peak(operators_of(graph, block, setting), setting.recompute,
+                   boundary_bytes(graph.blocks[block].hidden_size(), setting));
 }
 
 std::vector<ModelRecipe> all_small_models() {

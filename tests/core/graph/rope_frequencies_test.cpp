@@ -8,12 +8,10 @@ namespace llmtrain {
 namespace {
 
 // Llama 3.1's head, whose scaling its config.json has: factor 8, 1 and 4 turns, 8192 tokens before.
-ModelRecipe llama_scaled(RopeScalingType type) {
-  ModelRecipe model;
-  model.head_dim = 128;
-  model.rope_theta = 500000;
-  model.rope_scaling = {.type = type, .factor = 8, .original_max_sequence_length = 8192};
-  return model;
+RopeSettings llama_scaled(RopeScalingType type) {
+  return {.head_dim = 128,
+          .theta = 500000,
+          .scaling = RopeScalingRecipe{.type = type, .factor = 8, .original_max_sequence_length = 8192}};
 }
 
 double unscaled(std::size_t pair) { return std::pow(500000.0, -static_cast<double>(pair) / 64); }
@@ -37,8 +35,8 @@ TEST_CASE("The scaling of Llama 3.1 keeps short wavelengths and stretches long o
 
 // In 8192 tokens a pair turns 32 times where its wavelength is 256 (pair 18.1) and once where it is 8192 (35.0).
 TEST_CASE("YaRN goes over from the frequencies to the divided ones linearly in the pair") {
-  ModelRecipe model = llama_scaled(RopeScalingType::yarn);
-  const auto frequencies = rope_frequencies(model);
+  RopeSettings rope = llama_scaled(RopeScalingType::yarn);
+  const auto frequencies = rope_frequencies(rope);
   CHECK(frequencies[18] == Approx(unscaled(18)).epsilon(1e-14));
   CHECK(frequencies[19] < unscaled(19));
   CHECK(frequencies[36] == Approx(unscaled(36) / 8).epsilon(1e-14));
@@ -46,19 +44,19 @@ TEST_CASE("YaRN goes over from the frequencies to the divided ones linearly in t
   const double end = std::ceil(std::log(8192 / (2 * M_PI)) / std::log(500000.0) * 64);
   const double share = 1 - (27 - 18) / (end - 18);
   CHECK(frequencies[27] == Approx(unscaled(27) * (share + (1 - share) / 8)).epsilon(1e-12));
-  model.rope_scaling->truncate = false;
-  CHECK(rope_frequencies(model)[18] == Approx(unscaled(18)).epsilon(1e-14));
-  CHECK(rope_frequencies(model)[27] != frequencies[27]);
+  rope.scaling->truncate = false;
+  CHECK(rope_frequencies(rope)[18] == Approx(unscaled(18)).epsilon(1e-14));
+  CHECK(rope_frequencies(rope)[27] != frequencies[27]);
 }
 
 TEST_CASE("Only YaRN changes the amplitude of rotations") {
-  ModelRecipe model = llama_scaled(RopeScalingType::yarn);
-  model.rope_scaling->attention_factor = 1.25;
-  CHECK(rope_amplitude(model) == 1.25);
-  model.rope_scaling->type = RopeScalingType::llama3;
-  CHECK(rope_amplitude(model) == 1);
-  model.rope_scaling.reset();
-  CHECK(rope_amplitude(model) == 1);
+  RopeSettings rope = llama_scaled(RopeScalingType::yarn);
+  rope.scaling->attention_factor = 1.25;
+  CHECK(rope_amplitude(rope) == 1.25);
+  rope.scaling->type = RopeScalingType::llama3;
+  CHECK(rope_amplitude(rope) == 1);
+  rope.scaling.reset();
+  CHECK(rope_amplitude(rope) == 1);
 }
 
 }  // namespace llmtrain

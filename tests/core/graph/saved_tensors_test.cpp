@@ -16,7 +16,7 @@ PassSetting cuda_setting(std::int64_t batch, std::int64_t sequence) {
   setting.batch = batch;
   setting.sequence_length = sequence;
   setting.compute = DataType::bf16;
-  setting.attention = AttentionMethod::math;
+  setting.attention = AttentionKernel::math;
   return setting;
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("masks are stored only with dropout") {
 TEST_CASE("flash attention stores one number per row instead of the scores") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
-  setting.attention = AttentionMethod::flash;
+  setting.attention = AttentionKernel::flash;
   const double kept = 128 * 2 * (32 * 64 + 4 * 4);
   CHECK(saved_bytes(graph, 1, setting) == kept);
   setting.recompute = Recompute::selective;
@@ -98,16 +98,17 @@ TEST_CASE("flash attention stores one number per row instead of the scores") {
 }
 
 TEST_CASE("dropout uses math attention") {
-  const ModelRecipe model = test::gpt2_model(2, 64, 4);
-  CHECK(attention_method(model, AttentionKernel::automatic) == AttentionMethod::flash);
-  CHECK(attention_method(model, AttentionKernel::math) == AttentionMethod::math);
-  CHECK(attention_method(dropping(model), AttentionKernel::automatic) == AttentionMethod::math);
+  AttentionSettings attention;
+  CHECK(attention_method(attention, AttentionKernel::automatic) == AttentionMethod::flash);
+  CHECK(attention_method(attention, AttentionKernel::math) == AttentionMethod::math);
+  attention.dropout = 0.1;
+  CHECK(attention_method(attention, AttentionKernel::automatic) == AttentionMethod::math);
 }
 
 TEST_CASE("grouped heads, gates and query-key norms") {
   const Graph graph = Graph::build(test::qwen3_600m());  // q 2048, k = v 1024, 16 + 8 heads, gated 3072
   PassSetting setting = cuda_setting(1, 512);
-  setting.attention = AttentionMethod::flash;
+  setting.attention = AttentionKernel::flash;
   const double h = 1024, q = 2048, k = 1024, f = 3072;
   const double elements = 4 * h + (q + k) + (q + 2 * k) + q + 3 * f;
   CHECK(saved_bytes(graph, 1, setting) == 512 * (2 * elements + 4 * (16 + 8) + 4 * 16));
@@ -129,11 +130,11 @@ TEST_CASE("context parallelism stores scores of a rank's part of each sequence a
 TEST_CASE("FP8 stores inputs of matrix products with one byte per element, in both orders") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
-  setting.attention = AttentionMethod::flash;
+  setting.attention = AttentionKernel::flash;
   const double wide = saved_bytes(graph, 1, setting);
   setting.fp8_level = Fp8Level::o1;
   CHECK(saved_bytes(graph, 1, setting) == wide + 2 * 128 * 2 * 64);  // and flash attention's output
-  setting.attention = AttentionMethod::math;
+  setting.attention = AttentionKernel::math;
   CHECK(saved_bytes(graph, 1, setting) == saved_bytes(graph, 1, cuda_setting(2, 128)));
 }
 
@@ -142,7 +143,7 @@ TEST_CASE("on the CPU FP8 stores inputs of matrix products with one byte per ele
   PassSetting setting;
   setting.batch = 2;
   setting.sequence_length = 128;
-  setting.attention = AttentionMethod::flash;
+  setting.attention = AttentionKernel::flash;
   const double wide = saved_bytes(graph, 1, setting), tokens = 256;
   setting.fp8_level = Fp8Level::o0;
   const double inputs = tokens * (2 * 64 + static_cast<double>(graph.model.ffn_hidden_size));
@@ -158,7 +159,7 @@ TEST_CASE("the CPU stores statistics, and no masks") {
   PassSetting setting;
   setting.batch = 2;
   setting.sequence_length = 128;
-  setting.attention = AttentionMethod::math;
+  setting.attention = AttentionKernel::math;
   const double tokens = 256, h = 64, residual = 4 * tokens * h, scores = 4 * 2 * 4.0 * 128 * 128;
   const double statistics = 2 * 2 * 4 * tokens;
   CHECK(saved_bytes(graph, 1, setting) == 16 * residual + scores + statistics);
@@ -176,7 +177,7 @@ TEST_CASE("experts store the inputs, inner tensors and outputs of their capacity
   ModelRecipe model = test::mixtral_8x7b();
   const Graph graph = Graph::build(model);
   PassSetting setting = cuda_setting(1, 512);
-  setting.attention = AttentionMethod::flash;
+  setting.attention = AttentionKernel::flash;
   const double rows = 2 * 512;  // top 2 of eight, even
   CHECK(bytes_of(graph, 1, setting, "experts.input") == 2 * rows * 4096);
   CHECK(bytes_of(graph, 1, setting, "experts.hidden") == 2 * rows * 2 * 14336);
@@ -215,12 +216,12 @@ TEST_CASE("on the CPU experts store no input, and no empty places") {
 
 TEST_CASE("more recompute stores less, and the peak of a pass is at least what it stores") {
   for (const KeptTensors kept : {KeptTensors::core_model, KeptTensors::megatron})
-    for (const AttentionMethod method : {AttentionMethod::flash, AttentionMethod::math})
+    for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::math})
       for (const ModelRecipe& model : test::all_small_models()) {
         const Graph graph = Graph::build(model);
         PassSetting setting = cuda_setting(3, 16);
         setting.kept_tensors = kept;
-        setting.attention = method;
+        setting.attention = kernel;
         double before = saved_bytes(graph, 1, setting);
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
           setting.recompute = recompute;
@@ -231,7 +232,7 @@ TEST_CASE("more recompute stores less, and the peak of a pass is at least what i
           REQUIRE(peak.backward > saved);
           before = saved;
         }
-        REQUIRE(before == boundary_bytes(model, setting));
+        REQUIRE(before == boundary_bytes(model.hidden_size, setting));
       }
 }
 
@@ -249,7 +250,7 @@ TEST_CASE("working memory of a fp32 layer, operator by operator") {
   // value (3), and the gradients of probabilities and scores.
   setting.sequence_length = 512;
   setting.batch = 1;
-  setting.attention = AttentionMethod::math;
+  setting.attention = AttentionKernel::math;
   const double wide = 4 * 512 * 64, scores = 4 * 4 * 512.0 * 512, statistics = 8 * 512;
   CHECK(pass_peak(graph, 1, setting).forward == Approx((1 + 1 + 3 + 1) * wide + statistics + 2 * scores));
   CHECK(pass_peak(graph, 1, setting).backward == Approx((1 + 1 + 3 + 1 + 6) * wide + statistics + 3 * scores));

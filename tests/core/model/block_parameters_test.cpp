@@ -30,7 +30,7 @@ TEST_CASE("a parameter of a name that its block lacks is refused with the names 
 
 TEST_CASE("a block's parameter that no module binds is an error") {
   const Layer layer;
-  for (const char* name : {"attention_norm", "ffn_norm"}) layer.parameters.norm(name);
+  for (const char* name : {"attention_norm", "ffn_norm"}) layer.parameters.norm(name, {});
   layer.parameters.column_linear("attention.query");
   layer.parameters.column_linear("ffn.up");
   layer.parameters.row_linear("ffn.down");

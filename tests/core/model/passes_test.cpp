@@ -19,7 +19,7 @@ at::Tensor activation_of(const ModelRecipe& model, const PassInput& micro, doubl
 std::vector<std::size_t> layers_of(const Graph& graph) {
   std::vector<std::size_t> blocks;
   for (std::size_t i = 0; i < graph.blocks.size(); ++i)
-    if (graph.blocks[i].kind == BlockKind::layer) blocks.push_back(i);
+    if (graph.blocks[i].layer() != nullptr) blocks.push_back(i);
   return blocks;
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("a head alone gives the losses, and the gradient of its input") {
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
     const PassInput micro = random_input(named.model);
-    SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_of(BlockKind::head)}});
+    SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_named("head")}});
     const at::Tensor x = activation_of(named.model, micro, 0);
     const ReferenceModel reference(named.model, model.weights());
     const at::Tensor input = x.clone().requires_grad_();
@@ -84,7 +84,7 @@ TEST_CASE("an embedding alone gives the tokens' rows, and has no gradient of an 
   for (const NamedModel& named : all_models()) {
     INFO(named.name);
     const PassInput micro = random_input(named.model);
-    SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_of(BlockKind::embedding)}});
+    SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_named("embedding")}});
     const NamedTensors parameters = differentiable(model.weights());
     const at::Tensor dy = activation_of(named.model, micro, 1);
     const at::Tensor expected = ReferenceModel(named.model, parameters).embed(by_sequence(tokens_of(micro), micro));

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace llmtrain::test {
 namespace {
@@ -129,7 +130,7 @@ at::Tensor wave(std::int64_t rows, std::int64_t width, double phase) {
   return at::sin(at::arange(rows * width, at::kDouble) * 1.7 + phase).to(at::kFloat).view({rows, width});
 }
 
-SmallModel::SmallModel(const ModelRecipe& model, const Options& options) : graph_(Graph::build(model)) {
+SmallModel::SmallModel(Graph graph, const Options& options) : graph_(std::move(graph)), rope_(graph_, at::kCPU) {
   store_ = std::make_unique<ParameterStore>(graph_, indices_below(graph_.parameters.size()));
   at::Generator generator = at::detail::createCPUGenerator(7);
   flat_ = at::randn({store_->elements()}, generator, at::kDouble).mul_(0.3).to(options.type);
@@ -140,13 +141,11 @@ SmallModel::SmallModel(const ModelRecipe& model, const Options& options) : graph
     return at::full({elements}, std::numeric_limits<double>::quiet_NaN(), type);
   });
   stores_.add(*store_);
-  if (model.position == Position::rope)
-    rope_ = kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, at::kCPU);
   const std::vector<std::size_t> blocks = options.blocks.empty() ? indices_below(graph_.blocks.size()) : options.blocks;
   StageOptions stage;
   stage.attention = options.attention;
   stage.recompute = options.recompute;
-  stage.rope = rope_ ? &*rope_ : nullptr;
+  stage.rope = &rope_;
   stage.fp8 = options.fp8;
   stage.fp8_history = options.fp8_history;
   stage_ = std::make_unique<StageModule>(graph_, blocks, stores_, stage);

@@ -14,7 +14,6 @@
 #include "core/model/layers/fp8_history.h"
 #include "core/model/stage.h"
 #include "core/parameters/parameter_store.h"
-#include "kernels/rope.h"
 #include "tests/core/model/reference_model.h"
 
 namespace llmtrain::test {
@@ -65,7 +64,8 @@ class SmallModel {
   };
 
   explicit SmallModel(const ModelRecipe& model) : SmallModel(model, Options{}) {}
-  SmallModel(const ModelRecipe& model, const Options& options);
+  SmallModel(const ModelRecipe& model, const Options& options) : SmallModel(Graph::build(model), options) {}
+  SmallModel(Graph graph, const Options& options);
 
   const Graph& graph() const { return graph_; }
   ParameterStore& store() { return *store_; }
@@ -88,7 +88,7 @@ class SmallModel {
   at::Tensor flat_;
   std::unique_ptr<ParameterStore> store_;
   ParameterStores stores_;
-  std::optional<kernels::RopeTable> rope_;
+  RopeTables rope_;
   std::unique_ptr<StageModule> stage_;
 };
 

@@ -18,7 +18,7 @@ namespace llmtrain::test {
 // one.
 constexpr std::array<std::string_view, 4> shared_names{"ffn_norm.weight", "ffn.gate.weight", "ffn.up.weight",
                                                        "ffn.down.weight"};
-constexpr std::array<std::size_t, 2> borrowing_layers{3, 4};
+constexpr std::array<std::int64_t, 2> borrowing_layers{3, 4};
 
 // The model's graph, in which three layers share the weights of their second half.
 inline std::shared_ptr<const Graph> sharing_graph(const ModelRecipe& model) {
@@ -30,7 +30,7 @@ inline std::shared_ptr<const Graph> sharing_graph(const ModelRecipe& model) {
     Block& block = graph.blocks[index];
     block.parameters.clear(), block.shared.clear();
     block.alike = index;
-    const bool borrows = block.layer >= 0 && std::ranges::count(borrowing_layers, block.layer) > 0;
+    const bool borrows = block.layer() != nullptr && std::ranges::count(borrowing_layers, block.layer()->index) > 0;
     for (const std::size_t parameter : whole.blocks[index].parameters) {
       if (borrows && std::ranges::count(shared_names, whole.parameters[parameter].local_name) > 0) continue;
       moved[parameter] = graph.parameters.size();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/graph/sharding.h"
 #include "parallel/layout/mesh.h"
 
 #include <rapidcheck.h>
@@ -170,10 +171,11 @@ TEST_CASE("groups of ranks on nodes of eight") {
 TEST_CASE("tensor neighbours hold the same heads where there are fewer heads than ranks") {
   Recipe shared = with([](Recipe& r) { r.parallel.tensor = 8, r.parallel.pipeline = 2, r.model.kv_heads = 2; });
   const Mesh mesh = make_mesh(shared, 16);
-  CHECK(Partition::on_mesh(shared, mesh).copies_of(0) == std::vector<int>{0, 1, 2, 3});
-  CHECK(Partition::on_mesh(shared, mesh).copies_of(13) == std::vector<int>{12, 13, 14, 15});
+  CHECK(copy_counts(*Partition::on_mesh(shared, mesh).graph, 8) == std::vector<std::int64_t>{4});
+  CHECK(Partition::on_mesh(shared, mesh).copies_of(0, 4) == std::vector<int>{0, 1, 2, 3});
+  CHECK(Partition::on_mesh(shared, mesh).copies_of(13, 4) == std::vector<int>{12, 13, 14, 15});
   shared.model.kv_heads = 8;
-  CHECK(Partition::on_mesh(shared, mesh).copies_of(13) == std::vector<int>{13});
+  CHECK(copy_counts(*Partition::on_mesh(shared, mesh).graph, 8).empty());
 }
 
 TEST_CASE("pipeline neighbours share a node if their rank numbers do") {

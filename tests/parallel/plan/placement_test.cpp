@@ -54,9 +54,9 @@ TEST_CASE("blocks: embedding and head count as one layer each") {
   CHECK(place({4, 2, 3, by_blocks}) == Blocks{{0}, {1}, {2}, {3}, {4}, {5}});
 }
 
-TEST_CASE("so does any other block that is no layer") {
+TEST_CASE("so does any other block that is no unit") {
   Graph graph = graph_of(4);
-  graph.blocks.insert(graph.blocks.begin() + 1, {.kind = BlockKind::embedding, .parameters = {}});
+  graph.blocks.insert(graph.blocks.begin() + 1, {.name = "another", .settings = EmbeddingSettings{}});
   PipelineRecipe pipeline;
   const auto blocks_of = [&](const BalanceRecipe& balance, std::int64_t ranks) {
     pipeline.balance = balance;

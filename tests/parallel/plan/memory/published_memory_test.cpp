@@ -43,7 +43,7 @@ double activations_of(const MemoryCase& value, double layers) {
   setting.shards.tensor = 8;
   setting.splits_sequence = value.recipe.parallel.sequence;
   setting.compute = DataType::fp16;
-  setting.attention = AttentionMethod::math;
+  setting.attention = AttentionKernel::math;
   setting.recompute = value.recipe.memory.recompute;
   return layers * saved_bytes(block_operators(value.graph(), 1, setting), setting.recompute);
 }

@@ -67,7 +67,7 @@ double layer_bytes(std::int64_t tokens) {
   cluster.program.name = "another";
   const PricedLayout priced(partition, cluster);
   const OperatorList experts = experts_of(priced);
-  const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model, priced.setting()));
+  const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model.hidden_size, priced.setting()));
   StageMemory stage;
   for (const StateGroup& group : partition.groups.front())
     if (group.kind == StateGroup::Kind::experts) {

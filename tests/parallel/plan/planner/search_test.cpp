@@ -18,7 +18,8 @@ namespace {
 // Calls `visit` with all layouts of a search's space.
 template <class Visit>
 void for_each_layout(const Recipe& recipe, const Mesh& mesh, Visit visit) {
-  const LayoutSpace space(recipe, mesh);
+  const Graph graph = Graph::build(recipe.model);
+  const LayoutSpace space(recipe, mesh, graph);
   for (const DegreeChoice& degrees : space.degrees())
     for (const ShardingChoice& sharding : space.shardings(degrees))
       for (const PassChoice& passes : space.passes(degrees))
