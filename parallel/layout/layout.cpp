@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/layout/layout.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/graph/sharding.h"
 #include "core/graph/token_dropping.h"
 
@@ -31,6 +35,21 @@ std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {
   return std::make_shared<const Graph>(std::move(graph));
 }
 
+// Of a graph that a recipe says, its rules ask for this by the keys. Throws Error(bad_recipe).
+void require_divided(const Graph& graph, const Mesh& mesh) {
+  const ShardDegrees degrees = shard_degrees(mesh);
+  const Parameter* const parameter = undivided(graph, degrees);
+  if (parameter == nullptr) return;
+  const auto refuse = [&](std::string_view key, std::int64_t ranks, std::int64_t units) {
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("/parallel/{}: {} does not divide the {} units of {}; must divide them", key, ranks, units,
+                            parameter->name));
+  };
+  if (!parameter->has_expert_axis) refuse("tensor", degrees.tensor, parameter->split.units);
+  if (parameter->shape.front() % degrees.expert != 0) refuse("expert", degrees.expert, parameter->shape.front());
+  refuse("expert_tensor", degrees.expert_tensor, parameter->split.units);
+}
+
 }  // namespace
 
 Partition Partition::make(const Recipe& recipe, std::int64_t devices_per_node, std::shared_ptr<const Graph> graph) {
@@ -42,6 +61,7 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
   partition.recipe = recipe;
   partition.graph = graph != nullptr ? std::move(graph) : build_graph(recipe);
   partition.mesh = mesh;
+  require_divided(*partition.graph, mesh);
   partition.stages = place_blocks(*partition.graph, recipe.pipeline, mesh.pipeline);
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     partition.groups.push_back(state_groups(recipe, *partition.graph, mesh, partition.stages, stage));

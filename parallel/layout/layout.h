@@ -31,8 +31,9 @@ struct Partition {
   std::vector<std::int64_t> expert_splits;  // that a run tries, the most promising first; none: that of the mesh
   std::int64_t kept_tokens = 0;  // of a step that is priced: of each sequence in layers that drop tokens; 0: all
 
-  // `graph` is that of recipe.model, built here if null; `devices_per_node` as in make_mesh(). Throws Error(bad_recipe)
-  // with every reason if the recipe cannot be laid out.
+  // `graph` is that of recipe.model, built here if null, or one of other blocks; `devices_per_node` as in make_mesh().
+  // Throws Error(bad_recipe) with every reason if the recipe cannot be laid out, or with the first parameter of the
+  // graph that its ranks do not divide.
   static Partition make(const Recipe& recipe, std::int64_t devices_per_node,
                         std::shared_ptr<const Graph> graph = nullptr);
   // On a given mesh, whether or not the rules of recipes allow it.

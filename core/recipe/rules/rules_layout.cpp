@@ -48,6 +48,13 @@ Verdict check_ffn(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.tensor, recipe.model.ffn_hidden_size, "model.ffn_hidden_size");
 }
 
+// Shared experts are one network, as wide as all of them.
+Verdict check_shared_ffn(const Recipe& recipe, const Known&) {
+  if (!recipe.model.moe || recipe.model.moe->shared_experts == 0) return {};
+  return must_divide(recipe.parallel.tensor, recipe.model.moe->shared_experts * recipe.model.moe->ffn_hidden_size,
+                     "model.moe.shared_experts × ffn_hidden_size");
+}
+
 Verdict check_sequence(const Recipe& recipe, const Known&) {
   const auto& parallel = recipe.parallel;
   // Context ranks split each sequence, and sequence parallelism splits each of these parts again, as routers do.
@@ -284,6 +291,10 @@ std::vector<Rule> layout_rules() {
       {"/parallel/tensor", {"/model/heads"}, check_heads},
       {"/parallel/tensor", {"/model/heads", "/model/kv_heads"}, check_kv_heads},
       {"/parallel/tensor", {"/model/ffn_hidden_size", "/model/hidden_size", "/model/architecture"}, check_ffn},
+      {"/parallel/tensor",
+       {"/model/moe/experts", "/model/moe/shared_experts", "/model/moe/ffn_hidden_size", "/model/ffn_hidden_size",
+        "/model/hidden_size", "/model/architecture"},
+       check_shared_ffn},
       {"/batch/sequence_length",
        {"/model/max_sequence_length", "/model/moe/experts", "/parallel/tensor", "/parallel/sequence",
         "/parallel/context"},

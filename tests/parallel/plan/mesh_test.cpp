@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/sharding.h"
 #include "parallel/layout/mesh.h"
 
 #include <rapidcheck.h>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/graph/sharding.h"
 #include "parallel/layout/layout.h"
 
 namespace llmtrain {
