@@ -14,6 +14,7 @@ namespace llmtrain {
 namespace {
 
 using Category = MemoryCategory;
+using Event = MemoryEvent;
 
 // Memory that a rank takes independent of the model: one set of constants for all recipes, fitted together to the peaks
 // in the FP8-LM paper (arXiv 2310.18313, table 5, read from the device) and in the Zero Bubble paper (arXiv 2401.10241,
@@ -31,35 +32,36 @@ constexpr double mpi_bytes = 0.016e9;
 // Double buffering: one block is in use while its neighbour is transferred.
 constexpr double blocks_in_motion = 2;
 
-void add_group(const StateGroup& group, const MemoryFacts& facts, ModelStates& states) {
+void add_group(const StateGroup& group, const MemoryFacts& facts, MemoryBytes& resident) {
   const StateTypes& types = group.types;
   const auto whole = static_cast<double>(group.whole()), share = static_cast<double>(group.shard());
   // The ZeRO stage from which a state is sharded: 1 optimizer and master weights, 2 gradients, 3 weights.
   const auto held = [&](std::int64_t sharded_from) { return group.zero_stage >= sharded_from ? share : whole; };
-  states.resident[Category::weights] += types.weight_bytes() * held(3);
-  states.resident[Category::gradients] += types.gradient_bytes() * held(2);
+  resident[Category::weights] += types.weight_bytes() * held(3);
+  resident[Category::gradients] += types.gradient_bytes() * held(2);
   // Weights have the compute type.
   if (facts.keeps_compute_gradients && types.gradient_bytes() > types.weight_bytes())
-    states.resident[Category::gradients] += types.weight_bytes() * whole;
-  states.resident[Category::master_weights] += types.master_bytes() * held(1);
-  states.resident[Category::optimizer] += types.moment_bytes() * held(1);
-  // Shards are resident; the whole tensors exist only while they are used, which the simulator's ledger times.
-  if (group.zero_stage >= 2) states.unreduced_gradients += types.gradient_bytes() * whole;
-  if (group.zero_stage >= 2) states.partial_gradients += types.gradient_bytes() * share;
-  if (group.zero_stage >= 3) states.gathered_weights += types.weight_bytes() * whole;
-  if (group.is_fp8) states.fp8_gradients += types.gradient_bytes() * whole;
+    resident[Category::gradients] += types.weight_bytes() * whole;
+  resident[Category::master_weights] += types.master_bytes() * held(1);
+  resident[Category::optimizer] += types.moment_bytes() * held(1);
 }
 
-// With ZeRO-3 a stage has copies of the weights that other stages of its rank hold. Those that a backward reads stay
-// until the step's end, once for all stages; others come and go with the last stage that reads them.
-void add_lent_weights(const Partition& partition, std::size_t stage, ModelStates& states) {
+// The whole weights of ZeRO-3 exist only while they are used. A stage then has copies of those that other stages of its
+// rank hold: what a backward reads stays until the step's end, once for all stages; others come and go with the last
+// stage that reads them.
+void hold_gathered(const Partition& partition, std::size_t index, StageMemory& stage) {
+  double gathered = 0;
+  for (const StateGroup& group : partition.groups[index])
+    if (group.zero_stage >= 3) gathered += group.types.weight_bytes() * static_cast<double>(group.whole());
+  if (gathered == 0) return;
   for (const LentParameter& lent : partition.lent) {
     const Parameter& parameter = partition.graph->parameters[lent.parameter];
     const auto elements = static_cast<double>(local_elements(parameter, shard_degrees(partition.mesh)));
     const double bytes = state_types(partition.recipe.precision).weight_bytes() * elements;
-    if (lent.is_read_in_backward && stage == lent.holder()) states.resident[Category::buffers] += bytes;
-    if (!lent.is_read_in_backward && stage == lent.stages.back()) states.gathered_weights += bytes;
+    if (lent.is_read_in_backward && index == lent.holder()) stage.resident[Category::buffers] += bytes;
+    if (!lent.is_read_in_backward && index == lent.stages.back()) gathered += bytes;
   }
+  stage.hold({Category::weights, gathered, Event::weights_are_gathered, Event::weights_are_freed});
 }
 
 // Gradients that a stage adds to another one's, which begin with the first of them. The head makes its own in its
@@ -125,31 +127,63 @@ class Blocks {
   BlockCache<BlockMemory> cache_;
 };
 
-// Between stages of one rank (pipeline 1) the boundary tensor is saved by the first of them. A tensor received from or
-// sent to another rank is counted as communication while a pass runs, so the workspaces exclude it.
-void add_activations(const Partition& partition, std::size_t index, Blocks& blocks, StageMemory& stage) {
+// What one micro-batch takes. A workspace is the most that is alive during the pass minus the activations saved after
+// it, so that a pass's peak is the saved ones, the micro-batch's own included, and the workspace. Between stages of one
+// rank (pipeline 1) the boundary tensor, and later its gradient, is saved by the first of them. A tensor received from
+// or sent to another rank is counted as communication while a pass runs, so the workspaces exclude it.
+// `reserve`: what the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
+void hold_activations(const Partition& partition, std::size_t index, Blocks& blocks, double reserve,
+                      StageMemory& stage) {
   const bool is_one_rank = partition.mesh.pipeline == 1;
   const double boundary = blocks.boundary();
   const double from_before = index > 0 ? boundary : 0, to_next = partition.is_last(index) ? 0 : boundary;
-  const double counted_elsewhere = from_before + (is_one_rank ? 0 : to_next);
-  double before = 0, forward_peak = 0, backward_peak = 0;
+  double before = 0, forward_peak = 0, backward_peak = 0, largest_saved = 0;
   for (const std::size_t block : partition.stages[index].blocks) {
     const BlockMemory& memory = blocks.of(block);
     forward_peak = std::max(forward_peak, before + memory.peak.forward);
     backward_peak = std::max(backward_peak, before + memory.peak.backward);
     // Blocks that have run hold their saved activations while a later one is at its peak, in both directions.
     before += memory.saved;
+    largest_saved = std::max(largest_saved, memory.saved);
   }
-  stage.saved_activations = kept_bytes(partition, index, before, boundary);
-  // The peak includes what is saved by its end; the ledger adds that separately.
-  stage.forward_workspace = std::max(0.0, forward_peak - counted_elsewhere - stage.saved_activations);
-  stage.backward_workspace = std::max(0.0, backward_peak - counted_elsewhere - stage.saved_activations);
+  double saved = kept_bytes(partition, index, before, boundary);
   // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
-  if (partition.recipe.training.token_dropping) {
-    stage.forward_workspace += boundary;
-    stage.backward_workspace += boundary;
+  const double whole = partition.recipe.training.token_dropping ? boundary : 0;
+  const double elsewhere = from_before + (is_one_rank ? 0 : to_next);
+  double forward = std::max(0.0, forward_peak - elsewhere - saved) + whole;
+  double backward = std::max(0.0, backward_peak - elsewhere - saved) + whole;
+  if (partition.recipe.memory.offload.activations) {
+    // Everything saved passes through the host; two blocks' activations stay on the device as staging buffers.
+    stage.hold({Category::activations, saved, Event::forward_starts, Event::backward_ends, MemoryPlace::host});
+    const double staging = std::min(saved, blocks_in_motion * largest_saved);
+    forward += staging;
+    backward += staging;
+    saved = 0;
   }
-  stage.boundary_activation = boundary;
+  const double held = 1 + reserve;
+  stage.hold({Category::activations, saved * held, Event::forward_starts, Event::backward_ends});
+  stage.hold({Category::buffers, forward * held, Event::forward_starts, Event::forward_ends});
+  stage.hold({Category::buffers, backward * held, Event::backward_starts, Event::backward_ends});
+  if (is_one_rank) return;
+  // A received tensor from its arrival until its pass ends, a sent one from its pass's start until it is sent.
+  stage.hold({Category::communication, from_before * held, Event::activation_arrives, Event::forward_ends});
+  stage.hold({Category::communication, to_next * held, Event::forward_starts, Event::activation_is_sent});
+  stage.hold({Category::communication, to_next * held, Event::gradient_arrives, Event::backward_ends});
+  stage.hold({Category::communication, from_before * held, Event::backward_starts, Event::gradient_is_sent});
+}
+
+// The most that the weights of such blocks take, or their gradients.
+double largest_in_motion(const Stage& stage, Blocks& blocks) {
+  double largest = 0;
+  for (const std::size_t block : stage.blocks) largest = std::max(largest, blocks.of(block).weights);
+  return blocks_in_motion * largest;
+}
+
+// The part of a stage's gradients that are whole at once if each block's are reduced as its backward ends.
+double held_share(const Stage& stage, Blocks& blocks) {
+  double all = 0;
+  for (const std::size_t block : stage.blocks) all += blocks.of(block).weights;
+  return all > 0 ? std::min(1.0, largest_in_motion(stage, blocks) / all) : 1;
 }
 
 void move_to_host(StageMemory& stage, Category category, double kept) {
@@ -158,111 +192,86 @@ void move_to_host(StageMemory& stage, Category category, double kept) {
   stage.host_resident[category] += moved;
 }
 
-void offload(const Partition& partition, std::size_t index, Blocks& blocks, StageMemory& stage) {
+void offload_states(const Partition& partition, std::size_t index, Blocks& blocks, StageMemory& stage) {
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
-  double largest_weights = 0, largest_saved = 0;
-  for (const std::size_t block : partition.stages[index].blocks) {
-    largest_weights = std::max(largest_weights, blocks.of(block).weights);
-    largest_saved = std::max(largest_saved, blocks.of(block).saved);
-  }
   // The update then runs on the host: neither master weights nor moments are needed on the device.
   if (wanted.optimizer) {
     move_to_host(stage, Category::master_weights, 0);
     move_to_host(stage, Category::optimizer, 0);
   }
+  const bool gathers = stage.held(Event::weights_are_gathered, Event::weights_are_freed) > 0;
   if (wanted.weights)
-    move_to_host(stage, Category::weights, stage.gathered_weights > 0 ? 0 : blocks_in_motion * largest_weights);
-  if (!wanted.activations) return;
-  // Two blocks' activations stay on the device as staging buffers; the rest is on the host.
-  const double staging = std::min(stage.saved_activations, blocks_in_motion * largest_saved);
-  // Everything saved passes through the host; the staging buffers are the device's part.
-  stage.host_activations = stage.saved_activations;
-  stage.saved_activations = 0;
-  stage.forward_workspace += staging;
-  stage.backward_workspace += staging;
+    move_to_host(stage, Category::weights, gathers ? 0 : largest_in_motion(partition.stages[index], blocks));
 }
 
-// The part of a stage's gradients that are whole at once if each block's are reduced as its backward ends: while one
-// block is reduced, the next makes its own.
-double held_share(const Stage& stage, Blocks& blocks) {
-  double largest = 0, all = 0;
-  for (const std::size_t block : stage.blocks) {
-    largest = std::max(largest, blocks.of(block).weights);
-    all += blocks.of(block).weights;
-  }
-  return all > 0 ? std::min(1.0, blocks_in_motion * largest / all) : 1;
-}
-
-// Whole gradients are accumulated in a type of their own, and only those that the reduction reads are FP8.
-void accumulate_before_cast(const Partition& partition, std::size_t index, StageMemory& stage) {
+// Up to ZeRO-1 whole gradients are resident.
+void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, Blocks& blocks, StageMemory& stage) {
+  const Partition& partition = priced.partition;
+  const bool is_own = priced.setting().is_own();
+  const bool is_widened = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.gradients_may_fall_back();
+  double unreduced = 0, partial = 0, summed = 0, cast = 0, wide = 0, flat = 0;
+  // Without data ranks nothing is reduced before the optimizer's step.
+  bool sums_step = !partition.shape.reduces;
   for (const StateGroup& group : partition.groups[index]) {
-    if (!group.types.accumulator) continue;
     const auto whole = static_cast<double>(group.whole());
-    stage.accumulated_gradients += element_bytes(*group.types.accumulator) * whole;
-    const double cast = group.types.gradient_bytes() * whole;
-    if (group.accumulates_step(partition.shape)) {
+    if (group.is_fp8) flat += group.types.gradient_bytes() * whole;
+    const bool sums = is_own && group.types.accumulator;
+    if (is_widened && group.types.accumulator)
+      wide += element_bytes(*group.types.accumulator) * static_cast<double>(group.elements());
+    // Whole gradients are accumulated in a type of their own, and only those that the reduction reads are FP8.
+    if (sums) summed += element_bytes(*group.types.accumulator) * whole;
+    if (sums && group.accumulates_step(partition.shape)) {
       // Cast in the optimizer's step, one group after another, as their sums are released.
-      stage.accumulates_step = true;
-      stage.unreduced_gradients -= cast;
-      stage.partial_gradients -= group.types.gradient_bytes() * static_cast<double>(group.shard());
+      sums_step = true;
     } else if (group.zero_stage >= 2) {
-      // Up to ZeRO-1 they are the resident ones.
-      stage.cast_gradients += cast;
+      (sums ? cast : unreduced) += group.types.gradient_bytes() * whole;
+      partial += group.types.gradient_bytes() * static_cast<double>(group.shard());
     }
   }
-  stage.unreduced_gradients -= stage.cast_gradients;
-}
-
-// In other programs the gradients of layers that have left FP8 are beside the FP8 ones throughout the step.
-void add_wide_gradients(const Partition& partition, std::size_t index, bool is_own, StageMemory& stage) {
-  if (!partition.recipe.precision.gradients_may_fall_back()) return;
-  double bytes = 0;
-  for (const StateGroup& group : partition.groups[index])
-    if (group.types.accumulator)
-      bytes += element_bytes(*group.types.accumulator) * static_cast<double>(group.elements());
-  (is_own ? stage.wide_gradients : stage.resident[Category::gradients]) += bytes;
-}
-
-// What the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
-void add_reserve(double reserve, StageMemory& stage) {
-  for (double* bytes :
-       {&stage.saved_activations, &stage.forward_workspace, &stage.backward_workspace, &stage.boundary_activation})
-    *bytes *= 1 + reserve;
+  // Other programs reduce FP8 gradients out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
+  // With ZeRO-2 and -3 these are the whole gradients.
+  if (!is_own && partition.mesh.data > 1 && unreduced == 0) stage.resident[Category::communication] += flat;
+  if (priced.program().memory.reduces_by_block && partition.zero_stage() == 2)
+    unreduced *= held_share(partition.stages[index], blocks);
+  const Event begin = sums_step ? Event::step_sums_begin : Event::sums_begin;
+  const Event are_cast = sums_step ? Event::step_sums_are_cast : Event::sums_are_cast;
+  const Event end = sums_step ? Event::step_sums_end : Event::sums_end;
+  stage.hold({Category::gradients, unreduced, Event::gradients_begin, Event::gradients_are_reduced});
+  stage.hold({Category::gradients, summed, begin, end});
+  stage.hold({Category::gradients, cast, are_cast, Event::gradients_are_reduced});
+  // Those of layers that have left FP8, in other programs throughout the step.
+  if (is_own) stage.hold({Category::gradients, wide, are_cast, Event::optimizer_ends});
+  if (!is_own) stage.resident[Category::gradients] += wide;
+  // The shard that a later reduction receives before it is added to the first one's.
+  stage.hold({Category::gradients, partial, Event::later_reduction_starts, Event::later_gradients_are_reduced});
 }
 
 // Slices of experts that a rank joins, and their gradients, as ranks exchange them and as the products take them: one
-// group after another.
+// group after another. The next stage's are on their way at the instant at which these are joined; their gradients are
+// not there yet where another stage or the head has begun those of the stage.
 void hold_slices_twice(const Partition& partition, std::size_t index, StageMemory& stage) {
+  double weights = 0, gradients = 0;
   for (const StateGroup& group : partition.groups[index]) {
     if (group.joined == 1) continue;
     const auto whole = static_cast<double>(group.whole());
-    stage.joined_weights = std::max(stage.joined_weights, whole * group.types.weight_bytes());
-    stage.packed_gradients = std::max(stage.packed_gradients, whole * group.types.gradient_bytes());
+    weights = std::max(weights, whole * group.types.weight_bytes());
+    gradients = std::max(gradients, whole * group.types.gradient_bytes());
   }
+  stage.hold({Category::gradients, gradients, Event::gradients_are_packed, Event::gradients_are_packed});
+  stage.hold({Category::gradients, -gradients, Event::weights_are_joined_early, Event::weights_are_joined_early});
+  for (const Event joined : {Event::weights_are_joined, Event::weights_are_joined_early})
+    stage.hold({Category::weights, weights, joined, joined, MemoryPlace::device, Event::weights_are_gathered});
 }
 
-StageMemory make_stage(const PricedLayout& priced, std::size_t index, Blocks& blocks) {
+StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, Blocks& blocks) {
   const Partition& partition = priced.partition;
-  const Program& program = priced.program();
-  const bool is_own = priced.setting().is_own(), is_cpu = priced.setting().device == ComputeDevice::cpu;
-  const ModelStates states = model_states(partition, index, program);
-  StageMemory stage;
-  stage.resident = states.resident;
-  stage.gathered_weights = states.gathered_weights;
-  stage.unreduced_gradients = states.unreduced_gradients;
-  stage.partial_gradients = states.partial_gradients;
-  if (program.memory.reduces_by_block && partition.zero_stage() == 2)
-    stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
-  if (is_own) accumulate_before_cast(partition, index, stage);
+  const bool is_cpu = priced.setting().device == ComputeDevice::cpu;
+  StageMemory stage = model_states(partition, index, priced.program());
   if (is_cpu) stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
-  // Other programs reduce FP8 gradients out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
-  // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
-  const bool reduces_flat = !is_own && partition.mesh.data > 1 && states.unreduced_gradients == 0;
-  if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
-  add_activations(partition, index, blocks, stage);
+  hold_gradients(priced, index, fp8, blocks, stage);
   hold_slices_twice(partition, index, stage);
-  offload(partition, index, blocks, stage);
-  if (!is_cpu) add_reserve(program.memory.allocator_reserve, stage);
+  offload_states(partition, index, blocks, stage);
+  hold_activations(partition, index, blocks, is_cpu ? 0 : priced.program().memory.allocator_reserve, stage);
   return stage;
 }
 
@@ -303,10 +312,10 @@ double communicator_bytes(ComputeDevice device, const Mesh& mesh, bool has_exper
 
 }  // namespace
 
-ModelStates model_states(const Partition& partition, std::size_t stage, const Program& program) {
-  ModelStates states;
-  for (const StateGroup& group : partition.groups[stage]) add_group(group, program.memory, states);
-  if (states.gathered_weights > 0) add_lent_weights(partition, stage, states);
+StageMemory model_states(const Partition& partition, std::size_t stage, const Program& program) {
+  StageMemory states;
+  for (const StateGroup& group : partition.groups[stage]) add_group(group, program.memory, states.resident);
+  hold_gathered(partition, stage, states);
   return states;
 }
 
@@ -330,22 +339,20 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
 
 StepMemory make_step_memory(const PricedLayout& priced, Fp8Layers fp8) {
   StepMemory memory = make_pass_memory(priced, fp8);
-  memory.optimizer_workspace = muon_workspace(priced.partition, priced.setting().device);
+  memory.rank_holdings.push_back({Category::buffers, muon_workspace(priced.partition, priced.setting().device),
+                                  Event::optimizer_starts, Event::optimizer_ends});
   return memory;
 }
 
 StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8) {
   const Partition& partition = priced.partition;
-  const bool has_fallen_back = fp8 == Fp8Layers::after_fallback;
   PassSetting wide = priced.setting();
-  wide.keeps_wide_inputs = has_fallen_back && partition.recipe.precision.products_may_fall_back();
+  wide.keeps_wide_inputs = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.products_may_fall_back();
   const OperatorLists wide_operators(priced.graph(), wide);
   Blocks blocks(partition, wide.keeps_wide_inputs ? wide_operators : priced.operators);
   StepMemory memory;
-  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
-    memory.stages.push_back(make_stage(priced, stage, blocks));
-    if (has_fallen_back) add_wide_gradients(partition, stage, priced.setting().is_own(), memory.stages.back());
-  }
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+    memory.stages.push_back(make_stage(priced, stage, fp8, blocks));
   add_lent_gradients(partition, memory);
   // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(priced.setting().device, partition.mesh);

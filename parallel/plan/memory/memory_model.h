@@ -4,7 +4,7 @@
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/priced_layout.h"
 #include "parallel/plan/profile/program.h"
-#include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
 
@@ -13,8 +13,7 @@ namespace llmtrain {
 // parallel/engine).
 //
 // memory.offload: `optimizer` moves master weights and moments to the host; `weights` the shards of ZeRO-3, or without
-// ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks. Moved bytes are counted in
-// host_resident and host_activations.
+// ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks.
 //
 // With Fp8Layers::after_fallback it is the most that a step needs however many layers precision.high_precision's
 // fallback_steps has taken out of FP8: what such a layer keeps for its backward is as wide as without FP8, and its
@@ -22,21 +21,13 @@ namespace llmtrain {
 // the layers may still be in FP8.
 enum class Fp8Layers { of_recipe, after_fallback };
 StepMemory make_step_memory(const PricedLayout& priced, Fp8Layers fp8 = Fp8Layers::of_recipe);
-// The same but for `optimizer_workspace`, which with Muon takes longer to compute than all else: for bounds.
+// The same but for the workspace of the optimizer, which with Muon takes longer to compute than all else: for bounds.
 StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8 = Fp8Layers::of_recipe);
 
-// Weights, gradients, master weights and optimizer states of one stage on its fullest rank.
-struct ModelStates {
-  MemoryBytes resident;            // on the rank throughout the step
-  double gathered_weights = 0;     // the stage's whole weights in addition to their shard: ZeRO-3
-  double unreduced_gradients = 0;  // the stage's whole gradients in addition to their shard: ZeRO-2 and -3
-  double partial_gradients = 0;    // the shard as a reduction receives it: ZeRO-2 and -3
-  double fp8_gradients = 0;        // bytes of FP8 gradients before sharding
-};
-
-// ZeRO (Rajbhandari et al., arXiv 1910.02054) divides optimizer states and master weights (1), gradients (2) and
-// weights (3) of each group by the ranks that share it.
-ModelStates model_states(const Partition& partition, std::size_t stage, const Program& program = {});
+// Weights, gradients, master weights and optimizer states of one stage on its fullest rank, and the weights that it
+// gathers. ZeRO (Rajbhandari et al., arXiv 1910.02054) divides optimizer states and master weights (1), gradients (2)
+// and weights (3) of each group by the ranks that share it.
+StageMemory model_states(const Partition& partition, std::size_t stage, const Program& program = {});
 
 // The copy of what one rank writes of a stage to a checkpoint, while training goes on: on a CPU it is memory of the
 // same kind, made before the first step (parallel/run/checkpoint_saver.h), and no tensor. 0 without regular

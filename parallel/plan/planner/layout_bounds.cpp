@@ -40,8 +40,8 @@ std::optional<LayoutBounds::StatePrice> LayoutBounds::state_price(const DegreeCh
     const StepMemory memory = make_pass_memory(priced);
     for (const StageMemory& stage : memory.stages) {
       price.bytes += stage.resident.total() / ranks;
-      price.gathered_bytes += stage.gathered_weights / ranks;
-      price.unreduced_bytes += stage.unreduced_gradients / ranks;
+      price.gathered_bytes += stage.held(MemoryEvent::weights_are_gathered, MemoryEvent::weights_are_freed) / ranks;
+      price.unreduced_bytes += stage.held(MemoryEvent::gradients_begin, MemoryEvent::gradients_are_reduced) / ranks;
     }
     price.bytes += memory.rank.total();
     const StepCosts costs = make_step_costs(priced);

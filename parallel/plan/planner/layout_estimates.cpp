@@ -120,6 +120,7 @@ double transfer_seconds(const ScheduleShape& shape, const StepCosts& costs, doub
 }
 
 double rank_bytes(const Partition& partition, const StepMemory& memory, std::int32_t rank) {
+  using Event = MemoryEvent;
   const ScheduleShape& shape = partition.shape;
   const std::vector<std::int64_t> alive = alive_passes(shape, rank);
   const auto stage_of = [&](std::int64_t loop) -> const StageMemory& {
@@ -129,12 +130,14 @@ double rank_bytes(const Partition& partition, const StepMemory& memory, std::int
   for (std::int32_t loop = 0; loop < shape.loops; ++loop) {
     const StageMemory& stage = stage_of(loop);
     resident += stage.resident.total();
-    saved += stage.saved_activations * static_cast<double>(alive[static_cast<std::size_t>(loop)]);
+    saved += stage.held(Event::forward_starts, Event::backward_ends) *
+             static_cast<double>(alive[static_cast<std::size_t>(loop)]);
     // The stage of the first backward, and the one before it, which is gathered ahead.
-    if (loop + 2 >= shape.loops) gathered += stage.gathered_weights;
+    if (loop + 2 >= shape.loops) gathered += stage.held(Event::weights_are_gathered, Event::weights_are_freed);
   }
   const StageMemory& last = stage_of(shape.loops - 1);
-  return resident + saved + gathered + last.unreduced_gradients + last.backward_workspace;
+  return resident + saved + gathered + last.held(Event::gradients_begin, Event::gradients_are_reduced) +
+         last.held(Event::backward_starts, Event::backward_ends);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "parallel/layout/layout.h"
 #include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 #include "parallel/schedule/schedule.h"
 
 namespace llmtrain {

@@ -18,6 +18,7 @@
 #include "parallel/plan/report/stage_work.h"
 #include "parallel/plan/simulator/simulator.h"
 #include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
 

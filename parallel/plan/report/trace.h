@@ -8,7 +8,7 @@
 
 #include "core/base/file.h"
 #include "parallel/plan/report/plan.h"
-#include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 #include "parallel/schedule/schedule.h"
 
 namespace llmtrain {

@@ -24,6 +24,16 @@ struct RankClock {
   // The ledger refers to `result`.
   RankClock(const RankClock&) = delete;
 
+  // Reports what the rank's next instruction does to the memory of one of its stages.
+  void note(double seconds, MemoryEvent event, std::int32_t stage) {
+    ledger.record(seconds, event, stage, static_cast<std::int32_t>(next));
+  }
+  // The sender's instruction begins a transfer.
+  void note_arrival(double seconds, bool is_activation, std::int32_t stage) {
+    const MemoryEvent arrives = is_activation ? MemoryEvent::activation_arrives : MemoryEvent::gradient_arrives;
+    ledger.record(seconds, arrives, stage, MemoryLedger::running_pass);
+  }
+
   std::int32_t rank;
   std::size_t next = 0;         // instruction
   double clock = 0;             // the compute stream is busy until then
@@ -46,11 +56,12 @@ struct StageClock {
   // Of its next reduction, the part that ran beside the backward, and the rest.
   DataStream::Ticket begun_reduction = DataStream::none;
   DataCollective left_to_reduce;
-  std::int32_t unreduced = 0;    // backward passes since the last reduction
-  bool holds_gradients = false;  // whole gradients that are not reduced yet
-  bool accumulates = false;      // gradients that are not FP8 yet
-  bool has_reduced = false;      // in this step
-  bool holds_partial = false;    // gradients of a later reduction, which are added to those of the first
+  std::int32_t unreduced = 0;        // backward passes since the last reduction
+  bool is_gathered = false;          // weights that no pass has used yet
+  bool has_gradients = false;        // whole ones that are not reduced yet
+  bool has_early_gradients = false;  // these, begun by another stage or the head, and no backward has added to them
+  bool has_reduced = false;          // in this step
+  bool reduces_again = false;        // a later reduction, whose gradients are added to those of the first
 };
 
 }  // namespace llmtrain

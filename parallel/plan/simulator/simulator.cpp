@@ -13,8 +13,9 @@
 #include "parallel/plan/simulator/timeline_recorder.h"
 
 namespace llmtrain {
-
 namespace {
+
+using Event = MemoryEvent;
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
@@ -54,11 +55,10 @@ class Simulator {
   }
   void wake(const RankClock& rank, double seconds) { queue_.emplace(seconds, rank.rank); }
 
-  Arrival& arrival(Operation operation, std::int32_t stage, std::int32_t micro) {
-    const bool activation = operation == Operation::send_activation || operation == Operation::receive_activation;
+  Arrival& arrival(bool is_activation, std::int32_t stage, std::int32_t micro) {
     const auto tensor = static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.micro_batches) +
                         static_cast<std::size_t>(micro);
-    return arrivals_[2 * tensor + (activation ? 0 : 1)];
+    return arrivals_[2 * tensor + (is_activation ? 0 : 1)];
   }
 
   // With overlap the weights that a step updates at ZeRO-1 and -2 arrive during the next one, as all steps are alike.
@@ -99,7 +99,7 @@ class Simulator {
           reduce(here, instruction);
           break;
         case Operation::free_weights:
-          change_memory(here, here.clock, MemoryChange::weights_are_freed, instruction.stage);
+          here.note(here.clock, Event::weights_are_freed, instruction.stage);
           break;
         case Operation::optimizer_step:
           run_optimizer(here);
@@ -109,10 +109,6 @@ class Simulator {
       // The compute stream has advanced: other ranks may have to act before this one continues.
       if (here.clock > now) return wake(here, here.clock);
     }
-  }
-
-  void change_memory(RankClock& here, double seconds, MemoryChange change, std::int32_t stage) {
-    here.ledger.record(seconds, change, stage, static_cast<std::int32_t>(here.next));
   }
 
   // When the rank has a stage's weights, or of those that the step before updated the first bucket.
@@ -152,16 +148,7 @@ class Simulator {
     if (forward && instruction.micro == 0 && carries_updates())
       end = std::max(
           end, here.data.interval(stage_of(instruction).gather).end + cost.seconds / cost_of(instruction).buckets);
-    if (!forward) begin_gradients(here, instruction.stage, start);
-    if (!forward)
-      for (const std::int32_t other : memory_.stages[static_cast<std::size_t>(instruction.stage)].backward_adds_to)
-        begin_gradients(here, other, start);
-    if (!forward) begin_accumulation(here, instruction.stage, start);
-    if (forward && instruction.stage + 1 == shape_.stages())
-      begin_gradients(here, memory_.head_adds_to.value_or(instruction.stage), start);
-    change_memory(here, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts,
-                  instruction.stage);
-    change_memory(here, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
+    note_pass(here, instruction, {start, end});
     timeline_.record(here, Stream::compute, {start, end}, cost.seconds);
     const double slowed = end - start - cost.seconds;
     here.result.busy_seconds += end - start;
@@ -174,32 +161,33 @@ class Simulator {
     here.clock = end;
   }
 
-  void begin_gradients(RankClock& here, std::int32_t stage, double start) {
-    // Without data ranks the resident gradients are the only ones.
-    if (!shape_.reduces || std::exchange(stages_[static_cast<std::size_t>(stage)].holds_gradients, true)) return;
-    change_memory(here, start, MemoryChange::gradients_begin, stage);
+  void note_pass(RankClock& here, const Instruction& pass, const Interval& time) {
+    const bool forward = pass.operation == Operation::forward;
+    StageClock& stage = stage_of(pass);
+    const Event joined = stage.has_early_gradients ? Event::weights_are_joined_early : Event::weights_are_joined;
+    if (std::exchange(stage.is_gathered, false)) here.note(time.start, joined, pass.stage);
+    if (forward) {
+      if (pass.stage + 1 == shape_.stages())
+        begin_gradients(here, memory_.head_adds_to.value_or(pass.stage), time.start, true);
+    } else {
+      begin_gradients(here, pass.stage, time.start, false);
+      for (const std::int32_t other : memory_.stages[static_cast<std::size_t>(pass.stage)].backward_adds_to)
+        begin_gradients(here, other, time.start, true);
+      if (stage.unreduced == 1) here.note(time.start, Event::sums_begin, pass.stage);
+      if (pass.micro == 0) here.note(time.start, Event::step_sums_begin, pass.stage);
+    }
+    here.note(time.start, forward ? Event::forward_starts : Event::backward_starts, pass.stage);
+    here.note(time.end, forward ? Event::forward_ends : Event::backward_ends, pass.stage);
   }
 
-  // The head's gradients, which its forward computes, never become FP8: only a backward accumulates what does.
-  void begin_accumulation(RankClock& here, std::int32_t stage, double start) {
-    if (memory_.stages[static_cast<std::size_t>(stage)].accumulated_gradients == 0) return;
-    if (std::exchange(stages_[static_cast<std::size_t>(stage)].accumulates, true)) return;
-    change_memory(here, start, MemoryChange::accumulation_begins, stage);
-  }
-
-  void end_accumulation(RankClock& here, std::int32_t stage) {
-    if (!std::exchange(stages_[static_cast<std::size_t>(stage)].accumulates, false)) return;
-    change_memory(here, here.clock, MemoryChange::gradients_are_cast, stage);
-    change_memory(here, here.clock, MemoryChange::accumulation_ends, stage);
-  }
-
-  // A step's first reduction writes the rank's own gradients, the others add to them.
-  void begin_partial(RankClock& here, std::int32_t stage) {
+  // `is_early`: not by a backward of the stage itself.
+  void begin_gradients(RankClock& here, std::int32_t stage, double start, bool is_early) {
     StageClock& clock = stages_[static_cast<std::size_t>(stage)];
-    if (!std::exchange(clock.has_reduced, true)) return;
-    if (memory_.stages[static_cast<std::size_t>(stage)].partial_gradients == 0) return;
-    clock.holds_partial = true;
-    change_memory(here, here.clock, MemoryChange::partial_gradients_begin, stage);
+    if (!is_early) clock.has_early_gradients = false;
+    // Without data ranks the resident gradients are the only ones.
+    if (!shape_.reduces || std::exchange(clock.has_gradients, true)) return;
+    clock.has_early_gradients = is_early;
+    here.note(start, Event::gradients_begin, stage);
   }
 
   // Whole gradients are released at the rank's next reduction or optimizer step: an asynchronous reduction may read
@@ -207,9 +195,9 @@ class Simulator {
   void end_reduction(RankClock& here) {
     if (here.reducing < 0) return;
     const double now = std::max(here.clock, here.data.interval(here.reduction).end);
-    change_memory(here, now, MemoryChange::gradients_are_reduced, here.reducing);
-    if (std::exchange(stages_[static_cast<std::size_t>(here.reducing)].holds_partial, false))
-      change_memory(here, now, MemoryChange::partial_gradients_end, here.reducing);
+    here.note(now, Event::gradients_are_reduced, here.reducing);
+    if (std::exchange(stages_[static_cast<std::size_t>(here.reducing)].reduces_again, false))
+      here.note(now, Event::later_gradients_are_reduced, here.reducing);
     here.reducing = -1;
   }
 
@@ -248,8 +236,9 @@ class Simulator {
     const DataStream::Ticket ticket = run_collective(here, gather_of(cost_of(instruction), here.next));
     stage_of(instruction).gather = ticket;
     // What shares its wires from now on may delay it: memory counts from the earliest time.
-    if (shape_.sharding() == 3)
-      change_memory(here, here.data.interval(ticket).start, MemoryChange::weights_are_gathered, instruction.stage);
+    if (shape_.sharding() != 3) return;
+    here.note(here.data.interval(ticket).start, Event::weights_are_gathered, instruction.stage);
+    stage_of(instruction).is_gathered = true;
   }
 
   void reduce(RankClock& here, const Instruction& instruction) {
@@ -258,16 +247,17 @@ class Simulator {
     stage.begun_reduction = DataStream::none;
     const DataStream::Ticket ticket = run_collective(here, stage.left_to_reduce);
     end_reduction(here);
-    if (!memory_.stages[static_cast<std::size_t>(instruction.stage)].accumulates_step)
-      end_accumulation(here, instruction.stage);
+    here.note(here.clock, Event::sums_are_cast, instruction.stage);
+    here.note(here.clock, Event::sums_end, instruction.stage);
     // After the reduction before, whose memory has been released.
     const double packed = std::max(here.clock, here.data.interval(here.reduction).end);
-    if (memory_.stages[static_cast<std::size_t>(instruction.stage)].packed_gradients > 0)
-      change_memory(here, packed, MemoryChange::gradients_are_packed, instruction.stage);
-    begin_partial(here, instruction.stage);
+    here.note(packed, Event::gradients_are_packed, instruction.stage);
+    // A step's first reduction writes the rank's own gradients, the others add to them.
+    stage.reduces_again = std::exchange(stage.has_reduced, true);
+    if (stage.reduces_again) here.note(here.clock, Event::later_reduction_starts, instruction.stage);
     stage.reduction = here.reduction = ticket;
     stage.unreduced = 0;
-    stage.holds_gradients = false;
+    stage.has_gradients = false;
     here.reducing = instruction.stage;
     if (!costs_.overlap) end_reduction(here);
   }
@@ -277,14 +267,15 @@ class Simulator {
     const double start = std::max(passes_done, here.data.interval(here.reduction).end);
     const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(here.rank)];
     end_reduction(here);
-    // Without data ranks nothing was reduced before.
-    for (std::int32_t stage = here.rank; stage < shape_.stages(); stage += shape_.pipeline)
-      end_accumulation(here, stage);
+    for (std::int32_t stage = here.rank; stage < shape_.stages(); stage += shape_.pipeline) {
+      here.note(here.clock, Event::step_sums_are_cast, stage);
+      here.note(here.clock, Event::step_sums_end, stage);
+      here.note(start, Event::optimizer_starts, stage);
+      here.note(start + seconds, Event::optimizer_ends, stage);
+    }
     here.result.exposed_data_seconds += start - passes_done;
     here.result.optimizer_seconds += seconds;
     here.clock = start + seconds;
-    change_memory(here, start, MemoryChange::optimizer_starts, -1);
-    change_memory(here, here.clock, MemoryChange::optimizer_ends, -1);
     timeline_.record(here, Stream::compute, {start, here.clock}, seconds);
   }
 
@@ -304,8 +295,9 @@ class Simulator {
   void send(RankClock& here, const Instruction& instruction, double now) {
     RankClock& peer = rank_of(instruction.peer);
     const double seconds = transfer_seconds(here, instruction);
-    const std::int32_t stage = instruction.stage + (instruction.operation == Operation::send_activation ? 1 : -1);
-    Arrival& arrives = arrival(instruction.operation, stage, instruction.micro);
+    const bool is_activation = instruction.operation == Operation::send_activation;
+    const std::int32_t stage = instruction.stage + (is_activation ? 1 : -1);
+    Arrival& arrives = arrival(is_activation, stage, instruction.micro);
     Interval transfer;
     transfer.start = std::max(here.clock, here.outgoing.free_at());
     if (costs_.blocking_transfers) {
@@ -323,10 +315,10 @@ class Simulator {
       transfer.end = here.data.end_beside(transfer.start, seconds, wires, 0);
       arrives = {transfer.end, transfer.end - transfer.start};
       peer.receive_free = transfer.end;
-      peer.ledger.record(transfer.start, MemoryChange::tensor_arrives, stage, 0);
+      peer.note_arrival(transfer.start, is_activation, stage);
       here.outgoing.send(transfer, wires);
     }
-    change_memory(here, transfer.end, MemoryChange::tensor_is_sent, instruction.stage);
+    here.note(transfer.end, is_activation ? Event::activation_is_sent : Event::gradient_is_sent, instruction.stage);
     timeline_.record(here, Stream::transfer, transfer, seconds);
     // The peer has reached its receive already: it can proceed now that the time of arrival is known.
     if (peer.awaited != &arrives) return;
@@ -336,7 +328,8 @@ class Simulator {
 
   // False if the tensor has not been sent yet; its sender then wakes this rank.
   bool receive(RankClock& here, const Instruction& instruction) {
-    Arrival& arrives = arrival(instruction.operation, instruction.stage, instruction.micro);
+    const bool is_activation = instruction.operation == Operation::receive_activation;
+    Arrival& arrives = arrival(is_activation, instruction.stage, instruction.micro);
     if (arrives.time == never) {
       here.awaited = &arrives;
       return false;
@@ -344,7 +337,7 @@ class Simulator {
     if (costs_.blocking_transfers) {
       const double start = std::max({here.clock, arrives.time, here.receive_free});
       here.receive_free = arrives.time = start + arrives.seconds;
-      change_memory(here, start, MemoryChange::tensor_arrives, instruction.stage);
+      here.note_arrival(start, is_activation, instruction.stage);
     }
     // The instruction itself does not wait: the next pass does, so that several receives overlap.
     here.input_ready = std::max(here.input_ready, arrives.time);

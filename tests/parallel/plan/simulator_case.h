@@ -29,19 +29,29 @@ inline StepCosts equal_costs(const ScheduleShape& shape, const CaseSeconds& seco
 
 // The same memory for every stage, with a different power of two per kind, so that sums identify their parts.
 inline StepMemory equal_memory(const ScheduleShape& shape) {
-  StageMemory stage;
-  stage.resident[MemoryCategory::weights] = 4096;
-  stage.resident[MemoryCategory::optimizer] = 8192;
-  stage.gathered_weights = 64;
-  stage.unreduced_gradients = 32;
-  stage.saved_activations = 16;
-  stage.forward_workspace = 1;
-  stage.backward_workspace = 2;
-  stage.boundary_activation = 4;
+  using Category = MemoryCategory;
+  using Event = MemoryEvent;
   StepMemory memory;
-  memory.stages.assign(static_cast<std::size_t>(shape.stages()), stage);
-  memory.rank[MemoryCategory::framework] = 65536;
-  memory.optimizer_workspace = 8;
+  for (std::int32_t i = 0; i < shape.stages(); ++i) {
+    StageMemory stage;
+    stage.resident[Category::weights] = 4096;
+    stage.resident[Category::optimizer] = 8192;
+    stage.hold({Category::weights, 64, Event::weights_are_gathered, Event::weights_are_freed});
+    stage.hold({Category::gradients, 32, Event::gradients_begin, Event::gradients_are_reduced});
+    stage.hold({Category::activations, 16, Event::forward_starts, Event::backward_ends});
+    stage.hold({Category::buffers, 1, Event::forward_starts, Event::forward_ends});
+    stage.hold({Category::buffers, 2, Event::backward_starts, Event::backward_ends});
+    // Of a tensor that is exchanged with another rank.
+    const double with_previous = shape.pipeline > 1 && i > 0 ? 4 : 0;
+    const double with_next = shape.pipeline > 1 && i + 1 < shape.stages() ? 4 : 0;
+    stage.hold({Category::communication, with_previous, Event::activation_arrives, Event::forward_ends});
+    stage.hold({Category::communication, with_previous, Event::backward_starts, Event::gradient_is_sent});
+    stage.hold({Category::communication, with_next, Event::forward_starts, Event::activation_is_sent});
+    stage.hold({Category::communication, with_next, Event::gradient_arrives, Event::backward_ends});
+    memory.stages.push_back(stage);
+  }
+  memory.rank[Category::framework] = 65536;
+  memory.rank_holdings = {{Category::buffers, 8, Event::optimizer_starts, Event::optimizer_ends}};
   return memory;
 }
 

@@ -9,6 +9,7 @@ namespace {
 
 using Kind = PipelineSchedule;
 using Category = MemoryCategory;
+using Event = MemoryEvent;
 
 Simulation run(const ScheduleShape& shape, const CaseSeconds& seconds = {}) {
   return simulate(make_schedule(shape), equal_costs(shape, seconds), equal_memory(shape), Timeline::record);
@@ -40,7 +41,7 @@ TEST_CASE("offloaded activations are on the host from forward to backward, besid
   const auto peak = [](PipelineSchedule kind, std::int64_t micro_batches) {
     const ScheduleShape shape{.kind = kind, .micro_batches = static_cast<std::int32_t>(micro_batches)};
     StepMemory memory = equal_memory(shape);
-    memory.stages[0].host_activations = 16;
+    memory.stages[0].hold({Category::activations, 16, Event::forward_starts, Event::backward_ends, MemoryPlace::host});
     memory.stages[0].host_resident[Category::optimizer] = 1024;
     return simulate(make_schedule(shape), equal_costs(shape, {}), memory).ranks[0].host_peak_bytes;
   };
@@ -88,10 +89,32 @@ TEST_CASE("ZeRO-3 holds two gathered stages, or one if the rank has one") {
 TEST_CASE("slices are joined beside those of the next stage, which are on their way already") {
   const ScheduleShape shape{.loops = 2, .micro_batches = 1, .zero_stage = 3, .reduces = true};
   StepMemory memory = equal_memory(shape);
-  for (StageMemory& stage : memory.stages) stage.joined_weights = 1024;
-  const Simulation simulation =
-      simulate(make_schedule(shape), equal_costs(shape, {.gather = 0.5}), memory, Timeline::record);
-  CHECK(simulation.ranks[0].high_water[Category::weights] == 2 * 4096 + 2 * 64 + 1024);
+  for (StageMemory& stage : memory.stages)
+    stage.hold({Category::weights, 1024, Event::weights_are_joined, Event::weights_are_joined, MemoryPlace::device,
+                Event::weights_are_gathered});
+  for (const Timeline timeline : {Timeline::leave_out, Timeline::record}) {
+    const Simulation simulation = simulate(make_schedule(shape), equal_costs(shape, {.gather = 0.5}), memory, timeline);
+    CHECK(simulation.ranks[0].high_water[Category::weights] == 2 * 4096 + 2 * 64 + 1024);
+    CHECK(simulation.ranks[0].final_bytes[Category::weights] == 2 * 4096);
+  }
+}
+
+TEST_CASE("slices are joined before the gradients of theirs, where the head has begun those of their stage") {
+  const ScheduleShape shape{.loops = 2, .micro_batches = 1, .zero_stage = 3, .reduces = true};
+  const auto peak = [&](double gradients) {
+    StepMemory memory = equal_memory(shape);
+    memory.head_adds_to = 0;
+    memory.stages[0].hold({Category::weights, 1024, Event::weights_are_joined_early, Event::weights_are_joined_early});
+    memory.stages[0].hold(
+        {Category::gradients, -gradients, Event::weights_are_joined_early, Event::weights_are_joined_early});
+    return simulate(make_schedule(shape), equal_costs(shape, {.gather = 0.5}), memory).ranks[0];
+  };
+  // As B0 starts: weights of its stage alone, the activations of its forward, gradients of both stages.
+  const double resident = 65536 + 2 * (4096 + 8192);
+  CHECK(peak(0).peak_bytes == resident + 64 + 1024 + 16 + 2 * 32);
+  CHECK(peak(8).peak_bytes == peak(0).peak_bytes - 8);
+  CHECK(peak(8).high_water[Category::gradients] == 64);
+  CHECK(peak(8).final_bytes.total() == resident);
 }
 
 TEST_CASE("full gradients exist from a group's first backward to the rank's next reduction") {
@@ -124,18 +147,36 @@ TEST_CASE("the head's gradients exist from its forward on, with those of the pre
 TEST_CASE("gradients are cast while their sums exist, and those outside of FP8 wait for the optimizer") {
   const ScheduleShape shape{.loops = 2, .micro_batches = 1, .zero_stage = 2, .reduces = true};
   StepMemory memory = equal_memory(shape);
-  for (StageMemory& stage : memory.stages) {
-    stage.unreduced_gradients = 0;
-    stage.accumulated_gradients = 16;
-    stage.cast_gradients = 4;
-    stage.wide_gradients = 8;
-  }
+  for (StageMemory& stage : memory.stages)
+    stage.holdings = {{Category::gradients, 16, Event::sums_begin, Event::sums_end},
+                      {Category::gradients, 4, Event::sums_are_cast, Event::gradients_are_reduced},
+                      {Category::gradients, 8, Event::sums_are_cast, Event::optimizer_ends}};
   const Simulation simulation =
       simulate(make_schedule(shape), equal_costs(shape, {.reduce = 0.5}), memory, Timeline::record);
   // B1 sums 16, of which R1 makes 12 as B0 begins to sum 16 more. R0 frees the 4 that R1 has reduced and makes 12 of
   // these; the optimizer, which takes no time, frees the rest.
   CHECK(course(simulation.ranks[0], Category::gradients) == std::vector<double>{0, 16, 28, 20, 0});
   CHECK(simulation.ranks[0].high_water[Category::gradients] == 24 + 12);
+}
+
+TEST_CASE("sums of a step end with its last backward, those of a reduction with the backwards that it reduces") {
+  const ScheduleShape shape{
+      .kind = Kind::interleaved, .loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true};
+  const auto gradients = [&](const std::vector<Holding>& holdings) {
+    StepMemory memory = equal_memory(shape);
+    for (StageMemory& stage : memory.stages) stage.holdings = holdings;
+    const Simulation simulation =
+        simulate(make_schedule(shape), equal_costs(shape, {.optimizer = 1}), memory, Timeline::record);
+    return course(simulation.ranks[0], Category::gradients);
+  };
+  CHECK(gradients({{Category::gradients, 16, Event::step_sums_begin, Event::step_sums_end},
+                   {Category::gradients, 4, Event::step_sums_are_cast, Event::optimizer_ends}}) ==
+        std::vector<double>{0, 16, 32, 8, 0});
+  // Of each micro-batch B1 and B0, with forwards of the second one between them; only its reductions are later ones.
+  CHECK(gradients({{Category::gradients, 16, Event::sums_begin, Event::sums_end}}) ==
+        std::vector<double>{0, 16, 0, 16, 0});
+  CHECK(gradients({{Category::gradients, 2, Event::later_reduction_starts, Event::later_gradients_are_reduced}}) ==
+        std::vector<double>{0, 2, 0});
 }
 
 TEST_CASE("without a timeline peaks are the same and there are no samples") {

@@ -9,6 +9,8 @@ namespace llmtrain::test {
 
 namespace {
 
+using Event = MemoryEvent;
+
 struct Pass {
   std::int64_t loop = 0;
   bool is_forward = true;
@@ -38,9 +40,11 @@ double peak_of_rank(const StepMemory& memory, const Mesh& mesh, std::int64_t ran
   double saved = 0, peak = 0;
   for (const Pass& pass : order) {
     const StageMemory& stage = stage_of(pass.loop);
-    if (pass.is_forward) saved += stage.saved_activations;
-    peak = std::max(peak, saved + (pass.is_forward ? stage.forward_workspace : stage.backward_workspace));
-    if (!pass.is_forward) saved -= stage.saved_activations;
+    const double of_pass = stage.held(Event::forward_starts, Event::backward_ends);
+    if (pass.is_forward) saved += of_pass;
+    peak = std::max(peak, saved + (pass.is_forward ? stage.held(Event::forward_starts, Event::forward_ends)
+                                                   : stage.held(Event::backward_starts, Event::backward_ends)));
+    if (!pass.is_forward) saved -= of_pass;
   }
   return resident + peak;
 }

@@ -7,7 +7,7 @@
 #include "core/graph/graph.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
-#include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain::test {
 

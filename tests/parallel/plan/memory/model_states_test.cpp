@@ -31,12 +31,16 @@ MemoryCase zero_case(std::int64_t stage, std::int64_t ranks) {
   result.recipe.model.bias = result.recipe.model.qkv_bias = false;
   result.recipe.precision.gradients = DataType::bf16;
   result.recipe.parallel.zero_stage = stage;
-  result.mesh.data = result.mesh.zero_shard = ranks;
+  result.mesh.data = result.mesh.zero_shard = result.recipe.batch.global = ranks;
   return result;
 }
 
 double states_of_stage(const MemoryCase& value, std::size_t stage = 0) {
   return model_states(value.partition(), stage).resident.total();
+}
+
+double gathered_weights(const StageMemory& stage) {
+  return stage.held(MemoryEvent::weights_are_gathered, MemoryEvent::weights_are_freed);
 }
 
 // The paper rounds some of its numbers and truncates others.
@@ -85,12 +89,15 @@ TEST_CASE("FP8 applies to the layers' matrices and leaves the rest in 16 bits") 
   value.recipe.precision.fp8_level = Fp8Level::o3;
   const double matrices = 2.0 * 12 * 64 * 64;
   const double rest = static_cast<double>(value.graph().parameter_count()) - matrices;
-  const ModelStates states = model_states(value.partition(), 0);
+  const StageMemory states = model_states(value.partition(), 0);
   CHECK(states.resident[Category::weights] == matrices + 2 * rest);
   CHECK(states.resident[Category::gradients] == matrices + 4 * rest);
   CHECK(states.resident[Category::master_weights] == 2 * matrices + 4 * rest);
   CHECK(states.resident[Category::optimizer] == 3 * matrices + 8 * rest);
-  CHECK(states.fp8_gradients == matrices);
+  // Other programs reduce a copy of FP8 gradients.
+  CHECK(value.memory().stages[0].resident[Category::communication] == 0);
+  value.mesh.data = value.recipe.batch.global = 2;
+  CHECK(value.memory().stages[0].resident[Category::communication] == matrices);
 }
 
 TEST_CASE("O2 keeps 6 bytes of a matrix's element, and ranks hold equal shards of it") {
@@ -121,19 +128,23 @@ TEST_CASE("sharding inside a part of the data-parallel ranks") {
 }
 
 TEST_CASE("ZeRO-2 and ZeRO-3 list the full tensors that are temporary") {
-  const auto states = [](std::int64_t stage) {
-    const MemoryCase value = zero_case(stage, 4);
-    return model_states(value.partition(), 0);
+  const auto states = [](std::int64_t stage, std::int64_t ranks = 4) {
+    return zero_case(stage, ranks).memory().stages.front();
+  };
+  const auto unreduced = [&](std::int64_t stage) {
+    return states(stage).held(MemoryEvent::gradients_begin, MemoryEvent::gradients_are_reduced);
+  };
+  const auto partial = [&](std::int64_t stage) {
+    return states(stage).held(MemoryEvent::later_reduction_starts, MemoryEvent::later_gradients_are_reduced);
   };
   const auto whole = static_cast<double>(zero_case(0, 4).graph().parameter_count());
-  CHECK(states(1).unreduced_gradients == 0);
-  CHECK(states(2).unreduced_gradients == 2 * whole);
-  CHECK(states(1).partial_gradients == 0);
-  CHECK(states(2).partial_gradients == Approx(states(2).resident[MemoryCategory::gradients]));
-  CHECK(states(2).gathered_weights == 0);
-  CHECK(states(3).gathered_weights == 2 * whole);
-  const MemoryCase alone = zero_case(3, 1);
-  CHECK(model_states(alone.partition(), 0).gathered_weights == 0);
+  CHECK(unreduced(1) == 0);
+  CHECK(unreduced(2) == 2 * whole);
+  CHECK(partial(1) == 0);
+  CHECK(partial(2) == Approx(states(2).resident[MemoryCategory::gradients]));
+  CHECK(gathered_weights(states(2)) == 0);
+  CHECK(gathered_weights(states(3)) == 2 * whole);
+  CHECK(gathered_weights(states(3, 1)) == 0);
 }
 
 TEST_CASE("tied embeddings: the last stage of a pipeline holds a copy") {
@@ -154,7 +165,7 @@ TEST_CASE("tied embeddings: the last stage of a pipeline holds a copy") {
 TEST_CASE("a tied head gathers the embedding's weight") {
   MemoryCase value = zero_case(3, 4);
   value.recipe.pipeline.loops = 2;
-  const auto gathered = [&] { return model_states(value.partition(), 1).gathered_weights; };
+  const auto gathered = [&] { return gathered_weights(model_states(value.partition(), 1)); };
   const double tied = gathered();
   value.recipe.model.tie_embeddings = false;
   CHECK(gathered() == tied);

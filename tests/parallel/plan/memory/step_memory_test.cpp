@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,10 +9,15 @@ namespace llmtrain::test {
 namespace {
 
 using Category = MemoryCategory;
+using Event = MemoryEvent;
+
+double saved_of(const StageMemory& stage) { return stage.held(Event::forward_starts, Event::backward_ends); }
+double forward_workspace(const StageMemory& stage) { return stage.held(Event::forward_starts, Event::forward_ends); }
+double backward_workspace(const StageMemory& stage) { return stage.held(Event::backward_starts, Event::backward_ends); }
 
 double saved_of_all(const StepMemory& memory) {
   double saved = 0;
-  for (const StageMemory& stage : memory.stages) saved += stage.saved_activations;
+  for (const StageMemory& stage : memory.stages) saved += saved_of(stage);
   return saved;
 }
 
@@ -36,12 +41,12 @@ TEST_CASE("pipeline stages keep what they received") {
   value.mesh.pipeline = 2;
   const StepMemory apart = value.memory();
   const double boundary = 2 * 32 * 64;
-  CHECK(apart.stages[0].boundary_activation == boundary);
-  CHECK(apart.stages[0].saved_activations == here.stages[0].saved_activations - boundary);
-  CHECK(apart.stages[1].saved_activations == here.stages[1].saved_activations + boundary);
+  CHECK(apart.stages[0].held(Event::forward_starts, Event::activation_is_sent) == boundary);
+  CHECK(saved_of(apart.stages[0]) == saved_of(here.stages[0]) - boundary);
+  CHECK(saved_of(apart.stages[1]) == saved_of(here.stages[1]) + boundary);
   // During a pass, tensors received from another rank count as communication, and are part of the same peak.
-  CHECK(apart.stages[0].backward_workspace == here.stages[0].backward_workspace);
-  CHECK(apart.stages[1].forward_workspace == here.stages[1].forward_workspace - boundary);
+  CHECK(backward_workspace(apart.stages[0]) == backward_workspace(here.stages[0]));
+  CHECK(forward_workspace(apart.stages[1]) == forward_workspace(here.stages[1]) - boundary);
 }
 
 TEST_CASE("regular checkpoints that training does not wait for are copied on a CPU, each rank's share") {
@@ -86,12 +91,12 @@ TEST_CASE("every category on one CPU rank with a small fp32 model") {
   // its gradient, statistics.
   const double tokens = 64, residual = 4 * tokens * 64;
   const double layer = 16 * residual + 4 * 4 * tokens + 4 * tokens * 4;
-  CHECK(stage.saved_activations == 2 * layer + 2 * residual + 8 * tokens);
+  CHECK(saved_of(stage) == 2 * layer + 2 * residual + 8 * tokens);
   // The forward's peak is in the head: normed rows, losses, logits and the result of their product.
-  CHECK(stage.forward_workspace == residual + 4 * tokens + 4 * tokens * (96 + 64));
+  CHECK(forward_workspace(stage) == residual + 4 * tokens + 4 * tokens * (96 + 64));
   // The backward's peak is in the last layer, when the head's tensors are freed: the gradients of its output and of the
   // activation's input.
-  CHECK(stage.backward_workspace == 5 * residual - (2 * residual + 8 * tokens));
+  CHECK(backward_workspace(stage) == 5 * residual - (2 * residual + 8 * tokens));
   CHECK(memory.rank[Category::buffers] == 16 * 4 * 32);
   CHECK(memory.rank[Category::communication] == 0);
   value.recipe.precision.compute = DataType::bf16;
@@ -107,17 +112,17 @@ TEST_CASE("recompute trades saved activations for working memory") {
   const StageMemory selective = value.memory().stages.front();
   value.recipe.memory.recompute = Recompute::full;
   const StageMemory full = value.memory().stages.front();
-  CHECK(none.saved_activations > selective.saved_activations);
-  CHECK(selective.saved_activations > full.saved_activations);
-  CHECK(none.backward_workspace < full.backward_workspace);
-  CHECK(none.saved_activations + none.backward_workspace > full.saved_activations + full.backward_workspace);
+  CHECK(saved_of(none) > saved_of(selective));
+  CHECK(saved_of(selective) > saved_of(full));
+  CHECK(backward_workspace(none) < backward_workspace(full));
+  CHECK(saved_of(none) + backward_workspace(none) > saved_of(full) + backward_workspace(full));
 }
 
 TEST_CASE("every way to split a model reduces the memory per rank") {
   MemoryCase value = gpt_case(8, 64, 8, 96, 32);
   value.recipe.batch.global = 8;
   const auto resident = [&] { return value.memory().stages.front().resident.total(); };
-  const auto saved = [&] { return value.memory().stages.front().saved_activations; };
+  const auto saved = [&] { return saved_of(value.memory().stages.front()); };
   double before = resident(), saved_before = saved();
   for (const std::int64_t tensor : {2, 4, 8}) {
     value.mesh.tensor = tensor;
@@ -149,10 +154,10 @@ TEST_CASE("offload moves bytes to the host and loses none") {
   CHECK(after.resident[Category::master_weights] == 0);
   CHECK(after.resident[Category::weights] < before.resident[Category::weights]);
   CHECK(after.resident[Category::gradients] == before.resident[Category::gradients]);
-  CHECK(after.saved_activations == 0);
-  CHECK(after.host_activations == before.saved_activations);
-  CHECK(after.backward_workspace > before.backward_workspace);
-  CHECK(after.backward_workspace < before.backward_workspace + before.saved_activations);
+  CHECK(saved_of(after) == 0);
+  CHECK(after.held(Event::forward_starts, Event::backward_ends, MemoryPlace::host) == saved_of(before));
+  CHECK(backward_workspace(after) > backward_workspace(before));
+  CHECK(backward_workspace(after) < backward_workspace(before) + saved_of(before));
 }
 
 TEST_CASE("every rank has the framework's memory, and a communicator per kind of group") {

@@ -76,9 +76,11 @@ double layer_bytes(std::int64_t tokens) {
           types.weight_bytes() + types.gradient_bytes() + types.master_bytes() + types.moment_bytes();
       stage.resident[MemoryCategory::weights] += bytes_per_element * static_cast<double>(group.elements());
     }
-  stage.saved_activations = saved_bytes(experts, Recompute::none);
-  stage.forward_workspace = peak.forward - stage.saved_activations;
-  stage.backward_workspace = peak.backward - stage.saved_activations;
+  const double saved = saved_bytes(experts, Recompute::none);
+  stage.hold({MemoryCategory::activations, saved, MemoryEvent::forward_starts, MemoryEvent::backward_ends});
+  stage.hold({MemoryCategory::buffers, peak.forward - saved, MemoryEvent::forward_starts, MemoryEvent::forward_ends});
+  stage.hold(
+      {MemoryCategory::buffers, peak.backward - saved, MemoryEvent::backward_starts, MemoryEvent::backward_ends});
   StepMemory memory;
   memory.stages = {stage};
   memory.rank[MemoryCategory::framework] = make_step_memory(priced).rank[MemoryCategory::framework];

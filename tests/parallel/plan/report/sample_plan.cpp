@@ -23,21 +23,30 @@ StepCosts sample_costs(const ScheduleShape& shape) {
 }
 
 StepMemory sample_memory(const ScheduleShape& shape) {
-  StageMemory stage;
-  stage.resident[MemoryCategory::weights] = 120 * mib;
-  stage.resident[MemoryCategory::gradients] = 60 * mib;
-  stage.resident[MemoryCategory::master_weights] = 90 * mib;
-  stage.resident[MemoryCategory::optimizer] = 180 * mib;
-  stage.gathered_weights = 240 * mib;
-  stage.unreduced_gradients = 240 * mib;
-  stage.saved_activations = 150 * mib;
-  stage.forward_workspace = 60 * mib;
-  stage.backward_workspace = 200 * mib;
-  stage.boundary_activation = 20 * mib;
+  using Category = MemoryCategory;
+  using Event = MemoryEvent;
   StepMemory memory;
-  memory.stages.assign(static_cast<std::size_t>(shape.stages()), stage);
-  memory.rank[MemoryCategory::framework] = 700 * mib;
-  memory.optimizer_workspace = 50 * mib;
+  for (std::int32_t i = 0; i < shape.stages(); ++i) {
+    StageMemory stage;
+    stage.resident[Category::weights] = 120 * mib;
+    stage.resident[Category::gradients] = 60 * mib;
+    stage.resident[Category::master_weights] = 90 * mib;
+    stage.resident[Category::optimizer] = 180 * mib;
+    stage.hold({Category::weights, 240 * mib, Event::weights_are_gathered, Event::weights_are_freed});
+    stage.hold({Category::gradients, 240 * mib, Event::gradients_begin, Event::gradients_are_reduced});
+    stage.hold({Category::activations, 150 * mib, Event::forward_starts, Event::backward_ends});
+    stage.hold({Category::buffers, 60 * mib, Event::forward_starts, Event::forward_ends});
+    stage.hold({Category::buffers, 200 * mib, Event::backward_starts, Event::backward_ends});
+    const bool has_previous = shape.pipeline > 1 && i > 0, has_next = shape.pipeline > 1 && i + 1 < shape.stages();
+    const double with_previous = has_previous ? 20 * mib : 0, with_next = has_next ? 20 * mib : 0;
+    stage.hold({Category::communication, with_previous, Event::activation_arrives, Event::forward_ends});
+    stage.hold({Category::communication, with_previous, Event::backward_starts, Event::gradient_is_sent});
+    stage.hold({Category::communication, with_next, Event::forward_starts, Event::activation_is_sent});
+    stage.hold({Category::communication, with_next, Event::gradient_arrives, Event::backward_ends});
+    memory.stages.push_back(stage);
+  }
+  memory.rank[Category::framework] = 700 * mib;
+  memory.rank_holdings = {{Category::buffers, 50 * mib, Event::optimizer_starts, Event::optimizer_ends}};
   return memory;
 }
 
