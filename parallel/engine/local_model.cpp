@@ -2,15 +2,13 @@
 #include "parallel/engine/local_model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/graph/fp8_products.h"
-#include "parallel/layout/emulated_machine.h"
+#include "parallel/engine/emulated_device.h"
 #include "parallel/layout/executable.h"
 #include "parallel/shard/tensor_array.h"
 
@@ -23,45 +21,6 @@ void require_executable_on(const at::Device& device, Recipe recipe) {
   const std::vector<std::string> reasons = not_executable(recipe);
   if (!reasons.empty()) throw Error(ExitCode::bad_recipe, reasons.front());
 }
-
-// Runs a stage like on the device that the local backend emulates: a training pass through its `layers` blocks takes at
-// least as long as on that device; the processor's own computation counts towards that time.
-class EmulatedDevice final : public StagePasses {
- public:
-  EmulatedDevice(std::unique_ptr<StagePasses> stage, const EmulatedLayer& layer, std::int64_t layers)
-      : stage_(std::move(stage)),
-        forward_(duration(layers, layer.forward_seconds)),
-        backward_(duration(layers, layer.backward_seconds)) {}
-
-  at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) override {
-    // Only training passes are delayed; evaluation runs at the processor's speed.
-    const auto end = Clock::now() + (pass.trains() ? forward_ : Clock::duration{});
-    at::Tensor y = stage_->forward(std::move(x), index, batch, pass);
-    std::this_thread::sleep_until(end);
-    return y;
-  }
-
-  at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) override {
-    const auto end = Clock::now() + backward_;
-    at::Tensor dx = stage_->backward(std::move(dy), index, batch, pass);
-    std::this_thread::sleep_until(end);
-    return dx;
-  }
-
-  at::Tensor take_routing() override { return stage_->take_routing(); }
-  std::vector<at::Tensor> take_chosen() override { return stage_->take_chosen(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  static Clock::duration duration(std::int64_t layers, double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(static_cast<double>(layers) * seconds));
-  }
-
-  std::unique_ptr<StagePasses> stage_;
-  Clock::duration forward_, backward_;
-};
 
 }  // namespace
 
@@ -123,11 +82,8 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
                              groups_.mixture.ranks(),
                              multiplies_fp8(recipe().precision.fp8_level),
                              fp8_history()};
-  state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
-  const EmulatedLayer layer = emulated_layer(recipe());  // zero unless the recipe emulates a device
-  if (layer.forward_seconds != 0 || layer.backward_seconds != 0)
-    state.passes =
-        std::make_unique<EmulatedDevice>(std::move(state.passes), layer, layer_count(graph(), placed()[stage]));
+  state.passes = on_emulated_device(std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options),
+                                    recipe(), layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));
 }
 
