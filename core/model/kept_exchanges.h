@@ -6,7 +6,8 @@
 #include <deque>
 #include <memory>
 
-#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/context_ranks.h"
+#include "core/model/layers/tensor_ranks.h"
 #include "core/model/moe/expert_ranks.h"
 
 namespace llmtrain {

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/context_ranks.h"
 #include "kernels/attention/cached_attention.h"
 #include "kernels/rope.h"
 

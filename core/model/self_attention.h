@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/model/layers/block_parameters.h"
-#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/context_ranks.h"
 #include "core/model/pass/pass_context.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention/attention.h"

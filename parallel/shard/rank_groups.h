@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "core/graph/sharding.h"
-#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/context_ranks.h"
+#include "core/model/layers/tensor_ranks.h"
 #include "kernels/sequence_part.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/layout.h"

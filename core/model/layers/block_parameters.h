@@ -11,7 +11,7 @@
 #include "core/graph/graph.h"
 #include "core/model/layers/layers.h"
 #include "core/model/layers/low_rank_adapter.h"
-#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/tensor_split.h"
 #include "core/parameters/parameter_store.h"
 
 namespace llmtrain {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/model/layers/low_rank_adapter.h"
-#include "core/model/layers/other_ranks.h"
 #include "core/model/layers/scaled_tensor.h"
+#include "core/model/layers/tensor_split.h"
 #include "core/model/pass/pass_context.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"

@@ -7,8 +7,9 @@
 #include <initializer_list>
 #include <optional>
 
+#include "core/model/layers/context_ranks.h"
 #include "core/model/layers/fp8_history.h"
-#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/tensor_ranks.h"
 #include "core/model/pass/pass_context.h"
 #include "kernels/fp8/fp8.h"
 

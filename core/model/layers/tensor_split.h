@@ -5,29 +5,10 @@
 
 #include <cstdint>
 
+#include "core/model/layers/tensor_ranks.h"
 #include "core/model/pass/pass_context.h"
 
 namespace llmtrain {
-
-// The ranks that share the features of every layer (Shoeybi et al., arXiv 1909.08053), as seen from one of them: what
-// the modules ask of the others. All ranks make the same calls in the same order; tensors are contiguous, and every
-// call blocks until its result is available. Sums run in the order of the positions, so all ranks get the same bits.
-class TensorRanks {
- public:
-  virtual ~TensorRanks() = default;
-
-  virtual std::int64_t ranks() const = 0;
-  virtual std::int64_t position() const = 0;
-
-  virtual void sum(const at::Tensor& x) const = 0;                         // in place
-  virtual void largest(const at::Tensor& x) const = 0;                     // of each element, in place; NaN wins
-  virtual at::Tensor gather_rows(const at::Tensor& part) const = 0;        // [R, …] → [ranks·R, …], by position
-  virtual at::Tensor scatter_sum_rows(const at::Tensor& whole) const = 0;  // [T, …] → this rank's [T/ranks, …]
-};
-
-// Which rows (tokens) of the activations between the matrix products a tensor rank works on: all of them, or with
-// sequence parallelism its T/ranks consecutive ones (Korthikanti et al., arXiv 2205.05198).
-enum class ActivationRows { whole, split };
 
 // How a module of one rank cooperates with the other tensor ranks: the two transitions between activations whose rows
 // this rank has (all, or its own) and matrix products whose features it has; and two that drop the tokens that other
@@ -63,26 +44,6 @@ class TensorSplit {
 
   const TensorRanks* ranks_;
   ActivationRows rows_;
-};
-
-// [B, S, kv_heads, D] each, with any strides except that the last axis is contiguous.
-struct KeysAndValues {
-  at::Tensor key, value;
-};
-
-// The ranks that share the tokens of every sequence, as seen from one of them: what attention asks of the others. All
-// ranks make the same calls in the same order, and every call blocks until its result is available. The order of sums
-// is an implementation's own, but the same in every run.
-class ContextRanks {
- public:
-  virtual ~ContextRanks() = default;
-
-  // Keys and values of all positions, from those of this rank's tokens.
-  virtual KeysAndValues gather(const KeysAndValues& own) const = 0;
-  // The largest of each element over the ranks, in place; NaN wins.
-  virtual void largest(const at::Tensor& x) const = 0;
-  // Sums all ranks' gradients of all positions, and writes those of this rank's tokens to `own`.
-  virtual void scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const = 0;
 };
 
 }  // namespace llmtrain

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/layers/other_ranks.h"
+#include "core/model/layers/tensor_split.h"
 
 namespace llmtrain {
 
