@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "core/base/hash.h"
 #include "core/graph/pass_setting.h"
 #include "core/model/key_value_cache.h"
 
@@ -37,7 +36,7 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, const LayerSetti
       first_head_(parameters.split().position() * heads_),
       all_heads_(parameters.units("attention.query.weight")),
       dropout_(layer.attention.dropout),
-      dropout_site_(stable_hash(parameters.block().name + ".attention.probabilities")),
+      dropout_site_(parameters.random_site("attention.probabilities")),
       method_(method_for(layer.attention, kernel)),
       // Flash keeps one number per row, which is cheap; the math path keeps S × S probabilities, which recompute drops.
       keeps_probabilities_(method_ == kernels::AttentionMethod::flash || recompute == Recompute::none),

@@ -25,8 +25,8 @@ Group make_group(Communicator& communicator, const Layout& layout, const char* n
 std::map<std::int64_t, Group> groups_of_copies(Communicator& communicator, const Layout& layout) {
   std::map<std::int64_t, Group> groups;
   for (const std::int64_t copies : copy_counts(layout.graph(), layout.mesh().tensor))
-    groups.emplace(
-        copies, communicator.make_group("copies", layout.partition().copies_of(communicator.rank(), copies)));
+    groups.emplace(copies,
+                   communicator.make_group("copies", layout.partition().copies_of(communicator.rank(), copies)));
   return groups;
 }
 

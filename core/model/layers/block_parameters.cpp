@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/base/hash.h"
 #include "core/graph/sharding.h"
 
 namespace llmtrain {
@@ -72,6 +73,10 @@ ColumnLinear BlockParameters::column_linear(const std::string& name) const {
 RowLinear BlockParameters::row_linear(const std::string& name) const {
   const std::string weight = name + ".weight";
   return {bind(weight), bind_if_there(name + ".bias"), scaling_of(weight), adapters(weight), split_};
+}
+
+std::uint64_t BlockParameters::random_site(const std::string& name) const {
+  return stable_hash(block().name + "." + name);
 }
 
 }  // namespace llmtrain

@@ -25,6 +25,9 @@ class BlockParameters {
 
   const Block& block() const { return graph_.blocks[block_]; }
   const TensorSplit& split() const { return split_; }
+  // The key of what is drawn at random at one place of the block: from the block's name in the model, so that masks do
+  // not depend on the pipeline's layout.
+  std::uint64_t random_site(const std::string& name) const;
   // Where tokens go whatever the routers say; null: where these say.
   const std::shared_ptr<const ReplayedRouting>& routing() const { return graph_.routing; }
   bool multiplies_fp8() const { return scaling_.has_value(); }
