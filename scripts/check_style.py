@@ -23,14 +23,6 @@ ONE_PLACE = (("hardware_concurrency", "core/machine/processor.cpp", "usable_core
 CPP_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 # A comment that begins so says what its declaration belongs to, not what it is and why: nobody can read it by itself.
 DEPENDENT = re.compile(r'(?:^|\s)(?://+|#|""")\s?O' r"f\s")
-# Folders that still have such comments.
-DEPENDENT_FOLDERS = (
-    "core/graph/",
-    "core/model/",
-    "parallel/engine/",
-    "parallel/plan/memory/",
-    "parallel/plan/simulator/",
-)
 COMMENT = re.compile(r"\s*(//|#)")
 DOCUMENTED = CPP_SUFFIXES + (".py",)
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -90,10 +82,8 @@ def python_functions(text):
             yield node.lineno, node.end_lineno - node.lineno + 1
 
 
-def dependent_comments(path, lines):
+def dependent_comments(lines):
     """Yields the numbers of lines in which a comment begins that depends on its declaration."""
-    if path.as_posix().startswith(DEPENDENT_FOLDERS):
-        return
     for number, line in enumerate(lines, 1):
         match = DEPENDENT.search(line)
         before = lines[number - 2] if match and number > 1 and not line[: match.start()].strip() else ""
@@ -115,7 +105,7 @@ def check(path, text):
         for call, place, instead in ONE_PLACE:
             if path.suffix in CPP_SUFFIXES and call in line and path.as_posix() != place:
                 yield f"{path}:{number}: {call} is for {place} alone: use {instead}"
-    for number in dependent_comments(path, lines):
+    for number in dependent_comments(lines):
         yield f"{path}:{number}: a comment names its subject: say what this is or does, not only what it belongs to"
     functions = ()
     if path.suffix in CPP_SUFFIXES:

@@ -37,7 +37,7 @@ std::vector<Parameter> Adapters::of(const Parameter& matrix) {
   // it what passes through its part of the split one.
   (matrix.split.axis == 1 ? a : b).split = matrix.split;
   (matrix.split.axis == 1 ? b : a).sums_over_ranks = true;
-  // Of a uniform distribution on ±1 ÷ √input, which is that of torch.nn.Linear and PEFT.
+  // As a uniform distribution on ±1 ÷ √input has it, from which torch.nn.Linear and PEFT draw.
   a.standard_deviation = 1 / std::sqrt(3 * static_cast<double>(input));
   b.initialization = Initialization::zeros;
   return {std::move(a), std::move(b)};

@@ -284,7 +284,7 @@ class GraphBuilder {
     add_feed_forward("ffn.experts", activation, moe.ffn_hidden_size, moe.experts);
   }
 
-  // Of the block's matrices, and after all of these, so that those which are multiplied as one stay adjacent.
+  // Adapters of the block's matrices follow all of these, so that those which are multiplied as one stay adjacent.
   void add_adapters() {
     const std::vector<std::size_t> matrices = graph_.blocks.back().parameters;
     for (const std::size_t index : matrices) {

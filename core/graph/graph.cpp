@@ -14,7 +14,7 @@ namespace llmtrain {
 
 namespace {
 
-// Of what `count` counts of each parameter.
+// Adds up what `count` counts of each parameter.
 template <class Count>
 std::int64_t sum(const std::vector<Parameter>& parameters, Count count) {
   return std::transform_reduce(parameters.begin(), parameters.end(), std::int64_t{0}, std::plus<>(), count);

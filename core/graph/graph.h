@@ -87,7 +87,7 @@ struct Graph {
   // The index of the last of the parameters that are multiplied as one with the parameter of index `first` and follow
   // it: itself where it is multiplied alone.
   std::size_t last_of_product(std::size_t first) const;
-  // Of a parameter of this graph.
+  // The parameter must be one of this graph.
   std::size_t index_of(const Parameter& parameter) const {
     return static_cast<std::size_t>(&parameter - parameters.data());
   }

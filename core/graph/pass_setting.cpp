@@ -15,7 +15,7 @@ double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);
 }
 
-// Of tokens with one choice each, rounded up.
+// How many of the tokens an expert gets if each has one choice, rounded up.
 std::int64_t even_share(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
   return (tokens + moe.experts - 1) / moe.experts;
 }

@@ -27,11 +27,12 @@ std::vector<std::int64_t> counts_by_share(const ExpertShares& shares, std::int64
 // prices, and `run` then does.
 class ReplayedRouting {
  public:
-  // Of a model with experts that replays. Throws Error(missing_input) without the trace, Error(bad_data) where it is
-  // none or of another model; the message names the file and the line.
+  // The model must have experts and replay a routing. Throws Error(missing_input) without the trace, Error(bad_data)
+  // where it is none or of another model; the message names the file and the line.
   explicit ReplayedRouting(const ModelRecipe& model);
 
-  // Of a layer with experts, in a step counted from 0. After its last step a trace begins again.
+  // What the layer's experts get in a step counted from 0. The layer must have experts. After its last step a trace
+  // begins again.
   const ExpertShares& shares(std::int64_t layer, std::int64_t step) const;
   // What a plan prices: the step of the trace in which the layer's fullest expert has the median share.
   const ExpertShares& typical_shares(std::int64_t layer) const;

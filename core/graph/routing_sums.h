@@ -15,8 +15,8 @@ struct RoutingSums {
   double z_loss = 0;         // mean of the squared log-sum-exp of a token's logits
   double dropped_share = 0;  // of the tokens' choices, those beyond an expert's capacity
   double load = 0;           // the most tokens that choose an expert ÷ the mean over experts
-  // Of a token's probabilities ÷ that of equal ones, a mean over tokens: 1 where a router is undecided, 0 where
-  // certain.
+  // The entropy of a token's probabilities ÷ that of equal ones, a mean over tokens: 1 where a router is undecided, 0
+  // where certain.
   double entropy = 0;
 };
 

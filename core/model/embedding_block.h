@@ -29,7 +29,7 @@ class EmbeddingBlock final : public BlockModule {
   at::Tensor position_ids(std::int64_t rows, const Batch& batch) const;
   // Whether rows do not have the positions 0, 1, … of their sequences one after another, or only some of these rows.
   bool looks_up_positions(const Sequences& sequences) const;
-  // Of the token table, where tensor ranks split it.
+  // Looks tokens up in a table of which tensor ranks have parts.
   at::Tensor embed_split(const Batch& batch) const;
   void add_split_gradients(const at::Tensor& dy, const Batch& batch) const;
   void add_masked_gradients(const at::Tensor& dy, const at::Tensor& rows, at::Tensor& dtokens,

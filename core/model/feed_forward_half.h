@@ -39,7 +39,7 @@ class FeedForwardHalf {
   void restore_input(Saved& saved, const at::Tensor& x) const;
 
  private:
-  // Of a router that sees these rows of the micro-batch.
+  // What the router is given where it sees these rows of the micro-batch.
   ExpertRouter::Pass router_pass(const at::Tensor& share, const Sequences& rows, const PassContext& pass) const;
 
   // The experts of these rows in the routing that the model replays: int64 [tokens, top_k].

@@ -90,7 +90,7 @@ at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targ
     gradient_scale = loss_gradient;
     *dnormed = at::empty_like(normed);
   }
-  // Of prompts alone nothing counts; a gradient that no micro-batch writes is 0.
+  // Where there are prompts alone nothing counts; a gradient that no micro-batch writes is 0.
   if (normed.size(0) == 0) return losses;
   // The vocabulary is the rank's part with padding, so all tensor ranks have the same chunks and meet in the same
   // collectives.

@@ -24,12 +24,12 @@ class HeadBlock final : public BlockModule {
 
  private:
   struct Saved;
-  // Of the rows that are asked for, on every tensor rank: [rows, V] in the compute type.
+  // Logits of the rows that are asked for, on every tensor rank: [rows, V] in the compute type.
   at::Tensor logits(at::Tensor normed, const Batch& batch) const;
-  // Of all rows, 0 where they do not count. For training it also adds to the weight's gradient and sets `dnormed`,
-  // which is null in evaluation.
+  // The loss of each row, 0 where it does not count. For training it also adds to the weight's gradient and sets
+  // `dnormed`, which is null in evaluation.
   at::Tensor losses(const at::Tensor& normed, const Batch& batch, const PassContext& pass, at::Tensor* dnormed) const;
-  // Of rows that count.
+  // The same where all rows count.
   at::Tensor losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_gradient,
                        at::Tensor* dnormed) const;
   // For one chunk: this rank's logits, the losses (with a scale the logits' gradient replaces them), and the gradients

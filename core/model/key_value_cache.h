@@ -28,7 +28,7 @@ class KeyValueCache {
 
   // The rows of a table [positions, …] for the pass's tokens.
   at::Tensor rows_of(const at::Tensor& table) const { return table.index_select(0, tokens_.positions); }
-  // Of the same table in every layer of a pass.
+  // The rotations at the positions of the pass's tokens. The table must be the same in every layer of a pass.
   const kernels::RopeTable& rotations_of(const kernels::RopeTable& table);
 
   // Stores `own` of the pass's tokens and returns their attention [1, T, heads, D]; query is [1, T, heads, D].

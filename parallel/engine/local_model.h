@@ -64,7 +64,7 @@ class LocalModel {
     return layout_->schedule().ranks[static_cast<std::size_t>(groups_.pipeline.position())];
   }
 
-  // Of batches, what the blocks of this rank's stages read.
+  // What the blocks of this rank's stages read of a batch.
   FieldSet fields() const;
   // The number of stages of the whole model, and the ascending indices of those that this rank holds.
   std::size_t stage_count() const { return placed().size(); }
@@ -95,7 +95,8 @@ class LocalModel {
   // fp16's, which the runner updates.
   LossScale& loss_scale() { return loss_scale_; }
   const LossScale& loss_scale() const { return loss_scale_; }
-  // Of FP8 products, with delayed scaling, which the runner updates; null without. At the same address for good.
+  // What FP8 products remember with delayed scaling, which the runner updates; null without. At the same address for
+  // good.
   Fp8History* fp8_history() { return fp8_history_ ? &*fp8_history_ : nullptr; }
   const Fp8History* fp8_history() const { return fp8_history_ ? &*fp8_history_ : nullptr; }
   // Likewise where FP8 gradients may leave FP8 on their own.

@@ -67,8 +67,8 @@ std::string describe(const ReplicaDifference& difference, const std::vector<std:
 
 }  // namespace
 
-// Of bits: replicas apply the same updates in the same order, so that any difference is a fault and no tolerance is
-// needed.
+// Bits are hashed: replicas apply the same updates in the same order, so that any difference is a fault and no
+// tolerance is needed.
 ReplicaHashes replica_hashes(LocalModel& model) {
   ReplicaHashes hashes{};
   for (const ParameterUnit* unit : model.units()) {

@@ -17,7 +17,7 @@ namespace llmtrain {
 enum class Replicated { weights, states, expert_weights, expert_states };
 using ReplicaHashes = std::array<std::int64_t, 4>;  // by Replicated
 
-// Of this rank's memory. A single changed bit changes the hash for certain. Reads all of it once.
+// Covers this rank's memory. A single changed bit changes the hash for certain. Reads all of it once.
 ReplicaHashes replica_hashes(LocalModel& model);
 
 // Ranks that hold other values than most of the ranks with the same part; all of these where no value is in the

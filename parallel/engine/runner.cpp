@@ -22,7 +22,7 @@ namespace {
 using FreeAfter = LocalModel::FreeAfter;
 using Channel = StageExchange::Channel;
 
-// Of a parameter of the stage, as far as this rank has computed it; none where nothing is trained.
+// The gradient of one of the stage's parameters, as far as this rank has computed it; none where nothing is trained.
 at::Tensor some_gradient(LocalModel::StageState& stage) {
   for (const ParameterUnit& unit : stage.units) {
     ParameterStore& store = unit.parameters->seen();
@@ -204,7 +204,7 @@ void Runner::add_routing(StepScalars& scalars) {
   }
 }
 
-// Of this rank's stages, once the scalars are read. All data and tensor ranks have the same: one counts.
+// Counts on this rank's stages, once the scalars are read. All data and tensor ranks have the same: one counts.
 void Runner::add_saturated(StepScalars& scalars) {
   if (GradientFallback* gradients = model_.gradient_fallback())
     scalars.add(scalar_names::saturated_shares, gradients->take_shares());

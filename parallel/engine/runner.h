@@ -31,9 +31,11 @@ struct StepResult {
   bool lowers_scale = false;    // the update was skipped to lower it
   bool stop_requested = false;  // by any rank: all ranks continue or all stop
   SaturatedSums saturated{};    // of FP8 gradients: of all parameters that have them
-  // Of each rank, from the step's start to its gradients' norm: without the time in which it waited for others.
+  // How long each rank took from the step's start to its gradients' norm, without the time in which it waited for
+  // others.
   std::vector<double> own_seconds{};
-  // Of all ranks, in the order of Fp8Tensors; empty of a step whose row has none (log.fp8_statistics).
+  // What all ranks' casts to FP8 lost, in the order of Fp8Tensors; empty in a step whose row has none
+  // (log.fp8_statistics).
   std::vector<Fp8Representation> fp8{};
   // The products, and the gradients of matrices alone, that leave FP8 from the next step on.
   std::vector<Fp8History::Fallback> fallbacks{};
@@ -58,7 +60,7 @@ class Runner {
   // counts from 0. Collective: all ranks call it together; blocks.
   StepResult step(std::span<const PassInput> micros, std::int64_t step, StopRequest stop = StopRequest::none);
 
-  // Of the recipe's steps.
+  // The shapes of the recipe's steps.
   const StepShapes& shapes() const { return shapes_; }
 
   // Called for each instruction before it is executed.

@@ -117,7 +117,7 @@ RunData open_data(const Layout& layout, const DataCache& cache, FirstWeights fir
   return open_run_data(layout.recipe(), cache, monitor);
 }
 
-// Of the rank's first parameter, in the memory that it trains; none while it is gathered for use.
+// The rank's first parameter, in the memory that it trains; none while it is gathered for use.
 at::Tensor first_weights(LocalModel& model) {
   const ParameterUnit& unit = *model.units().front();
   if (model.gathers_for_use() || unit.store->has_scaled_weights()) return {};

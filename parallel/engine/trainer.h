@@ -79,7 +79,7 @@ class Trainer {
   Runner& runner() { return runner_; }
 
  private:
-  // Of step number `step`, from 0, when earlier ones have consumed so many samples.
+  // What step number `step`, from 0, reads when earlier ones have consumed so many samples.
   BatchPlace place_of(std::int64_t step, std::int64_t consumed) const;
   bool cuts_samples() const { return recipe().data.curriculum.sequence_length.has_value(); }
   // Where the casts of a step to FP8 are recorded; null: nowhere.

@@ -35,7 +35,7 @@ std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {
   return std::make_shared<const Graph>(std::move(graph));
 }
 
-// Of a graph that a recipe says, its rules ask for this by the keys. Throws Error(bad_recipe).
+// For graphs that no recipe says: the rules of recipes ask for the same by the names of keys. Throws Error(bad_recipe).
 void require_divided(const Graph& graph, const Mesh& mesh) {
   const ShardDegrees degrees = shard_degrees(mesh);
   const Parameter* const parameter = undivided(graph, degrees);

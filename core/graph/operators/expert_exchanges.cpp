@@ -43,8 +43,8 @@ std::vector<RowStep> row_steps(const OperatorWriter& writer, double own, const R
   return {{RankAxis::expert, own, load.busiest, ranks, own * ranks * load.busiest}};
 }
 
-// Of the rows that go to experts, those that remain where a token goes once to each of `groups` equal groups of experts
-// with any of its own, under even routing.
+// Which share of the rows that go to experts remains where a token goes once to each of `groups` equal groups of
+// experts with any of its own, under even routing.
 double distinct_share(const MixtureOfExpertsRecipe& moe, double groups) {
   const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
   double missed = 1;  // the probability that none of a token's experts, which are different ones, is in a group

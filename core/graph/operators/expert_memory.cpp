@@ -10,7 +10,7 @@
 namespace llmtrain {
 namespace {
 
-// Of all parts of a rank's rows on their way through the experts.
+// Bytes of all parts of a rank's rows on their way through the experts.
 struct RowBytes {
   double own = 0, arriving = 0, places = 0;
   double relayed = 0;  // of others and for others; 0: rows go directly

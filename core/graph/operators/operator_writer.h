@@ -28,7 +28,7 @@ class OperatorWriter {
   bool is_cuda() const { return is_own() && setting_.device == ComputeDevice::cuda; }
   // Whether products of the compute type are made in fp32, beside copies.
   bool widens_fp16() const { return is_cpu() && setting_.compute == DataType::fp16; }
-  // Of a block with experts.
+  // The block must have experts.
   RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, block_, setting_); }
 
   // Where the operators that are added from here on belong.
@@ -106,7 +106,7 @@ void write_block(OperatorWriter& writer, const HeadSettings& head);
 // The halves of a layer.
 void write_attention(OperatorWriter& writer, const LayerSettings& layer);
 void write_feed_forward(OperatorWriter& writer, const LayerSettings& layer);
-// Of a layer that drops tokens: `whole` is the shape of all of them.
+// What dropping and restoring tokens takes around a layer: `whole` is the shape of all of them.
 void write_token_dropping(OperatorWriter& writer, const LocalShape& whole);
 
 }  // namespace llmtrain

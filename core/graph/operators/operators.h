@@ -105,7 +105,7 @@ struct Operator {
   // Bytes that its kernels take beside these, and give back before the next operator runs: of a half the most count.
   double forward_scratch = 0;
   double backward_scratch = 0;
-  // Of what other ranks sent in the forward, kept with Recompute::computation.
+  // Bytes that other ranks sent in the forward, kept with Recompute::computation.
   double received = 0;
   std::vector<Exchange> exchanges{};
 };
@@ -121,9 +121,10 @@ bool is_exchanged_again(const Operator& item, Recompute recompute);
 
 // Model FLOPs of the forward.
 double forward_flops(const OperatorList& operators);
-// Of the backward: two products of the same size for each of the forward, but one where the weight is frozen.
+// Model FLOPs of the backward: two products of the same size for each of the forward, but one where the weight is
+// frozen.
 double backward_flops(const OperatorList& operators);
-// Of the part of the forward that the backward repeats.
+// Model FLOPs of the part of the forward that the backward repeats.
 double repeated_flops(const OperatorList& operators, Recompute recompute);
 
 // Bytes of the tensors that are kept between the passes.

@@ -19,11 +19,11 @@ struct RoutedLoad {
   std::vector<double> of_ranks{};  // as busiest, of every rank; none: even
 };
 
-// Of a block with experts.
+// The block must have experts.
 RoutedLoad routed_load(const Graph& graph, std::size_t block, const PassSetting& setting);
 
-// Of the kept choices of a micro-batch's tokens the shares at ranks with the same place on their nodes, through one of
-// which hierarchical exchanges take them. Even: 1 ÷ the ranks of a node.
+// Hierarchical exchanges take rows through the ranks with the same place on their nodes: which shares of the kept
+// choices of a micro-batch's tokens are at such ranks. Even: 1 ÷ the ranks of a node.
 struct PlaceShares {
   double of_busiest = 0;  // at the place of the busiest rank
   double fullest = 0;     // at the place with the most

@@ -32,7 +32,7 @@ class BlockParameters {
   const std::shared_ptr<const ReplayedRouting>& routing() const { return graph_.routing; }
   bool multiplies_fp8() const { return scaling_.has_value(); }
   bool has(std::string_view name) const { return graph_.has_parameter(block_, name); }
-  // Of the parameter's split, what this rank has: heads, features or rows.
+  // How many heads, features or rows, whichever the parameter is split by, this rank has.
   std::int64_t local_units(std::string_view name) const;
   // The same on all ranks together.
   std::int64_t units(std::string_view name) const { return graph_.parameter(block_, name).split.units; }
@@ -55,7 +55,7 @@ class BlockParameters {
   BoundParameter bind(std::size_t first, std::size_t last) const;
   // To the matrices of the product that begins with `weight`; none where they are not adapted.
   std::vector<LowRankAdapter> adapters(const std::string& weight) const;
-  // Of a linear layer with this weight; none where it takes no FP8.
+  // How operands of the linear layer with this weight are scaled; none where it takes no FP8.
   std::optional<Fp8Scaling> scaling_of(const std::string& weight) const;
 
   const Graph& graph_;

@@ -13,7 +13,7 @@ namespace llmtrain {
 // Pattern Recognition Letters 13, 1992).
 class MaximaWindow {
  public:
-  // Of zeros.
+  // All zeros at first.
   MaximaWindow(std::size_t rows, std::size_t columns);
 
   // The rows, one after another, the newest first. At the same address until the next change.

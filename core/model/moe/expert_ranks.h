@@ -67,7 +67,7 @@ class ExchangeChooser {
 
   // Whether choose() may answer that exchanges are hierarchical; the same until the end of a step.
   virtual bool may_relay() const = 0;
-  // Of a micro-batch of which none of these ranks sends more than `fullest` rows to one expert.
+  // The method for a micro-batch of which none of these ranks sends more than `fullest` rows to one expert.
   virtual ExchangeMethod choose(std::int64_t fullest) const = 0;
   // So long rows of such a micro-batch were on their way to the experts, at the experts and on their way back. The
   // seconds are asked for at the step's end, since a GPU may not know them yet.

@@ -16,7 +16,7 @@ namespace llmtrain {
 // The feed-forward networks of the routed experts: up (and gate), activation, down, each over its expert's rows.
 class Experts {
  public:
-  // Of the weights that the products take in FP8: made by a forward where they are undefined.
+  // Scales of the weights that the products take in FP8: made by a forward where they are undefined.
   struct WeightScales {
     at::Tensor gate, up, down;
   };

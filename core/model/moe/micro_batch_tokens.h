@@ -19,7 +19,7 @@ class MicroBatchTokens {
   // `ranks`, which outlives this, holds the other tokens; null where all are here.
   explicit MicroBatchTokens(const RowRanks* ranks) : ranks_(ranks) {}
 
-  // Of all ranks, where each has `own`.
+  // How many all ranks have, where each has `own`.
   std::int64_t count(std::int64_t own) const { return ranks_ != nullptr ? own * ranks_->ranks() : own; }
 
   // The sum over the ranks of float64 values; the same bits on each of them. Blocks for the others.

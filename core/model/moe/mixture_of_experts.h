@@ -18,7 +18,7 @@ namespace llmtrain {
 // by its gates; that of a token without a place at any of its experts is zero, so that the layer passes it on.
 class MixtureOfExperts {
  public:
-  // Of the rows that the experts compute together.
+  // What is kept for rows that the experts compute together.
   struct SavedPart {
     ScaledRows input;  // kept where it came from other ranks
     Experts::Saved experts;

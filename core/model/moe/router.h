@@ -34,14 +34,15 @@ class ExpertRouter {
     at::Tensor log_sums;       // [T]; undefined without z-loss
     at::Tensor experts;        // int64 [T, k]
     at::Tensor gates;          // [T, k]
-    // Of GShard's loss, [E]: the micro-batch's tokens whose first choice is each expert; undefined unless needed.
+    // What GShard's loss needs, [E]: the micro-batch's tokens whose first choice is each expert; undefined unless
+    // needed.
     at::Tensor first;
-    // Of the load-importance loss, and its sums over the micro-batch; unless needed none and undefined.
+    // What the load-importance loss needs, and its sums over the micro-batch; unless needed none and undefined.
     std::optional<LoadImportance> variation;
     at::Tensor variation_sums;
   };
 
-  // Of each logit, a function of its token's index in the global batch.
+  // Noise is added to each logit, as a function of its token's index in the global batch.
   struct Noise {
     std::uint64_t key = 0;
     double deviation = 0;          // 0: none
@@ -56,7 +57,7 @@ class ExpertRouter {
   struct Pass {
     kernels::Jitter jitter;    // of x; none in evaluation
     kernels::RowsAtHand rows;  // which of the micro-batch's tokens the rows of x are
-    // Of the micro-batch in the global batch, times fp16's loss scale: scales the losses in the backward.
+    // Which part of the global batch the micro-batch is, times fp16's loss scale: scales the losses in the backward.
     double share = 0;
     Noise noise{};
     // int64 [T, k], on the host: the experts of the tokens, whatever the router says; undefined: it decides.

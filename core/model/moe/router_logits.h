@@ -35,7 +35,7 @@ class RouterLogits {
 
  private:
   at::Tensor scale() const;  // of the cosines: [1]
-  // Of what the weight's rows and the tokens' directions are multiplied to; returns that of the directions.
+  // Backward of the product of the weight's rows and the tokens' directions; returns the gradient of the directions.
   at::Tensor cosine_backward(const at::Tensor& dlogits, const at::Tensor& directions) const;
 
   BoundParameter weight_;

@@ -116,7 +116,7 @@ RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& m
   experts_ = map.experts() / (ranks.experts != nullptr ? ranks.experts->ranks() : 1);
   std::vector<std::int64_t> own;
   for (std::int64_t i = 0; i < map.experts(); ++i) own.push_back(map.rows_of(i));
-  // Of all parts together: the others cut them likewise.
+  // Agreed on for all parts together: the others cut them likewise.
   const auto [numbers, gathered, parts] = agree(std::move(own));
   std::int64_t first = 0;
   for (std::int64_t i = 0; i < parts; ++i) {
@@ -156,7 +156,7 @@ RowExchange::Part RowExchange::part_of(const RowNumbers& numbers, const std::vec
                   by_position(numbers.relayed, experts_)};
   part.own = std::accumulate(numbers.own.begin(), numbers.own.end(), std::int64_t{0});
   part.arriving = std::accumulate(numbers.arriving.begin(), numbers.arriving.end(), std::int64_t{0});
-  // Of each rank that splits the experts.
+  // How many rows each rank has that splits the experts.
   const std::vector<std::int64_t> rows = by_position(gathered, static_cast<std::int64_t>(numbers.own.size()));
   part.gathered = *std::max_element(rows.begin(), rows.end());
   const at::Tensor of_rows = experts_of(gathered, experts_, rows.size(), part.gathered, device);

@@ -58,7 +58,8 @@ class RowExchange {
   };
   Agreed agree(std::vector<std::int64_t> own);
   at::Tensor pass(at::Tensor rows, const Network& network) const;
-  // Of a part, but for its first row: by position and expert, and `gathered` those of all ranks that split the experts.
+  // A part without its first row. `numbers` are by position and expert, and `gathered` those of all ranks that split
+  // the experts.
   Part part_of(const RowNumbers& numbers, const std::vector<std::int64_t>& gathered, const at::Device& device) const;
   std::unique_ptr<RowTransfer> start_arrival(const Part& part, const at::Tensor& rows) const;
   at::Tensor by_expert(const Part& part, at::Tensor arrived) const;

@@ -18,7 +18,7 @@ struct Batch {
 
   const at::Tensor& field(BatchField field) const { return fields[index_of(field)]; }
   at::Tensor& field(BatchField field) { return fields[index_of(field)]; }
-  // Of the only axis of token rows.
+  // For batches with one axis of token rows alone.
   const Sequences& sequences() const { return rows.front(); }
   Sequences& sequences() { return rows.front(); }
 };

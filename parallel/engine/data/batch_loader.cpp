@@ -16,7 +16,7 @@
 namespace llmtrain {
 namespace {
 
-// Of rows [count, length, ...] of whole sequences those of this rank, one after another.
+// From rows [count, length, ...] of whole sequences takes those of this rank, one after another.
 at::Tensor own_rows(const at::Tensor& rows, const kernels::SequencePart& part) {
   if (part.is_whole()) return rows.flatten(0, 1);
   std::vector<at::Tensor> pieces;

@@ -24,7 +24,7 @@ struct DataRank {
   kernels::SequencePart part{};
   FieldSet fields = all_fields;  // that blocks of this rank read
 };
-// Of sequences of this length.
+// What this rank reads where sequences are so long.
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length, const FieldSet& fields);
 
 // Micro-batches of the host whose tensors lie in pinned memory, to go to a GPU in one copy. Any thread may make one.

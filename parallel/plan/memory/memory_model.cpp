@@ -325,7 +325,7 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
   const Mesh& mesh = partition.mesh;
   double bytes = 0;
   for (const StateGroup& group : partition.groups[stage]) {
-    // Of what several ranks of a pipeline hold one writes.
+    // One of the ranks of a pipeline that hold the same writes it.
     if (!group.counts_on(stage)) continue;
     const bool is_experts = group.kind == StateGroup::Kind::experts;
     const std::int64_t parts = is_experts ? mesh.expert * shard_degrees(mesh).expert_tensor : mesh.tensor;

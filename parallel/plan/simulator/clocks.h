@@ -53,7 +53,7 @@ struct RankClock {
 struct StageClock {
   DataStream::Ticket gather = DataStream::none;     // of its weights, the last one
   DataStream::Ticket reduction = DataStream::none;  // of its gradients, the last one
-  // Of its next reduction, the part that ran beside the backward, and the rest.
+  // What ran beside the backward of the stage's next reduction, and what is left of it.
   DataStream::Ticket begun_reduction = DataStream::none;
   DataCollective left_to_reduce;
   std::int32_t unreduced = 0;        // backward passes since the last reduction

@@ -17,7 +17,7 @@ class TimelineRecorder {
  public:
   explicit TimelineRecorder(Timeline timeline) : timeline_(timeline) {}
 
-  // Of the instruction that the rank is at.
+  // Notes what the instruction takes that the rank is at.
   void record(const RankClock& here, Stream stream, const Interval& interval, double seconds_alone) {
     if (timeline_ == Timeline::leave_out) return;
     entries_.push_back(

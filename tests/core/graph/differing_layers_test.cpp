@@ -73,7 +73,7 @@ TEST_CASE("a layer's operators are those of its own settings") {
     CHECK(counted(graph, 1, setting) != counted(graph, 4, setting));
     CHECK(counted(graph, 2, setting) != counted(graph, 3, setting));
   }
-  // Of the first layer's four experts a token uses one, of the last one's eight two.
+  // A token uses one of the first layer's four experts, and two of the last one's eight.
   const auto active = [](const Graph& of, std::size_t block) {
     std::int64_t elements = 0;
     for (const std::size_t index : of.blocks[block].parameters) {

@@ -41,7 +41,7 @@ inline StepMemory equal_memory(const ScheduleShape& shape) {
     stage.hold({Category::activations, 16, Event::forward_starts, Event::backward_ends});
     stage.hold({Category::buffers, 1, Event::forward_starts, Event::forward_ends});
     stage.hold({Category::buffers, 2, Event::backward_starts, Event::backward_ends});
-    // Of a tensor that is exchanged with another rank.
+    // A tensor that is exchanged with another rank.
     const double with_previous = shape.pipeline > 1 && i > 0 ? 4 : 0;
     const double with_next = shape.pipeline > 1 && i + 1 < shape.stages() ? 4 : 0;
     stage.hold({Category::communication, with_previous, Event::activation_arrives, Event::forward_ends});

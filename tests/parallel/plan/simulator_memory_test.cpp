@@ -172,7 +172,7 @@ TEST_CASE("sums of a step end with its last backward, those of a reduction with 
   CHECK(gradients({{Category::gradients, 16, Event::step_sums_begin, Event::step_sums_end},
                    {Category::gradients, 4, Event::step_sums_are_cast, Event::optimizer_ends}}) ==
         std::vector<double>{0, 16, 32, 8, 0});
-  // Of each micro-batch B1 and B0, with forwards of the second one between them; only its reductions are later ones.
+  // Each micro-batch has B1 and B0, with forwards of the second one between them; only its reductions are later ones.
   CHECK(gradients({{Category::gradients, 16, Event::sums_begin, Event::sums_end}}) ==
         std::vector<double>{0, 16, 0, 16, 0});
   CHECK(gradients({{Category::gradients, 2, Event::later_reduction_starts, Event::later_gradients_are_reduced}}) ==
