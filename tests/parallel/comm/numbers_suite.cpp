@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -81,6 +82,29 @@ TEST_CASE("scattered sums are bitwise equal to whole ones", "[ordered]") {
         communicator.all_reduce(communicator.world(), Purpose::data_parallel, input.array()).wait();
         expect(input.has_at(communicator.rank() * part, output), std::string(element_name(type)));
       }
+    });
+  }
+}
+
+// Whoever sums them: a sum that is rounded after each rank would lose the halves, and one that does not saturate would
+// be infinite or no number.
+TEST_CASE("FP8 numbers are summed whole, rounded once, and saturate") {
+  const ElementType type = ElementType::float8_e4m3;
+  for (const int ranks : rank_counts()) {
+    on_ranks(ranks, [&](Communicator& communicator) {
+      // Numbers from 16 to 32 are 2 apart.
+      const bool is_first = communicator.rank() == 0;
+      Values data(type, 2), expected(type, 2);
+      data.set(0, is_first ? 16 : 0.75);
+      data.set(1, 300);
+      expected.set(0, 16 + 0.75 * (ranks - 1));
+      expected.set(1, std::min(300.0 * ranks, 448.0));
+      Values scattered(type, 2 * ranks), own(type, 2);
+      for (int i = 0; i < 2 * ranks; ++i) scattered.set(i, data.get(i % 2));
+      communicator.reduce_scatter(communicator.world(), Purpose::data_parallel, scattered.array(), own.array()).wait();
+      expect(own == expected, "reduce_scatter of FP8");
+      communicator.all_reduce(communicator.world(), Purpose::data_parallel, data.array()).wait();
+      expect(data == expected, "all_reduce of FP8");
     });
   }
 }
