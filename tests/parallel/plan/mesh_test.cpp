@@ -169,7 +169,10 @@ TEST_CASE("groups of ranks on nodes of eight") {
 }
 
 TEST_CASE("tensor neighbours hold the same heads where there are fewer heads than ranks") {
-  Recipe shared = with([](Recipe& r) { r.parallel.tensor = 8, r.parallel.pipeline = 2, r.model.kv_heads = 2; });
+  Recipe shared = with([](Recipe& r) {
+    r.parallel.tensor = 8, r.parallel.pipeline = 2;
+    r.model.kv_heads = 2, r.model.head_dim = 8, r.model.vocab_size = 256;
+  });
   const Mesh mesh = make_mesh(shared, 16);
   CHECK(copy_counts(*Partition::on_mesh(shared, mesh).graph, 8) == std::vector<std::int64_t>{4});
   CHECK(Partition::on_mesh(shared, mesh).copies_of(0, 4) == std::vector<int>{0, 1, 2, 3});
