@@ -213,6 +213,7 @@ void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8
   // Without data ranks nothing is reduced before the optimizer's step.
   bool sums_step = !partition.shape.reduces;
   for (const StateGroup& group : partition.groups[index]) {
+    if (group.zero_stage < 2 && !group.is_fp8 && !group.types.accumulator) continue;
     const auto whole = static_cast<double>(group.whole());
     if (group.is_fp8) flat += group.types.gradient_bytes() * whole;
     const bool sums = is_own && group.types.accumulator;
@@ -314,6 +315,7 @@ double communicator_bytes(ComputeDevice device, const Mesh& mesh, bool has_exper
 
 StageMemory model_states(const Partition& partition, std::size_t stage, const Program& program) {
   StageMemory states;
+  states.holdings.reserve(16);  // a search makes those of thousands of layouts
   for (const StateGroup& group : partition.groups[stage]) add_group(group, program.memory, states.resident);
   hold_gathered(partition, stage, states);
   return states;
