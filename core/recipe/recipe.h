@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/element_type.h"
 #include "core/recipe/data_recipe.h"
 #include "core/recipe/model_recipe.h"
+#include "core/recipe/precision_recipe.h"
 #include "core/recipe/running_recipe.h"
 #include "core/recipe/training_recipe.h"
 
@@ -24,80 +24,6 @@ struct BatchRecipe {
   std::int64_t sequence_length = 0;
 
   bool operator==(const BatchRecipe&) const = default;
-};
-
-enum class DataType { fp32, bf16, fp16 };
-
-// The element type of memory of that data type.
-constexpr ElementType element_type(DataType type) {
-  switch (type) {
-    case DataType::fp32:
-      return ElementType::float32;
-    case DataType::bf16:
-      return ElementType::bfloat16;
-    case DataType::fp16:
-      return ElementType::float16;
-  }
-  return ElementType::float32;
-}
-
-// What uses FP8: O0 the layers' matrix products, as in NVIDIA's Transformer Engine; from O1 on also what is stored and
-// exchanged (Peng et al., arXiv 2310.18313).
-enum class Fp8Level { off, o0, o1, o2, o3 };
-constexpr bool multiplies_fp8(Fp8Level level) { return level != Fp8Level::off; }
-constexpr bool stores_fp8(Fp8Level level) { return level > Fp8Level::o0; }
-
-// The factor of FP8 gradients' scales before they are summed over ranks: FP8-LM's auto-scaling μ; the 1 ÷ √ranks of its
-// released code; or one of the two that it compares with, 1 ÷ ranks (pre-scaling) and 1 (post-scaling).
-enum class GradientScaling { automatic, inverse_root, pre, post };
-
-// How operands of FP8 products are scaled: by their own largest magnitude, or by that of the steps before.
-enum class Fp8ScalingMethod { current, delayed };
-
-struct Fp8ScalingRecipe {
-  Fp8ScalingMethod method = Fp8ScalingMethod::current;
-  // How many steps' largest magnitudes delayed scaling remembers.
-  std::int64_t history_steps = 1024;
-  std::int64_t margin = 0;  // powers of two that scales leave for growth
-
-  bool operator==(const Fp8ScalingRecipe&) const = default;
-};
-
-// Which linear layers FP8 levels leave in the compute type.
-struct HighPrecisionRecipe {
-  std::int64_t first_layers = 0;
-  std::int64_t last_layers = 0;
-  std::vector<std::string> parameters;  // patterns of names, in which * stands for any text
-  // A layer joins them after this many steps in a row in which an operand overflows, with delayed scaling, or too many
-  // sums of its FP8 gradients saturate; 0: never.
-  std::int64_t fallback_steps = 0;
-
-  bool operator==(const HighPrecisionRecipe&) const = default;
-};
-
-// By what fp16 multiplies the loss before the backward, so that small gradients do not become 0.
-struct LossScaleRecipe {
-  double initial = 65536;
-  std::int64_t growth_steps = 2000;
-
-  bool operator==(const LossScaleRecipe&) const = default;
-};
-
-struct PrecisionRecipe {
-  DataType compute = DataType::fp32;
-  DataType gradients = DataType::fp32;
-  Fp8Level fp8_level = Fp8Level::off;
-  Fp8ScalingRecipe fp8_scaling{};
-  GradientScaling gradient_scaling = GradientScaling::automatic;
-  HighPrecisionRecipe high_precision{};
-  LossScaleRecipe loss_scale{};
-  bool tf32 = false;  // in matrix products of fp32 on a GPU
-  // Whether products have the scales of the steps before.
-  bool delays_scales() const { return multiplies_fp8(fp8_level) && fp8_scaling.method == Fp8ScalingMethod::delayed; }
-  // Whether products of layers, and the gradients of their weights, may leave FP8 during a run.
-  bool products_may_fall_back() const { return high_precision.fallback_steps > 0 && delays_scales(); }
-  bool gradients_may_fall_back() const { return high_precision.fallback_steps > 0 && stores_fp8(fp8_level); }
-  bool operator==(const PrecisionRecipe&) const = default;
 };
 
 // How expert ranks exchange rows: each with every other one, or first among those of a node and then between nodes;

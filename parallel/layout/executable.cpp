@@ -54,6 +54,8 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
       // The experts' products of a layer take their scales by rows, in every layer alike.
       {has_fp8 && kept != HighPrecisionRecipe{}, "/precision/high_precision",
        "layers in high precision beside experts in FP8", "leave it out, or set precision.fp8_level to \"off\""},
+      {recipe.precision.plans_products(), "/precision/fp8_products", "\"auto\" beside experts in FP8",
+       "use \"all\", or set precision.fp8_level to \"off\""},
       // They take them by rows, which are other ones in every step.
       {recipe.precision.delays_scales(), "/precision/fp8_scaling/method", "\"delayed\" beside experts in FP8",
        "use \"current\", or set precision.fp8_level to \"off\""},

@@ -13,6 +13,7 @@
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/optim/optimizer.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/model_from/model_from.h"
 #include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/recipe_difference.h"
@@ -36,6 +37,21 @@ std::string memory_line(const Recipe& recipe, LocalModel& model) {
   return fmt::format("weights {} ({} compute, fp32 master), gradients {}, moments {}", format_bytes(weights),
                      element_name(element_type(recipe.precision.compute)), format_bytes(gradients),
                      format_bytes(moments));
+}
+
+// "O1, 12 of 16 products; in bf16 layers.*.attention.output.weight"
+std::string fp8_line(const PrecisionRecipe& precision, const Graph& graph) {
+  std::int64_t all = 0, in_fp8 = 0;
+  for (const Parameter& parameter : graph.parameters) {
+    if (!parameter.is_layer_matrix || parameter.joined == Joined::product) continue;
+    ++all;
+    if (parameter.takes_fp8()) ++in_fp8;
+  }
+  std::string text =
+      fmt::format("{}, {} of {} products", fp8_level_words[static_cast<std::size_t>(precision.fp8_level)], in_fp8, all);
+  const std::vector<std::string>& others = precision.high_precision.parameters;
+  if (!others.empty()) text += fmt::format("; in {} {}", word_of(precision.compute), fmt::join(others, ", "));
+  return printable(text);
 }
 
 std::string data_line(const Trainer& trainer) {
@@ -119,6 +135,7 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
     for (const KeyDifference& key : changes) show("", printable(key.text()));
   }
   show("memory", memory_line(recipe, trainer.model()));
+  if (multiplies_fp8(recipe.precision.fp8_level)) show("fp8", fp8_line(recipe.precision, trainer.model().graph()));
   show("device", describe_device(trainer.model().device()));
   if (recipe.precision.tf32 && trainer.model().device().is_cpu())
     log().warn("precision.tf32: this processor multiplies fp32 exactly, which is as slow as without the key");

@@ -187,6 +187,8 @@ class NotExecutable(ProgramTest):
                                        "parallel.zero_shard_ranks": 1, "batch.global": 8},
         "/precision/high_precision": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
                                       "precision.high_precision": {"parameters": ["*.ffn.*"]}},
+        "/precision/fp8_products": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
+                                    "precision.fp8_products": "auto"},
         "/precision/fp8_scaling/method": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
                                           "precision.fp8_scaling.method": "delayed"},
         "/log/fp8_statistics": {"precision.fp8_level": "O0", "model.moe": {"experts": 4}, "log.fp8_statistics": True},

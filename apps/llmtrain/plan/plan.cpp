@@ -16,6 +16,7 @@
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/plan/comparison.h"
+#include "apps/llmtrain/plan/fp8_products.h"
 #include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/plan/price.h"
 #include "apps/llmtrain/plan/recipe_file.h"
@@ -189,6 +190,7 @@ std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Reci
     Partition partition = Partition::make(recipe, devices);
     // Once the recipe is known to be right, and before the ranks begin.
     measure_machine(recipe);
+    if (recipe.precision.plans_products()) partition = Partition::make(with_settled_products(recipe, devices), devices);
     // A profile may be missing; then what is open is tried in its own order.
     if ((partition.exchange.are_open() || partition.mesh.switches_experts) && !has_no_profile(recipe))
       settle_by_price(partition, share_devices(profile_of(recipe), partition.mesh));

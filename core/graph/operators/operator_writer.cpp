@@ -81,6 +81,9 @@ void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& p
 
 Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product, std::string_view weight) {
   Operator& item = this->product(std::move(name), product, weight);
+  const std::vector<std::size_t>& parameters = graph_.blocks[block_].parameters;
+  const std::size_t first = graph_.index_of(graph_.parameter(block_, weight));
+  item.matrix = static_cast<std::size_t>(std::ranges::find(parameters, first) - parameters.begin());
   if (!takes_fp8(weight)) return item;
   item.uses_fp8 = true;
   if (stores_fp8(setting_.fp8_level) && !is_own()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,7 @@ struct Operator {
   MatrixProduct product{};              // of matrix products and attention
   double parts = 1;                     // into which its rows are cut, one after another
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
+  std::optional<std::size_t> matrix{};  // of a linear layer: the place of its first weight among the block's parameters
   bool has_weight_gradient = true;      // of products: false where the weight is frozen
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots

@@ -12,7 +12,7 @@ namespace {
 
 constexpr IntegerRange degree_range{1, 1 << 20};
 
-constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
+constexpr std::array<std::string_view, 2> fp8_products_words = {"all", "auto"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
 constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
@@ -31,6 +31,10 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
                "What uses FP8: off nothing; O0 the layers' matrix products; O1 also weight gradients and their "
                "communication; O2 also AdamW's first moment; O3 also weights."},
               precision.fp8_level, fp8_level_words);
+  keys.choice({"fp8_products",
+               "Which products of the layers FP8 levels multiply in FP8: all; auto those that the plan for "
+               "cluster.profile says are faster with it, casts included."},
+              precision.fp8_products, fp8_products_words);
   keys.section({"fp8_scaling", "Scales of the operands of FP8 products."}, [&] {
     Fp8ScalingRecipe& scaling = precision.fp8_scaling;
     keys.choice(

@@ -9,10 +9,12 @@
 #include "core/graph/graph.h"
 #include "core/graph/operators/operators.h"
 #include "core/graph/operators/routed_load.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/rules/rules.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/fp8_payoff.h"
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/planner/split_prices.h"
 #include "parallel/plan/planner/stage_work.h"
@@ -226,7 +228,12 @@ void warn_of_relaying(Plan& plan) {
 
 void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
   const PrecisionRecipe& precision = plan.layout->recipe().precision;
-  if (multiplies_fp8(precision.fp8_level) && profile.device.peak_flops.fp8 == 0) {
+  const bool multiplies = multiplies_fp8(precision.fp8_level);
+  if (multiplies && std::ranges::none_of(plan.layout->graph().parameters, &Parameter::takes_fp8)) {
+    plan.report.warnings.push_back(fmt::format(
+        "precision.fp8_level: no layer uses FP8: precision.fp8_products and precision.high_precision leave all in {}",
+        word_of(precision.compute)));
+  } else if (multiplies && profile.device.peak_flops.fp8 == 0) {
     plan.report.warnings.push_back("precision.fp8_level: " + profile.name +
                                    " has no FP8 matrix products: FP8 saves memory and traffic, but no compute time");
   }
@@ -251,6 +258,7 @@ void fill_report(const PricedLayout& priced, Plan& plan) {
   report.throughput = planned_throughput(plan, profile);
   report.run = planned_run(plan, profile);
   report.routing = planned_routing(priced);
+  report.fp8_products = planned_products(priced);
   report.ranks = planned_ranks(plan);
   add_fallback_peaks(priced, plan);
   report.communication = planned_communication(plan, priced);
@@ -293,7 +301,9 @@ void hold_all_splits(const PricedLayout& priced, Plan& plan) {
 
 Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
                         std::shared_ptr<const Graph> graph) {
-  Recipe of_states = recipe;
+  // A given graph has the products of another layout.
+  if (recipe.precision.plans_products()) graph = nullptr;
+  Recipe of_states = settle_fp8_products(recipe, cluster, devices_per_node);
   if (!cluster.program.fp8.states) of_states.precision.fp8_level = Fp8Level::off;
   Partition partition = Partition::make(of_states, devices_per_node, std::move(graph));
   // Products are those of the recipe.

@@ -99,6 +99,24 @@ struct PlannedRouting {
   double idle_ranks = 0;     // ranks without tokens, of those that share the experts
 };
 
+// Products of linear layers at an FP8 level that differ in their layer alone; seconds are a rank's for a micro-batch,
+// forward and backward.
+struct PlannedProduct {
+  std::string name;  // of the operator: "attention.output"
+  double rows = 0, columns = 0, inner = 0;
+  double matrices = 1;      // that are multiplied at once: experts
+  std::int64_t layers = 0;  // that have it
+  double seconds = 0;       // in the compute type
+  double fp8_seconds = 0;   // in FP8, with the casts
+  bool uses_fp8 = false;    // what a run does
+
+  // Whether the two are one entry.
+  bool is_like(const PlannedProduct& other) const {
+    return name == other.name && rows == other.rows && columns == other.columns && inner == other.inner &&
+           matrices == other.matrices && uses_fp8 == other.uses_fp8;
+  }
+};
+
 struct PlanReport {
   Recipe recipe;  // resolved
   std::string profile;
@@ -114,6 +132,8 @@ struct PlanReport {
   PlannedThroughput throughput;
   PlannedRun run;
   std::optional<PlannedRouting> routing;
+  std::vector<PlannedProduct>
+      fp8_products;  // of all layers; empty where they are in FP8 as the recipe says, or none is
   std::vector<PlannedRank> ranks;
   std::vector<CommunicationEntry> communication;
   std::vector<PlanSuggestion> suggestions;  // at most three, fastest first; empty unless requested

@@ -84,6 +84,14 @@ Json suggestion_json(const PlanSuggestion& suggestion) {
           {"tight", suggestion.is_tight}};
 }
 
+Json product_json(const PlannedProduct& product) {
+  return {{"name", product.name},         {"rows", product.rows},
+          {"columns", product.columns},   {"inner", product.inner},
+          {"matrices", product.matrices}, {"layers", product.layers},
+          {"seconds", product.seconds},   {"fp8_seconds", product.fp8_seconds},
+          {"fp8", product.uses_fp8}};
+}
+
 Json goodput_json(const PlannedGoodput& goodput) {
   return {{"failures", goodput.failures},
           {"checkpoint_every", goodput.every},
@@ -155,6 +163,7 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
                        {"rank_load", report.routing->rank_load},
                        {"dropped_share", report.routing->dropped_share},
                        {"idle_ranks", report.routing->idle_ranks}};
+  if (!report.fp8_products.empty()) json["fp8_products"] = list_json(report.fp8_products, product_json);
   // A division by zero in a plan is a defect of this program: report it instead of writing an invalid number.
   require_finite(json, "");
   return json;

@@ -11,6 +11,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/recipe/enum_words.h"
 #include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
@@ -115,6 +116,22 @@ void write_routing(Page& page, const PlanReport& report) {
   if (routing.dropped_share > 0)
     text += fmt::format("; {:.1f} % of the choices are dropped", 100 * routing.dropped_share);
   write_wrapped(page, "Routing: ", text);
+}
+
+// "FP8: 8 of 16 products of layers; in bf16 attention.output, feed_forward.network.down".
+void write_products(Page& page, const PlanReport& report) {
+  if (report.fp8_products.empty()) return;
+  std::int64_t in_fp8 = 0, all = 0;
+  std::vector<std::string_view> others;
+  for (const PlannedProduct& product : report.fp8_products) {
+    all += product.layers;
+    if (product.uses_fp8) in_fp8 += product.layers;
+    if (!product.uses_fp8 && std::ranges::find(others, product.name) == others.end()) others.push_back(product.name);
+  }
+  std::string text = fmt::format("{} of {} products of layers", in_fp8, all);
+  if (!others.empty())
+    text += fmt::format("; in {} {}", word_of(report.recipe.precision.compute), fmt::join(others, ", "));
+  write_wrapped(page, "FP8: ", text);
 }
 
 std::vector<Row> memory_rows(const PlanReport& report) {
@@ -301,6 +318,7 @@ std::string report_text(const PlanReport& report, const TextStyle& style) {
   page.text += '\n';
   write_verdict(page, report);
   write_routing(page, report);
+  write_products(page, report);
   page.text += '\n';
   write_tables(page, report);
   page.text += '\n';
