@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/report.h"
 #include "planner_case.h"
@@ -51,6 +52,23 @@ TEST_CASE("gradients that leave FP8 are held beside the others, whole and as the
   REQUIRE(fallback_peak(report));
   // Four layers of 12 · 1,024² elements in fp32.
   CHECK(*fallback_peak(report) - peak_bytes(report) == Approx(4.0 * 4 * 12 * 1024 * 1024));
+}
+
+TEST_CASE("a step gives back all that it takes beside states, also of layers that leave FP8") {
+  for (const char* pipeline : {"parallel.pipeline=1", "parallel.pipeline=4"}) {
+    const Recipe recipe = small_gpt({"precision.fp8_level=O2", delayed, fallback, pipeline});
+    const ClusterProfile cluster = profile_of(recipe);
+    const Plan plan = make_plan(recipe, cluster);
+    const StepMemory memory = make_step_memory({plan.layout->partition(), cluster}, Fp8Layers::after_fallback);
+    const Simulation step = simulate(plan.layout->schedule(), plan.costs, memory);
+    for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+      double states = memory.rank.total();
+      for (std::size_t stage = rank; stage < memory.stages.size(); stage += step.ranks.size())
+        states += memory.stages[stage].resident.total();
+      CHECK(step.ranks[rank].final_bytes.total() == Approx(states));
+      CHECK(step.ranks[rank].peak_bytes > states);
+    }
+  }
 }
 
 // With current scales gradients alone leave, of which there are none without FP8.
