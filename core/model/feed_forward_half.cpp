@@ -63,7 +63,7 @@ FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, const LayerS
 ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const Sequences& rows,
                                                 const PassContext& pass) const {
   const kernels::RowsAtHand at_hand{rows.part, rows.length, split_.position() * share.size(0)};
-  ExpertRouter::Pass result{.jitter = {}, .rows = at_hand, .share = pass.share_of(rows.whole_rows())};
+  ExpertRouter::Pass result{.jitter = {}, .rows = at_hand, .share = pass.batch_share(rows.whole_rows())};
   // With a cache the rows are what happens to be computed together; what one gets must not depend on the others.
   result.keeps_all = pass.cache != nullptr;
   if (!pass.trains()) return result;
@@ -92,11 +92,11 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const P
                                     LayerRouting& routing) const {
   if (!experts_) return network_->forward(std::move(x), pass, saved.network);
   saved.input = x;
-  const at::Tensor share = split_.share_of(x);
+  const at::Tensor share = split_.row_share(x);
   ExpertRouter::Pass of_router = router_pass(share, rows, pass);
   if (replay_ != nullptr && pass.trains())
     of_router.replayed = replayed_experts(share.size(0), of_router.rows, rows, pass);
-  at::Tensor y = split_.from_shares(experts_->forward(share, of_router, saved.experts, routing));
+  at::Tensor y = split_.from_row_shares(experts_->forward(share, of_router, saved.experts, routing));
   if (pass.recorders.token_choices != nullptr && pass.trains())
     pass.recorders.token_choices->record(
         layer_, {saved.experts.router.probabilities, saved.experts.router.experts, saved.experts.map.row_of},
@@ -111,9 +111,9 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const P
 at::Tensor FeedForwardHalf::backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
                                      Saved& saved) const {
   if (!experts_) return network_->backward(dy, pass, saved.network);
-  const at::Tensor x = std::move(saved.input), share = split_.share_of(x);
-  at::Tensor dx =
-      split_.from_shares(experts_->backward(split_.share_of(dy), share, router_pass(share, rows, pass), saved.experts));
+  const at::Tensor x = std::move(saved.input), share = split_.row_share(x);
+  at::Tensor dx = split_.from_row_shares(
+      experts_->backward(split_.row_share(dy), share, router_pass(share, rows, pass), saved.experts));
   if (!network_) return dx;
   const at::Tensor dshared = shared_gate_ ? shared_gate_->backward(dy, x, dx, saved.shared_gate) : dy;
   return dx.add_(network_->backward(dshared, pass, saved.network));

@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-CheckpointReader::VerifyShare share_of(const Communicator& communicator) {
+CheckpointReader::VerifyShare verify_share(const Communicator& communicator) {
   return {static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
 }
 
@@ -16,7 +16,7 @@ CheckpointReader::VerifyShare share_of(const Communicator& communicator) {
 
 void verify_together(Communicator& communicator, const CheckpointReader& checkpoint, const WorkMonitor& monitor) {
   run_together(communicator, [&] {
-    checkpoint.verify(share_of(communicator), monitor.begin("verifying " + checkpoint.folder().string()));
+    checkpoint.verify(verify_share(communicator), monitor.begin("verifying " + checkpoint.folder().string()));
   });
 }
 
@@ -37,7 +37,7 @@ void SharedVerification::run(const std::function<void(const VerifyCheckpoint&)>&
     if (folder.empty()) return;
     try {
       run_together(communicator_, [&] {
-        CheckpointReader(folder).verify(share_of(communicator_), monitor_.begin("verifying " + folder));
+        CheckpointReader(folder).verify(verify_share(communicator_), monitor_.begin("verifying " + folder));
       });
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;

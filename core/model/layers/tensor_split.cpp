@@ -15,13 +15,13 @@ at::Tensor TensorSplit::own_sum(at::Tensor partial) const {
   return partial;
 }
 
-at::Tensor TensorSplit::share_of(const at::Tensor& rows) const {
+at::Tensor TensorSplit::row_share(const at::Tensor& rows) const {
   if (ranks() == 1 || splits_rows()) return rows;
   const std::int64_t share = rows.size(0) / ranks();
   return rows.narrow(0, position() * share, share);
 }
 
-at::Tensor TensorSplit::from_shares(const at::Tensor& share) const { return splits_rows() ? share : gather(share); }
+at::Tensor TensorSplit::from_row_shares(const at::Tensor& share) const { return splits_rows() ? share : gather(share); }
 
 at::Tensor TensorSplit::gather(const at::Tensor& part) const {
   return ranks() > 1 ? ranks_->gather_rows(part.contiguous()) : part;

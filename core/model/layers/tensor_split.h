@@ -28,8 +28,8 @@ class TensorSplit {
   at::Tensor own_sum(at::Tensor partial) const;
   // Work on tokens that is not split by features: this rank's T/ranks consecutive rows of those that it has, and back
   // from the ranks' shares to these. With split rows both return their input.
-  at::Tensor share_of(const at::Tensor& rows) const;
-  at::Tensor from_shares(const at::Tensor& share) const;
+  at::Tensor row_share(const at::Tensor& rows) const;
+  at::Tensor from_row_shares(const at::Tensor& share) const;
   // Concatenates the parts of all ranks, whatever the rows are: [R, …] → [ranks·R, …].
   at::Tensor gather(const at::Tensor& part) const;
 

@@ -95,7 +95,7 @@ std::int64_t take_most(std::vector<std::int64_t>& numbers, std::int64_t each) {
 }
 
 // A part's share of each of the numbers.
-std::vector<std::int64_t> share_of(std::vector<std::int64_t> numbers, std::int64_t part, std::int64_t parts) {
+std::vector<std::int64_t> numbers_of_part(std::vector<std::int64_t> numbers, std::int64_t part, std::int64_t parts) {
   for (std::int64_t& number : numbers) number = part_begin(number, part + 1, parts) - part_begin(number, part, parts);
   return numbers;
 }
@@ -120,9 +120,9 @@ RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& m
   const auto [numbers, gathered, parts] = agree(std::move(own));
   std::int64_t first = 0;
   for (std::int64_t i = 0; i < parts; ++i) {
-    const RowNumbers share{share_of(numbers.own, i, parts), share_of(numbers.arriving, i, parts),
-                           share_of(numbers.relayed, i, parts)};
-    parts_.push_back(part_of(share, share_of(gathered, i, parts), map.row_of.device()));
+    const RowNumbers share{numbers_of_part(numbers.own, i, parts), numbers_of_part(numbers.arriving, i, parts),
+                           numbers_of_part(numbers.relayed, i, parts)};
+    parts_.push_back(part_of(share, numbers_of_part(gathered, i, parts), map.row_of.device()));
     parts_.back().first = first;
     first += parts_.back().own;
   }

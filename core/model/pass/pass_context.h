@@ -43,7 +43,7 @@ struct PassContext {
   bool trains() const { return mode == PassMode::training; }
 
   // The share of the global batch that these rows are, times fp16's loss scale: what scales losses within blocks.
-  double share_of(std::int64_t rows) const { return 1 / batch_rows * backward_scale * static_cast<double>(rows); }
+  double batch_share(std::int64_t rows) const { return 1 / batch_rows * backward_scale * static_cast<double>(rows); }
 
   // Sets fp16's loss scale, in place of the one that is set.
   void set_backward_scale(double scale) {
