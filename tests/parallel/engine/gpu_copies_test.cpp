@@ -15,6 +15,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/device/state_copy.h"
 #include "parallel/device/transfers.h"
+#include "parallel/engine/data/batch_prefetch.h"
 #include "parallel/engine/model_state.h"
 #include "tests/emulator/device/runtime.h"
 #include "tests/parallel/engine/training_setting.h"
@@ -118,6 +119,24 @@ TEST_CASE("small tensors go to a GPU in one copy that nobody waits for") {
   }
   CHECK(emulated::counters(0).launches - launches == 2);
   for (std::size_t i = 0; i < tensors.size(); ++i) CHECK(at::equal(there[i].cpu(), tensors[i]));
+}
+
+TEST_CASE("a batch that was read in vain is not taken in place of another step's") {
+  const auto load = [](const BatchPlace& place) {
+    PassInput micro;
+    micro.batch.field(BatchField::token_ids) = at::full({8}, place.step, at::kLong);
+    return std::vector<PassInput>{micro};
+  };
+  BatchPrefetch batches(gpu, load);
+  const auto taken = [&](std::int64_t step) {
+    return batches.take({.step = step}).front().batch.field(BatchField::token_ids).cpu()[0].item<std::int64_t>();
+  };
+  batches.start({.step = 5});
+  CHECK(taken(5) == 5);
+  batches.start({.step = 6});
+  // The run has returned to a checkpoint.
+  CHECK(taken(3) == 3);
+  CHECK(taken(4) == 4);
 }
 
 TEST_CASE("numbers of host and GPU are read in their order, with one wait") {
