@@ -53,7 +53,10 @@ void require_divided(const Graph& graph, const Mesh& mesh) {
 }  // namespace
 
 Partition Partition::make(const Recipe& recipe, std::int64_t devices_per_node, std::shared_ptr<const Graph> graph) {
-  return on_mesh(recipe, make_mesh(recipe, devices_per_node), std::move(graph));
+  const Mesh mesh = make_mesh(recipe, devices_per_node);
+  if (graph == nullptr) graph = build_graph(recipe);
+  require_divided(*graph, mesh);
+  return on_mesh(recipe, mesh, std::move(graph));
 }
 
 Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared_ptr<const Graph> graph) {
@@ -61,7 +64,6 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
   partition.recipe = recipe;
   partition.graph = graph != nullptr ? std::move(graph) : build_graph(recipe);
   partition.mesh = mesh;
-  require_divided(*partition.graph, mesh);
   partition.stages = place_blocks(*partition.graph, recipe.pipeline, mesh.pipeline);
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     partition.groups.push_back(state_groups(recipe, *partition.graph, mesh, partition.stages, stage));
