@@ -62,7 +62,7 @@ TEST_CASE("a layer's operators are those of its own settings") {
   ModelRecipe dropping = plain;
   dropping.dropout = 0.1;
   const std::map<std::int64_t, Graph> others{
-      {1, Graph::build(gated)}, {2, Graph::build(dropping)}, {3, Graph::build(with_experts(gated, 8, 2, 1))}};
+      {1, Graph::build(gated)}, {2, Graph::build(dropping)}, {3, Graph::build(with_experts(gated, 8, 4, 1))}};
   const Graph whole = Graph::build(with_experts(plain, 4, 1, 0)), graph = with_layers(whole, others);
   for (const PassSetting& setting : settings()) {
     for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
@@ -73,12 +73,12 @@ TEST_CASE("a layer's operators are those of its own settings") {
     CHECK(counted(graph, 1, setting) != counted(graph, 4, setting));
     CHECK(counted(graph, 2, setting) != counted(graph, 3, setting));
   }
-  // A token uses one of the first layer's four experts, and two of the last one's eight.
+  // A token uses one of the first layer's four experts, and four of the last one's eight.
   const auto active = [](const Graph& of, std::size_t block) {
     std::int64_t elements = 0;
     for (const std::size_t index : of.blocks[block].parameters) {
       const Parameter& parameter = of.parameters[index];
-      elements += parameter.has_expert_axis ? parameter.elements() / 4 : parameter.elements();
+      elements += parameter.has_expert_axis ? parameter.elements() / (block == 1 ? 4 : 2) : parameter.elements();
     }
     return elements;
   };
