@@ -19,10 +19,6 @@ std::vector<Combination> expert_combinations() {
        "/parallel/expert",
        {"8 does not divide 8 experts and 4 ranks", "did you mean 4?"}},
       {R"({"model": {"moe": {"experts": 8}}, "parallel": {"expert": 4}, "launch": {"ranks": 4}})", "", {}},
-      {R"({"model": {"moe": {"experts": 8, "shared_experts": 3, "ffn_hidden_size": 10}},
-         "parallel": {"tensor": 4, "expert_tensor": 1}})",
-       "/parallel/tensor",
-       {"4 does not divide 30", "model.moe.shared_experts × ffn_hidden_size", "did you mean 3?"}},
       {R"({"model": {"moe": {"experts": 8, "ffn_hidden_size": 48}}, "parallel": {"expert_tensor": 3},
          "launch": {"ranks": 4}})",
        "/parallel/expert_tensor",
@@ -69,6 +65,10 @@ std::vector<Combination> expert_combinations() {
 
 std::vector<Combination> slice_combinations() {
   return {
+      {R"({"model": {"moe": {"experts": 8, "shared_experts": 3, "ffn_hidden_size": 10}},
+         "parallel": {"tensor": 4, "expert_tensor": 1}})",
+       "/parallel/tensor",
+       {"4 does not divide 30", "model.moe.shared_experts × ffn_hidden_size", "did you mean 3?"}},
       {R"({"parallel": {"expert_tensor": "auto"}})",
        "/parallel/expert_tensor",
        {"no experts to split", "without model.moe", "did you mean 1?"}},
