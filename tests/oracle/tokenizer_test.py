@@ -166,12 +166,12 @@ class Tokenizers(unittest.TestCase):
                 self.compare_model(self.sentencepiece_model(kind))
 
     def test_trained_models(self):
-        """The package reads them, gives the ids that we give, and finds most of the same pieces by itself: its version
-        orders equally good ones otherwise than the library."""
+        """The package reads them, gives the ids that we give, and by itself finds pieces that are as good and mostly the
+        same: its version orders equally good ones otherwise than the library, and later ones follow from those."""
         texts = self.folder / "texts.jsonl"
         documents = source_text()[:60]
         texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents), encoding="utf-8")
-        for algorithm, same in (("bpe", 0.99), ("unigram", 0.9)):
+        for algorithm in ("bpe", "unigram"):
             with self.subTest(algorithm):
                 file = self.folder / f"ours-{algorithm}.model"
                 self.run_program("data", "train-tokenizer", texts, "--kind", "sentencepiece", "--algorithm", algorithm,
@@ -192,7 +192,10 @@ class Tokenizers(unittest.TestCase):
                     allow_whitespace_only_pieces=True, user_defined_symbols=["<|im_start|>", 'a,"b'])
                 theirs = sentencepiece.SentencePieceProcessor(model_proto=theirs.getvalue())
                 shared = set(pieces) & {theirs.id_to_piece(number) for number in range(len(theirs))}
-                self.assertGreaterEqual(len(shared), same * 1500)
+                self.assertGreaterEqual(len(shared), 0.9 * 1500)
+                # Pieces are chosen so that the texts come to few of them. The package learns none that holds a line's end.
+                ours, expected = (sum(len(ids) for ids in each.encode(documents)) for each in (model, theirs))
+                self.assertLessEqual(ours, expected)
 
     def test_trained_vocabulary(self):
         """The merges and ids that the package finds in the same texts."""
