@@ -67,7 +67,13 @@ bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto is_shared_alike = [&](const Block::Shared& left, const Block::Shared& right) {
     return left.local_name == right.local_name && is_same(left.parameter, right.parameter);
   };
+  const auto has_same_shape = [&](std::size_t left, std::size_t right) {
+    const Value &one = graph.values[left], &other = graph.values[right];
+    return one.rows == other.rows && one.features == other.features;
+  };
   return are_alike(graph.blocks[a].settings, graph.blocks[b].settings) &&
+         std::ranges::equal(graph.blocks[a].inputs, graph.blocks[b].inputs, has_same_shape) &&
+         std::ranges::equal(graph.blocks[a].outputs, graph.blocks[b].outputs, has_same_shape) &&
          std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same) &&
          std::ranges::equal(graph.blocks[a].shared, graph.blocks[b].shared, is_shared_alike);
 }
@@ -82,6 +88,7 @@ class GraphBuilder {
     begin("embedding", EmbeddingSettings{.hidden_size = model().hidden_size,
                                          .has_positions = model().position == Position::learned,
                                          .dropout = model().dropout});
+    make_value();
     add(table("token.weight", model().vocab_size));
     if (model().position != Position::learned) return;
     // Learned positions do not decay and are not split: every tensor rank has all of them.
@@ -94,6 +101,8 @@ class GraphBuilder {
   void add_layer(std::int64_t layer) {
     const LayerSettings settings = layer_settings(model(), layer);
     begin("layers." + std::to_string(layer), settings);
+    read_value();
+    make_value();
     graph_.blocks.back().is_unit = true;
     add_norm("attention_norm", settings.norm);
     add_attention(settings.attention);
@@ -109,6 +118,7 @@ class GraphBuilder {
   void add_head() {
     const NormSettings norm = norm_settings(model());
     begin("head", HeadSettings{model().hidden_size, model().vocab_size, norm});
+    read_value();
     prefix_.clear();
     add_norm("final_norm", norm);
     if (!model().tie_embeddings) return add(table("head.weight", model().vocab_size));
@@ -143,6 +153,15 @@ class GraphBuilder {
   void begin(const std::string& name, BlockSettings settings) {
     graph_.blocks.push_back({.name = name, .settings = std::move(settings)});
     prefix_ = name + ".";
+  }
+
+  // The one that the block before makes.
+  void read_value() { graph_.blocks.back().inputs = {graph_.values.size() - 1}; }
+  // With the block's name.
+  void make_value() {
+    Block& block = graph_.blocks.back();
+    block.outputs = {graph_.values.size()};
+    graph_.values.push_back({.name = block.name, .rows = 0, .features = {block.hidden_size()}});
   }
 
   // With its local name alone.

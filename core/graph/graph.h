@@ -19,6 +19,13 @@ namespace llmtrain {
 // optimizer, checkpoints and the planner take names, shapes, sharding axes, FLOPs and bytes from here, so that each is
 // defined once.
 
+// A tensor of activations that one block makes and later ones read: a row of features of each token.
+struct Value {
+  std::string name;
+  std::size_t rows = 0;  // whose tokens: the axis of token rows, an index into Batch::rows
+  std::vector<std::int64_t> features;
+};
+
 // The unit of which stages consist, such as an embedding, a transformer layer, or a norm with the head.
 struct Block {
   std::string name;  // "layers.3": its own in the graph, of dropout's sites and in messages
@@ -30,9 +37,12 @@ struct Block {
     std::size_t parameter = 0;
   };
   std::vector<Shared> shared{};
+  // Indices into Graph::values, in the order in which the module takes and gives them. A head's losses and logits are
+  // the model's result, and no values.
+  std::vector<std::size_t> inputs{}, outputs{};
   bool is_unit = false;  // one of the blocks in equal numbers of which stages are measured (pipeline.balance "layers")
-  // The first block with the same settings and parameters but for their names in the model, and the same load of
-  // experts.
+  // The first block with the same settings, parameters and values but for their names in the model, and the same load
+  // of experts.
   std::size_t alike = 0;
 
   // As its settings say.
@@ -56,6 +66,7 @@ struct Graph {
   ModelRecipe model;                  // of which it was built: for what is of the whole model
   std::vector<Parameter> parameters;  // in the order of the blocks
   std::vector<Block> blocks;          // in the order of the data
+  std::vector<Value> values;          // in the order of the blocks that make them
   // Where tokens go whatever the routers say; null: where these say.
   std::shared_ptr<const ReplayedRouting> routing{};
 

@@ -44,10 +44,6 @@ LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting) {
   return shape;
 }
 
-double boundary_bytes(std::int64_t hidden_size, const PassSetting& setting) {
-  return element_bytes(element_type(setting.compute)) * setting.split_tokens() * static_cast<double>(hidden_size);
-}
-
 // Chunks are large enough that adding to the weight's gradient once per chunk costs little beside the products.
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element) {
   constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;

@@ -74,9 +74,6 @@ struct LocalShape {
 
 LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting);
 
-// Bytes of [tokens, hidden_size] as passed from block to block; with sequence parallelism only the rank's part.
-double boundary_bytes(std::int64_t hidden_size, const PassSetting& setting);
-
 // Rows of logits that the CPU's head holds at a time: as few chunks as fit into 128 MiB each, of equal size.
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element);
 

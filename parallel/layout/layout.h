@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -47,6 +48,10 @@ struct Partition {
   // The pipeline rank that holds a stage.
   std::size_t rank_of(std::size_t stage) const { return stage % static_cast<std::size_t>(mesh.pipeline); }
   bool is_last(std::size_t stage) const { return stage + 1 == stages.size(); }
+  // The values that cross the cut behind a stage; none behind the last one.
+  std::span<const std::size_t> outgoing(std::size_t stage) const {
+    return is_last(stage) ? std::span<const std::size_t>() : stages[stage + 1].incoming;
+  }
   // The ranks of a pipeline that hold copies of the same parameters (StateGroup::holders): all such sets, ascending.
   std::set<std::vector<std::size_t>> sharing_ranks() const;
   // The tensor ranks that hold the same units as this one of what has so many copies (copy_counts()), ascending, itself

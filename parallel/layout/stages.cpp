@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/sharding.h"
+#include "core/graph/values.h"
 
 namespace llmtrain {
 namespace {
@@ -127,6 +128,17 @@ std::map<std::size_t, std::vector<std::size_t>> shared_parameters(const Graph& g
   return shared;
 }
 
+void add_incoming(const Graph& graph, std::vector<Stage>& stages) {
+  std::vector<std::size_t> cuts(stages.size());
+  std::size_t next = graph.blocks.size();
+  for (std::size_t stage = stages.size(); stage-- > 0;) {
+    if (!stages[stage].blocks.empty()) next = stages[stage].blocks.front();
+    cuts[stage] = next;
+  }
+  std::vector<std::vector<std::size_t>> across = values_across(graph, cuts);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) stages[stage].incoming = std::move(across[stage]);
+}
+
 }  // namespace
 
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks) {
@@ -151,6 +163,7 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
     stages[is_counted || unit > 0 ? stage_of[unit] : 0].blocks.push_back(block);
     if (is_counted) ++unit;
   }
+  add_incoming(graph, stages);
   return stages;
 }
 

@@ -19,6 +19,7 @@ namespace llmtrain {
 // The blocks of the Graph that a stage holds, in order; every block is in exactly one stage.
 struct Stage {
   std::vector<std::size_t> blocks;
+  std::vector<std::size_t> incoming{};  // the values that cross the cut before it (values_across())
 };
 
 // Splits the blocks over pipeline × loops stages according to `pipeline.balance`: "layers" gives every stage the same

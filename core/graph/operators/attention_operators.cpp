@@ -159,7 +159,7 @@ void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   const AttentionShape shape = shape_of(writer, attention);
   Operator& norm = writer.norm("attention.norm");
   // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
-  writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
+  writer.save_input(norm);
   if (writer.is_own())
     writer.save(norm, "attention_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
 

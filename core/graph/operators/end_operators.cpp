@@ -26,7 +26,7 @@ double chunk_working(const LocalShape& shape, std::int64_t vocabulary) {
 void save_for_head(const OperatorWriter& writer, const NormSettings& settings, Operator& norm) {
   const LocalShape& shape = writer.shape();
   const double residual = shape.element * shape.residual();
-  writer.save(norm, "input", residual, Recompute::full);
+  writer.save_input(norm);
   if (writer.is_own())
     writer.save(norm, "statistics", OperatorWriter::statistics_bytes(settings, shape.split_tokens), Recompute::full);
   // core/model computes the loss and its gradient in the forward, so the normed input's place is taken by its gradient.

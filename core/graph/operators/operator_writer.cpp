@@ -175,6 +175,10 @@ void OperatorWriter::save(Operator& item, std::string name, double bytes, Recomp
   if (bytes > 0) item.saved.push_back({std::move(name), bytes, kept_through});
 }
 
+void OperatorWriter::save_input(Operator& item) const {
+  item.saved.push_back({"input", shape_.element * shape_.residual(), Recompute::full, 0});
+}
+
 double OperatorWriter::statistics_bytes(const NormSettings& norm, double rows) {
   // Layer norm keeps mean and reciprocal deviation, root-mean-square norm only the latter.
   return fp32_bytes * rows * (norm.kind == NormKind::layernorm ? 2 : 1);

@@ -57,6 +57,8 @@ class OperatorWriter {
 
   // Keeps a tensor of `bytes` for the backward; nothing when `bytes` is 0.
   static void save(Operator& item, std::string name, double bytes, Recompute kept_through = Recompute::selective);
+  // Keeps the block's first input, at every level of recompute.
+  void save_input(Operator& item) const;
   // Under selective recompute core/model recomputes some tensors that other programs keep.
   Recompute kept_elsewhere() const { return is_own() ? Recompute::none : Recompute::selective; }
   // What a GPU's operators take to make the masks of so many elements (kernels/random/dropout.cpp): numbers of five

@@ -48,7 +48,12 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
   OperatorWriter writer(graph, block, kept);
   std::visit([&](const auto& settings) { write_block(writer, settings); }, described.settings);
   if (drops) write_token_dropping(writer, local_shape(described.hidden_size(), setting));
-  return writer.take();
+  OperatorList operators = writer.take();
+  // What a layer keeps of some of its tokens is a copy.
+  for (Operator& item : operators)
+    for (SavedTensor& tensor : item.saved)
+      if (drops) tensor.input.reset();
+  return operators;
 }
 
 void write_block(OperatorWriter& writer, const LayerSettings& layer) {
@@ -115,10 +120,18 @@ double saved_bytes(const OperatorList& operators, Recompute recompute) {
   return bytes;
 }
 
+double kept_input_bytes(const OperatorList& operators, Recompute recompute, std::size_t input) {
+  double bytes = 0;
+  for (const Operator& item : operators)
+    for (const SavedTensor& tensor : item.saved)
+      if (tensor.input == input && tensor.kept_through >= recompute) bytes += tensor.bytes;
+  return bytes;
+}
+
 // Selective recompute frees attention's scores before the feed-forward half begins and recomputes them after its
 // backward; a layer that is repeated as a whole holds all of its tensors again, with its output and that output's
 // gradient. What other ranks sent goes as the repeated forward comes to it.
-PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double boundary) {
+PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double passed) {
   const bool repeats_all = repeats_layers(recompute) && is_repeated(operators.front(), recompute);
   double weight_gradient = 0;
   for (const Operator& item : operators) weight_gradient = std::max(weight_gradient, item.unscaled_weight_gradient);
@@ -133,7 +146,7 @@ PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double bo
     before += repeats_all ? half.saved : half.kept;
     saved += half.saved;
   }
-  if (repeats_all) peak.backward = std::max(peak.backward, saved + 2 * boundary);
+  if (repeats_all) peak.backward = std::max(peak.backward, saved + 2 * passed);
   return peak;
 }
 

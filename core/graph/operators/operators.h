@@ -46,6 +46,7 @@ struct SavedTensor {
   std::string name;  // "attention.query", within its block
   double bytes = 0;
   Recompute kept_through = Recompute::selective;
+  std::optional<std::size_t> input{};  // which of the block's inputs it is, if any
 };
 
 // The ranks that a collective inside a block runs over; `tokens`: those that hold the tokens of one micro-batch.
@@ -139,6 +140,8 @@ double repeated_flops(const OperatorList& operators, Recompute recompute);
 // its 16-bit output. cpu and cuda: masks are generated again, statistics of norms are kept, the head keeps the gradient
 // of its input in place of logits; selective recompute computes norms, activations and scores again.
 double saved_bytes(const OperatorList& operators, Recompute recompute);
+// Bytes of an input of the block among these, which other blocks may keep, too; 0 where it is not kept as it is.
+double kept_input_bytes(const OperatorList& operators, Recompute recompute, std::size_t input);
 
 // The most bytes alive while a block runs: its saved tensors, its operators' working memory, its output (forward), and
 // the gradients at its output and within (backward). Other blocks' tensors are not included.
@@ -146,7 +149,7 @@ struct PassPeak {
   double forward = 0;
   double backward = 0;
 };
-// `boundary`: boundary_bytes() of the setting.
-PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double boundary);
+// `passed`: passed_bytes() of the block (core/graph/values.h).
+PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double passed);
 
 }  // namespace llmtrain

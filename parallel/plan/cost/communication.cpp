@@ -233,22 +233,28 @@ void add_muon(Table& table) {
 void add_transfers(Table& table) {
   const PricedLayout& priced = table.priced();
   const Partition& partition = priced.partition;
-  const Boundary boundary = boundary_of(priced);
   const RankGroup tensor = tensor_group(partition.mesh);
   const double micros = partition.shape.micro_batches;
-  const double gather_seconds = micros * priced.collectives.all_gather(boundary.whole_bytes, tensor);
   for (const bool is_gather : {false, true}) {
     for (std::size_t stage = 0; stage + 1 < partition.stages.size(); ++stage) {
       const std::size_t here = partition.rank_of(stage), next = partition.rank_of(stage + 1);
       const RankGroup neighbours = pipeline_neighbours(partition.mesh, static_cast<std::int64_t>(here));
-      const double sent_seconds = micros * boundary_seconds(priced, neighbours) - gather_seconds;
+      double sent_bytes = 0, whole_bytes = 0, gather_seconds = 0;
+      for (const std::size_t value : partition.outgoing(stage)) {
+        const Message message = message_of(priced, value);
+        sent_bytes += message.sent_bytes;
+        whole_bytes += message.whole_bytes;
+        gather_seconds += micros * priced.collectives.all_gather(message.whole_bytes, tensor);
+      }
+      const double sent_seconds =
+          micros * transfer_seconds(priced, partition.outgoing(stage), neighbours) - gather_seconds;
       for (const std::size_t rank : {here, next}) {
         if (is_gather)
           table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, rank,
-                    {micros * boundary.whole_bytes, gather_seconds, 0});
+                    {micros * whole_bytes, gather_seconds, 0});
         else
           table.add(Collective::send, Purpose::pipeline, "activations", neighbours, rank,
-                    {micros * boundary.sent_bytes, sent_seconds, 0});
+                    {micros * sent_bytes, sent_seconds, 0});
       }
     }
   }

@@ -2,6 +2,9 @@
 #include "parallel/plan/cost/offload_cost.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "core/graph/values.h"
 
 namespace llmtrain {
 namespace {
@@ -16,9 +19,21 @@ double weight_bytes(const Partition& partition, std::size_t stage) {
 
 }  // namespace
 
-double kept_bytes(const Partition& partition, std::size_t stage, double saved, double boundary) {
+double kept_bytes(const Partition& partition, std::size_t stage, double saved, const PassSetting& setting) {
   if (partition.mesh.pipeline > 1) return saved;
-  return saved - (stage > 0 ? boundary : 0) + (partition.is_last(stage) ? 0 : boundary);
+  const Graph& graph = *partition.graph;
+  const std::vector<std::size_t>& incoming = partition.stages[stage].incoming;
+  const auto reads = [&](std::size_t value) {
+    return std::ranges::any_of(partition.stages[stage].blocks, [&](std::size_t block) {
+      return std::ranges::count(graph.blocks[block].inputs, value) > 0;
+    });
+  };
+  double kept = saved;
+  for (const std::size_t value : incoming)
+    if (reads(value)) kept -= value_bytes(graph.values[value], setting);
+  for (const std::size_t value : partition.outgoing(stage))
+    if (std::ranges::count(incoming, value) == 0) kept += value_bytes(graph.values[value], setting);
+  return kept;
 }
 
 void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost) {

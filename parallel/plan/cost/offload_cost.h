@@ -8,8 +8,8 @@
 namespace llmtrain {
 
 // Bytes that a stage keeps for the backward of one micro-batch, of which its blocks save `saved`: between stages of one
-// rank (pipeline 1) the boundary tensor belongs to the first of them.
-double kept_bytes(const Partition& partition, std::size_t stage, double saved, double boundary);
+// rank (pipeline 1) a value that crosses cuts belongs to the stage that makes it.
+double kept_bytes(const Partition& partition, std::size_t stage, double saved, const PassSetting& setting);
 
 // What memory.offload moves over PCIe in the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
 // arrive for every pass; activations leave in the forward and return in the backward. All is prefetched, so a pass

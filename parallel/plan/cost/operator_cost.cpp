@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/graph/values.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/plan/cost/two_streams.h"
 
@@ -253,30 +254,38 @@ double shown_share(const PricedLayout& priced, Range block, const Exchange& exch
   return 1;
 }
 
-Boundary boundary_of(const PricedLayout& priced) {
+Message message_of(const PricedLayout& priced, std::size_t value) {
   PassSetting whole = priced.setting();
   // The size of the whole tensor; what tensor ranks send of it does not depend on sequence parallelism, because without
   // it they scatter their equal copies for the transfer and gather them after it.
   whole.splits_sequence = false;
-  const double bytes = boundary_bytes(priced.graph().blocks.front().hidden_size(), whole);
+  const double bytes = value_bytes(priced.graph().values[value], whole);
   return {bytes / static_cast<double>(priced.mesh().tensor), priced.recipe().parallel.sequence ? 0 : bytes};
 }
 
-double boundary_seconds(const PricedLayout& priced, const RankGroup& neighbours) {
-  const Boundary boundary = boundary_of(priced);
+double transfer_seconds(const PricedLayout& priced, std::span<const std::size_t> values, const RankGroup& neighbours) {
   // Without overlap the program synchronises with the device after each transfer, which costs the host several times as
   // much.
   const double waits = priced.recipe().parallel.overlap ? 1 : priced.program().host.blocking_transfer;
-  // Host work, the message itself, and the gather of the parts inside the receivers' tensor group.
-  return waits * priced.profile.host.transfer_seconds +
-         priced.collectives.point_to_point(boundary.sent_bytes, neighbours) +
-         priced.collectives.all_gather(boundary.whole_bytes, tensor_group(priced.mesh()));
+  double seconds = 0;
+  for (const std::size_t value : values) {
+    const Message message = message_of(priced, value);
+    // Host work, the message itself, and the gather of the parts inside the receivers' tensor group.
+    seconds += waits * priced.profile.host.transfer_seconds +
+               priced.collectives.point_to_point(message.sent_bytes, neighbours) +
+               priced.collectives.all_gather(message.whole_bytes, tensor_group(priced.mesh()));
+  }
+  return seconds;
 }
 
-WireSeconds boundary_wires(const PricedLayout& priced, const RankGroup& neighbours) {
-  const Boundary boundary = boundary_of(priced);
-  WireSeconds wires = priced.collectives.wires(Collective::send, boundary.sent_bytes, neighbours);
-  wires += priced.collectives.wires(Collective::all_gather, boundary.whole_bytes, tensor_group(priced.mesh()));
+WireSeconds transfer_wires(const PricedLayout& priced, std::span<const std::size_t> values,
+                           const RankGroup& neighbours) {
+  WireSeconds wires;
+  for (const std::size_t value : values) {
+    const Message message = message_of(priced, value);
+    wires += priced.collectives.wires(Collective::send, message.sent_bytes, neighbours);
+    wires += priced.collectives.wires(Collective::all_gather, message.whole_bytes, tensor_group(priced.mesh()));
+  }
   return wires;
 }
 

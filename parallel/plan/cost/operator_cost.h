@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "core/base/collective.h"
@@ -26,19 +27,21 @@ WireSeconds exchange_wires(const PricedLayout& priced, const Exchange& exchange)
 // The fraction of a collective's time for which its pass waits; it is one of the operators of `block`.
 double shown_share(const PricedLayout& priced, std::span<const Operator> block, const Exchange& exchange);
 
-// The tensor that one stage sends to the next: each tensor rank sends its part of the tokens, and without sequence
-// parallelism the receivers gather the whole inside the tensor group (Narayanan et al., arXiv 2104.04473, section 4.1).
-struct Boundary {
+// A value on its way from one stage to the next, one message: each tensor rank sends its part of the tokens, and
+// without sequence parallelism the receivers gather the whole inside the tensor group (Narayanan et al., arXiv
+// 2104.04473, section 4.1).
+struct Message {
   double sent_bytes = 0;   // per tensor rank
   double whole_bytes = 0;  // result of the receivers' gather; 0 where they gather nothing
 };
-Boundary boundary_of(const PricedLayout& priced);
+Message message_of(const PricedLayout& priced, std::size_t value);
 
-// Seconds of one transfer between these pipeline ranks, including the receivers' gather.
-double boundary_seconds(const PricedLayout& priced, const RankGroup& neighbours);
-// How long sending occupies the sender's wires; the gather is counted with them, because every rank but the first
-// receives as well.
-WireSeconds boundary_wires(const PricedLayout& priced, const RankGroup& neighbours);
+// Seconds of one transfer of these values between these pipeline ranks, including the receivers' gathers.
+double transfer_seconds(const PricedLayout& priced, std::span<const std::size_t> values, const RankGroup& neighbours);
+// How long sending them occupies the sender's wires; the gathers are counted with them, because every rank but the
+// first receives as well.
+WireSeconds transfer_wires(const PricedLayout& priced, std::span<const std::size_t> values,
+                           const RankGroup& neighbours);
 
 // Seconds of an operator's matrix products for one micro-batch, forward and backward, with the casts of FP8.
 double product_seconds(const PricedLayout& priced, const Operator& item);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "core/graph/graph.h"
+#include "core/graph/operators/held_values.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
@@ -80,6 +82,36 @@ void make_even(std::vector<StageCost>& stages) {
   }
 }
 
+// Whether the tensors of two bundles have the same sizes.
+bool are_alike(const Graph& graph, std::span<const std::size_t> one, std::span<const std::size_t> other) {
+  return std::ranges::equal(
+      one, other, [&](std::size_t a, std::size_t b) { return graph.values[a].features == graph.values[b].features; });
+}
+
+// Per cut, because some neighbours share a node and others do not, and cuts differ in what crosses them.
+void add_transfers(const PricedLayout& priced, StepCosts& costs) {
+  const Partition& partition = priced.partition;
+  costs.transfer_seconds.resize(partition.stages.size());
+  costs.transfer_wires.resize(partition.stages.size());
+  if (partition.mesh.pipeline == 1) return;
+  const auto ranks = static_cast<std::size_t>(partition.mesh.pipeline);
+  // From the last rank to the first as much as from the one before it.
+  const auto crosses = [&](std::size_t stage) {
+    return partition.is_last(stage) ? partition.outgoing(stage - 1) : partition.outgoing(stage);
+  };
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+    if (stage >= ranks && are_alike(priced.graph(), crosses(stage), crosses(stage - ranks))) {
+      costs.transfer_seconds[stage] = costs.transfer_seconds[stage - ranks];
+      costs.transfer_wires[stage] = costs.transfer_wires[stage - ranks];
+      continue;
+    }
+    const RankGroup neighbours =
+        pipeline_neighbours(partition.mesh, static_cast<std::int64_t>(partition.rank_of(stage)));
+    costs.transfer_seconds[stage] = transfer_seconds(priced, crosses(stage), neighbours);
+    costs.transfer_wires[stage] = transfer_wires(priced, crosses(stage), neighbours);
+  }
+}
+
 }  // namespace
 
 StepCosts make_step_costs(const PricedLayout& priced) {
@@ -88,12 +120,12 @@ StepCosts make_step_costs(const PricedLayout& priced) {
   const Graph& graph = priced.graph();
   // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
   BlockCache<PricedBlock> blocks(graph);
-  const double boundary = boundary_bytes(graph.blocks.front().hidden_size(), priced.setting());
   StepCosts costs;
   for (std::size_t index = 0; index < partition.stages.size(); ++index) {
     StageCost cost;
     double saved = 0;
-    for (const std::size_t block : partition.stages[index].blocks) {
+    const Stage& stage = partition.stages[index];
+    for (const std::size_t block : stage.blocks) {
       const PricedBlock& of_block = blocks.of(block, [&] {
         const OperatorList& operators = priced.operators.of(block);
         return PricedBlock{block_cost(priced, operators), saved_bytes(operators, priced.setting().recompute)};
@@ -102,21 +134,18 @@ StepCosts make_step_costs(const PricedLayout& priced) {
       cost.backward += of_block.cost.backward;
       saved += of_block.saved;
     }
-    add_emulated_layers(priced, layer_count(graph, partition.stages[index]), cost);
+    for (const HeldValues& held :
+         held_values(priced.operators, stage.blocks, stage.incoming, partition.outgoing(index)))
+      saved -= held.repeated;
+    add_emulated_layers(priced, layer_count(graph, stage), cost);
     add_gradient_sums(priced, index, cost);
     // After all that a pass computes, beside which these transfers run.
-    add_offload(priced, index, kept_bytes(partition, index, saved, boundary), cost);
+    add_offload(priced, index, kept_bytes(partition, index, saved, priced.setting()), cost);
     add_data_parallel(priced, index, cost);
     costs.stages.push_back(cost);
   }
   if (profile.program.stages.even) make_even(costs.stages);
-  for (std::int64_t rank = 0; rank < partition.mesh.pipeline; ++rank) {
-    // Per rank, because some neighbours share a node and others do not.
-    const bool sends = partition.mesh.pipeline > 1;
-    const RankGroup neighbours = pipeline_neighbours(partition.mesh, rank);
-    costs.transfer_seconds.push_back(sends ? boundary_seconds(priced, neighbours) : 0);
-    costs.transfer_wires.push_back(sends ? boundary_wires(priced, neighbours) : WireSeconds{});
-  }
+  add_transfers(priced, costs);
   costs.optimizer_seconds = optimizer_seconds(priced);
   costs.step_overhead_seconds = profile.host.step_seconds;
   costs.compute_slowdown = profile.compute_slowdown;

@@ -2,10 +2,13 @@
 #include "parallel/plan/memory/memory_model.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/operators/held_values.h"
 #include "core/graph/operators/operators.h"
 #include "core/graph/rope_frequencies.h"
+#include "core/graph/values.h"
 #include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
@@ -91,25 +94,24 @@ struct BlockMemory {
   double saved = 0;
   PassPeak peak;
   double weights = 0;  // bytes in the compute type
+  double passed = 0;   // passed_bytes()
 };
 
 // Computes the memory of blocks that are alike once.
 class Blocks {
  public:
   Blocks(const Partition& partition, const OperatorLists& operators)
-      : partition_(partition),
-        operators_(operators),
-        boundary_(boundary_bytes(operators.graph().blocks.front().hidden_size(), operators.setting())),
-        cache_(operators.graph()) {}
+      : partition_(partition), operators_(operators), cache_(operators.graph()) {}
 
   const BlockMemory& of(std::size_t block) {
     return cache_.of(block, [&] {
       const OperatorList& list = operators_.of(block);
       const Recompute recompute = operators_.setting().recompute;
-      return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, boundary_), weight_bytes(block)};
+      const double passed = passed_bytes(operators_.graph(), block, operators_.setting());
+      return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, passed), weight_bytes(block), passed};
     });
   }
-  double boundary() const { return boundary_; }
+  const OperatorLists& operators() const { return operators_; }
 
  private:
   // Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.
@@ -123,39 +125,57 @@ class Blocks {
 
   const Partition& partition_;
   const OperatorLists& operators_;
-  double boundary_;
   BlockCache<BlockMemory> cache_;
 };
 
+// What a stage's blocks have at once in one micro-batch: saved when all have run, and at the peak of each pass.
+struct BlockPeaks {
+  double saved = 0, forward = 0, backward = 0;
+  double largest_saved = 0, largest_passed = 0;  // of one block
+};
+
+BlockPeaks peaks_of(const Partition& partition, std::size_t index, Blocks& blocks) {
+  const Stage& stage = partition.stages[index];
+  const std::vector<HeldValues> held =
+      held_values(blocks.operators(), stage.blocks, stage.incoming, partition.outgoing(index));
+  BlockPeaks peaks;
+  for (std::size_t i = 0; i < stage.blocks.size(); ++i) {
+    const BlockMemory& memory = blocks.of(stage.blocks[i]);
+    const HeldValues values = held.empty() ? HeldValues{} : held[i];
+    // Blocks that have run hold their saved activations while a later one is at its peak, in both directions.
+    const double before = peaks.saved - values.repeated;
+    peaks.forward = std::max(peaks.forward, before + memory.peak.forward + values.beside_forward);
+    peaks.backward = std::max(peaks.backward, before + memory.peak.backward + values.beside_backward);
+    peaks.saved = before + memory.saved;
+    peaks.largest_saved = std::max(peaks.largest_saved, memory.saved);
+    peaks.largest_passed = std::max(peaks.largest_passed, memory.passed);
+  }
+  return peaks;
+}
+
 // What one micro-batch takes. A workspace is the most that is alive during the pass minus the activations saved after
 // it, so that a pass's peak is the saved ones, the micro-batch's own included, and the workspace. Between stages of one
-// rank (pipeline 1) the boundary tensor, and later its gradient, is saved by the first of them. A tensor received from
-// or sent to another rank is counted as communication while a pass runs, so the workspaces exclude it.
+// rank (pipeline 1) a value that crosses cuts, and later its gradient, is saved by the stage that makes it. Values
+// received from or sent to another rank are counted as communication while a pass runs, so the workspaces exclude them.
 // `reserve`: what the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
 void hold_activations(const Partition& partition, std::size_t index, Blocks& blocks, double reserve,
                       StageMemory& stage) {
   const bool is_one_rank = partition.mesh.pipeline == 1;
-  const double boundary = blocks.boundary();
-  const double from_before = index > 0 ? boundary : 0, to_next = partition.is_last(index) ? 0 : boundary;
-  double before = 0, forward_peak = 0, backward_peak = 0, largest_saved = 0;
-  for (const std::size_t block : partition.stages[index].blocks) {
-    const BlockMemory& memory = blocks.of(block);
-    forward_peak = std::max(forward_peak, before + memory.peak.forward);
-    backward_peak = std::max(backward_peak, before + memory.peak.backward);
-    // Blocks that have run hold their saved activations while a later one is at its peak, in both directions.
-    before += memory.saved;
-    largest_saved = std::max(largest_saved, memory.saved);
-  }
-  double saved = kept_bytes(partition, index, before, boundary);
+  const Stage& placed = partition.stages[index];
+  const PassSetting& setting = blocks.operators().setting();
+  const double from_before = values_bytes(*partition.graph, placed.incoming, setting);
+  const double to_next = values_bytes(*partition.graph, partition.outgoing(index), setting);
+  const BlockPeaks peaks = peaks_of(partition, index, blocks);
+  double saved = kept_bytes(partition, index, peaks.saved, setting);
   // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
-  const double whole = partition.recipe.training.token_dropping ? boundary : 0;
+  const double whole = partition.recipe.training.token_dropping ? peaks.largest_passed : 0;
   const double elsewhere = from_before + (is_one_rank ? 0 : to_next);
-  double forward = std::max(0.0, forward_peak - elsewhere - saved) + whole;
-  double backward = std::max(0.0, backward_peak - elsewhere - saved) + whole;
+  double forward = std::max(0.0, peaks.forward - elsewhere - saved) + whole;
+  double backward = std::max(0.0, peaks.backward - elsewhere - saved) + whole;
   if (partition.recipe.memory.offload.activations) {
     // Everything saved passes through the host; two blocks' activations stay on the device as staging buffers.
     stage.hold({Category::activations, saved, Event::forward_starts, Event::backward_ends, MemoryPlace::host});
-    const double staging = std::min(saved, blocks_in_motion * largest_saved);
+    const double staging = std::min(saved, blocks_in_motion * peaks.largest_saved);
     forward += staging;
     backward += staging;
     saved = 0;
@@ -165,7 +185,7 @@ void hold_activations(const Partition& partition, std::size_t index, Blocks& blo
   stage.hold({Category::buffers, forward * held, Event::forward_starts, Event::forward_ends});
   stage.hold({Category::buffers, backward * held, Event::backward_starts, Event::backward_ends});
   if (is_one_rank) return;
-  // A received tensor from its arrival until its pass ends, a sent one from its pass's start until it is sent.
+  // What is received from its arrival until its pass ends, what is sent from its pass's start until it is sent.
   stage.hold({Category::communication, from_before * held, Event::activation_arrives, Event::forward_ends});
   stage.hold({Category::communication, to_next * held, Event::forward_starts, Event::activation_is_sent});
   stage.hold({Category::communication, to_next * held, Event::gradient_arrives, Event::backward_ends});

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/operators/operators.h"
+#include "core/graph/values.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
@@ -72,8 +73,8 @@ LayoutBounds::PassPrice LayoutBounds::price(const DegreeChoice& degrees, const P
         const double bytes = saved.of(block, [&] { return saved_bytes(operators, passes.recompute); });
         price.unit_bytes = std::min(price.unit_bytes, bytes);
       } else if (block + 1 == graph_->blocks.size()) {
-        const double boundary = boundary_bytes(graph_->blocks[block].hidden_size(), priced.setting());
-        price.end_bytes = pass_peak(operators, passes.recompute, boundary).backward;
+        const double passed = passed_bytes(*graph_, block, priced.setting());
+        price.end_bytes = pass_peak(operators, passes.recompute, passed).backward;
       }
     }
   } catch (const Error&) {

@@ -107,8 +107,10 @@ class RankEstimate {
 // What passes wait for tensors of other stages; `model`: of one micro-batch, forward and backward through all of them.
 double transfer_seconds(const ScheduleShape& shape, const StepCosts& costs, double model) {
   if (shape.pipeline == 1) return 0;
+  // Once around all ranks, on average over the loops.
   const double ranks = shape.pipeline,
-               around = std::accumulate(costs.transfer_seconds.begin(), costs.transfer_seconds.end(), 0.0);
+               around =
+                   std::accumulate(costs.transfer_seconds.begin(), costs.transfer_seconds.end(), 0.0) / shape.loops;
   // A rank sends and receives at the same time.
   if (costs.blocking_transfers) return static_cast<double>(shape.micro_batches) * shape.loops * around / ranks;
   // From one loop to the next a micro-batch visits all ranks, while those that a schedule runs before the next loop

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "core/base/collective.h"
 #include "core/graph/operators/operators.h"
+#include "core/graph/values.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_transfers.h"
 #include "parallel/plan/report/text_layout.h"
@@ -62,6 +64,27 @@ class WorkList {
 
   void add_transfer(const StateTransfer& transfer, std::vector<PricedWork>& list) {
     list.push_back(collective(transfer.collective, transfer.tensors, transfer.bytes, transfer.ranks, transfer.seconds));
+  }
+
+  // Sending these values from one stage to the next; those of one size count together.
+  std::vector<PricedWork> transfers(std::span<const std::size_t> values) {
+    std::vector<PricedWork> list;
+    for (const std::size_t value : values) {
+      const Message message = message_of(priced_, value);
+      PricedWork work =
+          collective(Collective::send, "activations", message.sent_bytes, pipeline_neighbours(priced_.mesh()), 0);
+      // In the same node for some ranks and not for others.
+      work.source.clear();
+      work.shape = message.whole_bytes > 0
+                       ? fmt::format("which tensor ranks gather to {}", bytes_text(message.whole_bytes))
+                       : "";
+      const auto same = std::ranges::find(list, work.amount, &PricedWork::amount);
+      if (same == list.end())
+        list.push_back(std::move(work));
+      else
+        ++same->count;
+    }
+    return list;
   }
 
   PricedWork collective(Collective collective, std::string_view tensors, double bytes, const RankGroup& ranks,
@@ -224,6 +247,14 @@ void add_rest(std::vector<PricedWork>& list, double seconds) {
   if (rest > negligible * seconds) list.push_back({.name = "sums of gradients, offloading", .seconds = rest});
 }
 
+// The values across the cut over which most is sent.
+std::span<const std::size_t> widest_bundle(const Partition& partition, const PassSetting& setting) {
+  return std::ranges::max_element(
+             partition.stages, {},
+             [&](const Stage& stage) { return values_bytes(*partition.graph, stage.incoming, setting); })
+      ->incoming;
+}
+
 void sort_by_seconds(WorkOfStage& work) {
   for (auto* list : {&work.forward, &work.backward, &work.gather, &work.reduction})
     std::ranges::stable_sort(*list, std::ranges::greater{}, &PricedWork::seconds);
@@ -255,14 +286,7 @@ StageWork stage_work(const PricedLayout& with_host, const StepCosts& costs) {
     sort_by_seconds(work);
   }
   if (partition.mesh.pipeline == 1) return result;
-  const Boundary boundary = boundary_of(priced);
-  PricedWork transfer =
-      list.collective(Collective::send, "activations", boundary.sent_bytes, pipeline_neighbours(partition.mesh), 0);
-  // In the same node for some ranks and not for others.
-  transfer.source.clear();
-  transfer.shape =
-      boundary.whole_bytes > 0 ? fmt::format("which tensor ranks gather to {}", bytes_text(boundary.whole_bytes)) : "";
-  result.transfer.push_back(std::move(transfer));
+  result.transfer = list.transfers(widest_bundle(partition, priced.setting()));
   return result;
 }
 

@@ -35,7 +35,7 @@ struct WorkOfStage {
 struct StageWork {
   std::vector<WorkOfStage> kinds;              // of stages with different blocks
   std::vector<std::size_t> kind_of;            // by stage
-  std::vector<PricedWork> transfer;            // of a tensor from one stage to the next
+  std::vector<PricedWork> transfer;            // of what crosses the widest cut between stages
   std::map<std::string, std::string> sources;  // by section of the profile: the origin of its numbers
 };
 

@@ -279,22 +279,16 @@ class Simulator {
     timeline_.record(here, Stream::compute, {start, here.clock}, seconds);
   }
 
-  // transfer_seconds[r] is between rank r and the next one, in both directions.
-  double transfer_seconds(const RankClock& here, const Instruction& instruction) const {
-    const bool with_next =
-        instruction.operation == Operation::send_activation || instruction.operation == Operation::receive_gradient;
-    return costs_.transfer_seconds[static_cast<std::size_t>(with_next ? here.rank : instruction.peer)];
-  }
+  double transfer_seconds(const Instruction& transfer) const { return costs_.transfer_seconds[cut_of(transfer)]; }
 
-  WireShares transfer_wires(const RankClock& here, const Instruction& send, double seconds) const {
+  WireShares transfer_wires(const Instruction& send, double seconds) const {
     if (costs_.transfer_wires.empty()) return {};
-    const bool to_next = send.operation == Operation::send_activation;
-    return wire_shares(costs_.transfer_wires[static_cast<std::size_t>(to_next ? here.rank : send.peer)], seconds);
+    return wire_shares(costs_.transfer_wires[cut_of(send)], seconds);
   }
 
   void send(RankClock& here, const Instruction& instruction, double now) {
     RankClock& peer = rank_of(instruction.peer);
-    const double seconds = transfer_seconds(here, instruction);
+    const double seconds = transfer_seconds(instruction);
     const bool is_activation = instruction.operation == Operation::send_activation;
     const std::int32_t stage = instruction.stage + (is_activation ? 1 : -1);
     Arrival& arrives = arrival(is_activation, stage, instruction.micro);
@@ -310,7 +304,7 @@ class Simulator {
       here.outgoing.send(transfer, {});
     } else {
       // The receive is posted early, so the transfer depends only on the two links.
-      const WireShares wires = transfer_wires(here, instruction, seconds);
+      const WireShares wires = transfer_wires(instruction, seconds);
       transfer.start = std::max(transfer.start, peer.receive_free);
       transfer.end = here.data.end_beside(transfer.start, seconds, wires, 0);
       arrives = {transfer.end, transfer.end - transfer.start};
@@ -343,7 +337,7 @@ class Simulator {
     here.input_ready = std::max(here.input_ready, arrives.time);
     here.longest_transfer = std::max(here.longest_transfer, arrives.seconds);
     timeline_.record(here, Stream::transfer, {arrives.time - arrives.seconds, arrives.time},
-                     transfer_seconds(here, instruction));
+                     transfer_seconds(instruction));
     return true;
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -56,6 +57,13 @@ struct Simulation {
 };
 
 enum class Timeline { leave_out, record };
+
+// The stage before the cut that an instruction sends or receives across: an index into StepCosts::transfer_seconds.
+inline std::size_t cut_of(const Instruction& transfer) {
+  const bool is_with_next =
+      transfer.operation == Operation::send_activation || transfer.operation == Operation::receive_gradient;
+  return static_cast<std::size_t>(is_with_next ? transfer.stage : transfer.stage - 1);
+}
 
 // Simulates one step of the schedule, event by event, on one clock for all pipeline ranks; ranks of the same tensor,
 // context and data groups do the same at the same time and are simulated once. The schedule must have passed check()

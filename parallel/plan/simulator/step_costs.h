@@ -37,8 +37,11 @@ struct StageCost {
 };
 
 struct StepCosts {
-  std::vector<StageCost> stages;            // by stage; pipeline × loops entries
-  std::vector<double> transfer_seconds;     // of a boundary tensor between pipeline rank r and (r + 1) mod pipeline
+  std::vector<StageCost> stages;  // by stage; pipeline × loops entries
+  // By stage, of the values that cross the cut behind it, or of their gradients in the other direction; 0 between
+  // stages of one rank. The last stage sends nothing: its entry is of what the one before it sends, on the link from
+  // its rank to the first, which estimates count with the others.
+  std::vector<double> transfer_seconds;
   std::vector<WireSeconds> transfer_wires;  // of each of these; empty: none
   std::vector<double> optimizer_seconds;    // by pipeline rank: clipping, the step, casts
   double step_overhead_seconds = 0;         // once per step, all ranks: data loading, synchronisation, logging

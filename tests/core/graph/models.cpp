@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/core/graph/models.h"
 
+#include "core/graph/values.h"
+
 namespace llmtrain::test {
 
 ModelRecipe gpt2_model(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
@@ -80,8 +82,7 @@ double saved_bytes(const Graph& graph, std::size_t block, const PassSetting& set
 }
 
 PassPeak pass_peak(const Graph& graph, std::size_t block, const PassSetting& setting) {
-  return pass_peak(operators_of(graph, block, setting), setting.recompute,
-                   boundary_bytes(graph.blocks[block].hidden_size(), setting));
+  return pass_peak(operators_of(graph, block, setting), setting.recompute, passed_bytes(graph, block, setting));
 }
 
 std::vector<ModelRecipe> all_small_models() {

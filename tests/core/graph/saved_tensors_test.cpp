@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "core/graph/values.h"
 #include "tests/core/graph/models.h"
 
 namespace llmtrain {
@@ -232,7 +233,7 @@ TEST_CASE("more recompute stores less, and the peak of a pass is at least what i
           REQUIRE(peak.backward > saved);
           before = saved;
         }
-        REQUIRE(before == boundary_bytes(model.hidden_size, setting));
+        REQUIRE(before == value_bytes(graph.values[0], setting));
       }
 }
 

@@ -22,7 +22,7 @@ inline StepCosts equal_costs(const ScheduleShape& shape, const CaseSeconds& seco
                         .reduce_seconds = seconds.reduce};
   StepCosts costs;
   costs.stages.assign(static_cast<std::size_t>(shape.stages()), stage);
-  costs.transfer_seconds.assign(static_cast<std::size_t>(shape.pipeline), seconds.transfer);
+  costs.transfer_seconds.assign(static_cast<std::size_t>(shape.stages()), seconds.transfer);
   costs.optimizer_seconds.assign(static_cast<std::size_t>(shape.pipeline), seconds.optimizer);
   return costs;
 }

@@ -67,8 +67,8 @@ WireSeconds wires_of(const Schedule& schedule, const StepCosts& costs, std::int3
     if (i.operation == Operation::reduce_gradients) sum += stage->reduce_wires;
     // Each stage once.
     if (i.operation == Operation::reduce_gradients && reduced.insert(i.stage).second) sum += stage->last_reduce_wires;
-    if (i.operation == Operation::send_activation) sum += costs.transfer_wires[static_cast<std::size_t>(rank)];
-    if (i.operation == Operation::send_gradient) sum += costs.transfer_wires[static_cast<std::size_t>(i.peer)];
+    if (i.operation == Operation::send_activation) sum += costs.transfer_wires[static_cast<std::size_t>(i.stage)];
+    if (i.operation == Operation::send_gradient) sum += costs.transfer_wires[static_cast<std::size_t>(i.stage - 1)];
   }
   return sum;
 }
@@ -81,7 +81,7 @@ double critical_path(const Schedule& schedule, const StepCosts& costs) {
   const ScheduleShape& shape = schedule.shape;
   std::map<PassName, double> ends;
   const auto hop = [&](std::int32_t from_stage) {
-    return shape.pipeline == 1 ? 0 : costs.transfer_seconds[static_cast<std::size_t>(from_stage % shape.pipeline)];
+    return shape.pipeline == 1 ? 0 : costs.transfer_seconds[static_cast<std::size_t>(from_stage)];
   };
   double longest = 0;
   for (bool moved = true; moved;) {

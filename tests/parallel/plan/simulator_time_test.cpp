@@ -240,7 +240,7 @@ TEST_CASE("a tensor on its way to the next stage shares the adapters with a gath
   const auto over = [](const WireSeconds& of_gather) {
     return [=](StepCosts& costs) {
       for (StageCost& stage : costs.stages) stage.gather_wires = of_gather;
-      costs.transfer_wires.assign(2, {0, 0.5});
+      costs.transfer_wires.assign(4, {0, 0.5});
     };
   };
   // Two transfers of 0.5 seconds beside the second gather make it end one second later.

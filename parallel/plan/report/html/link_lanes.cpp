@@ -36,12 +36,8 @@ WireSeconds busy_seconds(const Plan& plan, const TimelineEntry& entry) {
     case Operation::reduce_gradients:
       return of_data(reduction_of(*stage, false));
     case Operation::send_activation:
-    case Operation::send_gradient: {
-      // Between a rank and the next one, in both directions.
-      const bool to_next = instruction.operation == Operation::send_activation;
-      const auto pair = static_cast<std::size_t>(to_next ? entry.rank : instruction.peer);
-      return plan.costs.transfer_wires.empty() ? WireSeconds{} : plan.costs.transfer_wires.at(pair);
-    }
+    case Operation::send_gradient:
+      return plan.costs.transfer_wires.empty() ? WireSeconds{} : plan.costs.transfer_wires.at(cut_of(instruction));
     // Links carry both directions at once, and what a rank receives is somebody's sending.
     case Operation::receive_activation:
     case Operation::receive_gradient:

@@ -42,6 +42,12 @@ TEST_CASE("pipeline stages keep what they received") {
   const StepMemory apart = value.memory();
   const double boundary = 2 * 32 * 64;
   CHECK(apart.stages[0].held(Event::forward_starts, Event::activation_is_sent) == boundary);
+  CHECK(apart.stages[0].held(Event::gradient_arrives, Event::backward_ends) == boundary);
+  CHECK(apart.stages[1].held(Event::activation_arrives, Event::forward_ends) == boundary);
+  CHECK(apart.stages[1].held(Event::backward_starts, Event::gradient_is_sent) == boundary);
+  // The ends of the chain exchange nothing.
+  CHECK(apart.stages[0].held(Event::activation_arrives, Event::forward_ends) == 0);
+  CHECK(apart.stages[1].held(Event::forward_starts, Event::activation_is_sent) == 0);
   CHECK(saved_of(apart.stages[0]) == saved_of(here.stages[0]) - boundary);
   CHECK(saved_of(apart.stages[1]) == saved_of(here.stages[1]) + boundary);
   // During a pass, tensors received from another rank count as communication, and are part of the same peak.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/graph/operators/operators.h"
+#include "core/graph/values.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/simulator/simulator.h"
@@ -67,7 +68,7 @@ double layer_bytes(std::int64_t tokens) {
   cluster.program.name = "another";
   const PricedLayout priced(partition, cluster);
   const OperatorList experts = experts_of(priced);
-  const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model.hidden_size, priced.setting()));
+  const PassPeak peak = pass_peak(experts, Recompute::none, value_bytes(partition.graph->values[0], priced.setting()));
   StageMemory stage;
   for (const StateGroup& group : partition.groups.front())
     if (group.kind == StateGroup::Kind::experts) {

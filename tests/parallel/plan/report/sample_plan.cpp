@@ -15,7 +15,7 @@ StepCosts sample_costs(const ScheduleShape& shape) {
                         .gather_seconds = 8e-4,
                         .reduce_seconds = 8e-4};
   costs.stages.assign(static_cast<std::size_t>(shape.stages()), stage);
-  costs.transfer_seconds.assign(static_cast<std::size_t>(shape.pipeline), 1e-4);
+  costs.transfer_seconds.assign(static_cast<std::size_t>(shape.stages()), 1e-4);
   costs.optimizer_seconds.assign(static_cast<std::size_t>(shape.pipeline), 5e-4);
   costs.step_overhead_seconds = 3e-4;
   costs.compute_slowdown = 0.1;
