@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <memory>
 
@@ -9,6 +10,9 @@
 #include "core/model/pass/pass_context.h"
 
 namespace llmtrain {
+
+// A block's inputs or outputs, or their gradients. Most blocks have one of each, which takes no memory of its own.
+using Tensors = c10::SmallVector<at::Tensor, 2>;
 
 // The tensors of one micro-batch that a block keeps between its forward and its backward.
 struct SavedActivations {
@@ -28,20 +32,21 @@ class BlockModule {
   virtual ~BlockModule() = default;
 
   struct Output {
-    // [T, H], of which a tensor rank may have only its own rows (sequence parallelism); for the head the losses of all
-    // rows [T] (fp32), or in prediction the logits [rows, V] in the compute type: equal on every tensor rank.
-    at::Tensor activation;
+    // Block::outputs, each [T, …], of which a tensor rank may have only its own rows (sequence parallelism). The head,
+    // which names none, gives one tensor: the losses of all rows [T] (fp32), or in prediction the logits [rows, V] in
+    // the compute type, equal on every tensor rank.
+    Tensors values;
     std::unique_ptr<SavedActivations> saved;  // null without a backward
     LayerRouting routing{};                   // of a layer with experts
   };
 
-  // `x` is the previous block's activation; undefined for the embedding, which reads the batch. The block may keep it.
-  virtual Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const = 0;
+  // `inputs`: of Block::inputs. The block may keep them, and changes none, as others may read them, too.
+  virtual Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const = 0;
 
-  // `dy` is the gradient of the activation, which this block may overwrite; undefined for the head, whose loss starts
-  // the backward. Adds to the store's gradients; returns the gradient of x, undefined for the embedding.
-  virtual at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                              std::unique_ptr<SavedActivations> saved) const = 0;
+  // `gradients`: of the outputs, which this block may overwrite; none for the head, whose loss starts the backward.
+  // Adds to the store's gradients; returns those of the inputs, each in memory of its own, to which others are added.
+  virtual Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                           std::unique_ptr<SavedActivations> saved) const = 0;
 };
 
 }  // namespace llmtrain

@@ -4,6 +4,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/where.h>
 
+#include <utility>
+
 #include "core/base/hash.h"
 #include "core/model/key_value_cache.h"
 #include "kernels/embedding.h"
@@ -60,7 +62,7 @@ at::Tensor EmbeddingBlock::embed_split(const Batch& batch) const {
   return split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
 }
 
-BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const Batch& batch, const PassContext& pass) const {
+BlockModule::Output EmbeddingBlock::forward(Tensors, const Batch& batch, const PassContext& pass) const {
   const Sequences& sequences = batch.sequences();
   const at::Tensor& tokens = batch.field(BatchField::token_ids);
   std::optional<at::Tensor> positions;
@@ -77,7 +79,7 @@ BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const Batch& batc
     y.add_(kernels::embedding_forward(position_ids(y.size(0), batch), *positions, std::nullopt, sequences.length));
   if (pass.trains()) drop(y, batch, pass);
   // The backward needs only the tokens, which the batch has.
-  return {std::move(y), nullptr};
+  return {Tensors{std::move(y)}, nullptr};
 }
 
 void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const Batch& batch) const {
@@ -104,8 +106,9 @@ void EmbeddingBlock::add_masked_gradients(const at::Tensor& dy, const at::Tensor
                               std::nullopt, sequence_length);
 }
 
-at::Tensor EmbeddingBlock::backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                                    std::unique_ptr<SavedActivations>) const {
+Tensors EmbeddingBlock::backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                                 std::unique_ptr<SavedActivations>) const {
+  at::Tensor dy = std::move(gradients.front());
   const Sequences& sequences = batch.sequences();
   // The mask of the forward, generated again.
   drop(dy, batch, pass);

@@ -16,9 +16,9 @@ class EmbeddingBlock final : public BlockModule {
  public:
   EmbeddingBlock(const BlockParameters& parameters, const EmbeddingSettings& settings);
 
-  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
-  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                      std::unique_ptr<SavedActivations> saved) const override;
+  Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
+  Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                   std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   void drop(at::Tensor& activation, const Batch& batch, const PassContext& pass) const;

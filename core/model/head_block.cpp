@@ -108,26 +108,26 @@ at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targ
   return losses;
 }
 
-BlockModule::Output HeadBlock::forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const {
+BlockModule::Output HeadBlock::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
+  const at::Tensor& x = inputs.front();
   auto saved = std::make_unique<Saved>();
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, saved->statistics));
-  if (pass.mode == PassMode::prediction) return {logits(normed, batch), nullptr};
-  if (!pass.trains()) return {losses(normed, batch, pass, nullptr), nullptr};
+  if (pass.mode == PassMode::prediction) return {Tensors{logits(normed, batch)}, nullptr};
+  if (!pass.trains()) return {Tensors{losses(normed, batch, pass, nullptr)}, nullptr};
   at::Tensor dnormed;
   at::Tensor result = losses(normed, batch, pass, &dnormed);
   // Each tensor rank has the gradient through its columns of the vocabulary only: the sum over the ranks is whole.
   saved->dnormed = split_.own_sum(std::move(dnormed));
   saved->x = x;
-  return {std::move(result), std::move(saved)};
+  return {Tensors{std::move(result)}, std::move(saved)};
 }
 
-at::Tensor HeadBlock::backward(at::Tensor, const Batch&, const PassContext&,
-                               std::unique_ptr<SavedActivations> kept) const {
+Tensors HeadBlock::backward(Tensors, const Batch&, const PassContext&, std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
   // The norm adds to dx; the head has no residual connection whose gradient could be there already.
   at::Tensor dx = at::empty_like(saved.x).zero_();
   norm_.backward(saved.dnormed, saved.x, saved.statistics, dx);
-  return dx;
+  return {std::move(dx)};
 }
 
 at::Tensor HeadBlock::logits(at::Tensor normed, const Batch& batch) const {

@@ -18,9 +18,9 @@ class HeadBlock final : public BlockModule {
  public:
   HeadBlock(const BlockParameters& parameters, const HeadSettings& settings);
 
-  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
-  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                      std::unique_ptr<SavedActivations> saved) const override;
+  Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
+  Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                   std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;

@@ -22,13 +22,13 @@ StageOptions through(const KeptExchanges& kept, StageOptions options) {
 }
 
 // The module of each kind of block: overloads for all alternatives of BlockSettings.
-std::unique_ptr<BlockModule> make_block(const EmbeddingSettings& settings, const BlockParameters& parameters,
-                                        const StageOptions&, KeptExchanges*) {
+std::unique_ptr<BlockModule> module_of(const EmbeddingSettings& settings, const BlockParameters& parameters,
+                                       const StageOptions&, KeptExchanges*) {
   return std::make_unique<EmbeddingBlock>(parameters, settings);
 }
 
-std::unique_ptr<BlockModule> make_block(const LayerSettings& settings, const BlockParameters& parameters,
-                                        const StageOptions& options, KeptExchanges* kept) {
+std::unique_ptr<BlockModule> module_of(const LayerSettings& settings, const BlockParameters& parameters,
+                                       const StageOptions& options, KeptExchanges* kept) {
   const auto& rope = settings.attention.rope;
   auto layer = std::make_unique<TransformerLayer>(parameters, settings, options.attention, options.recompute,
                                                   rope ? &options.rope->of(*rope) : nullptr, options.context,
@@ -37,8 +37,8 @@ std::unique_ptr<BlockModule> make_block(const LayerSettings& settings, const Blo
   return std::make_unique<TokenDroppingLayer>(std::move(layer), settings.index);
 }
 
-std::unique_ptr<BlockModule> make_block(const HeadSettings& settings, const BlockParameters& parameters,
-                                        const StageOptions&, KeptExchanges*) {
+std::unique_ptr<BlockModule> module_of(const HeadSettings& settings, const BlockParameters& parameters,
+                                       const StageOptions&, KeptExchanges*) {
   return std::make_unique<HeadBlock>(parameters, settings);
 }
 
@@ -49,8 +49,15 @@ std::optional<std::int64_t> layer_of(const Block& block) {
 
 }  // namespace
 
+std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const StageOptions& options,
+                                        KeptExchanges* kept) {
+  return std::visit([&](const auto& settings) { return module_of(settings, parameters, options, kept); },
+                    parameters.block().settings);
+}
+
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
-                         const StageOptions& given) {
+                         const StageOptions& given)
+    : values_(graph, blocks) {
   if (given.recompute == Recompute::computation)
     kept_ = std::make_unique<KeptExchanges>(given.tensor, given.context, given.experts);
   const StageOptions options = kept_ ? through(*kept_, given) : given;
@@ -61,9 +68,7 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
   for (const std::size_t block : blocks) {
     layers_.push_back(layer_of(graph.blocks[block]));
     const BlockParameters parameters(graph, block, stores, split, scaling);
-    blocks_.push_back(
-        std::visit([&](const auto& settings) { return make_block(settings, parameters, options, kept_.get()); },
-                   graph.blocks[block].settings));
+    blocks_.push_back(options.make(parameters, options, kept_.get()));
     parameters.require_all_bound();
   }
 }
@@ -81,26 +86,33 @@ std::vector<at::Tensor> StageModule::take_chosen() {
   return std::exchange(chosen_, std::vector<at::Tensor>(chosen_.size()));
 }
 
-at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) {
+Tensors StageModule::forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) {
   SavedBlocks saved;
-  // Moving x on releases each block's input as soon as no block keeps it.
+  StageValues::Places values = values_.arrive(std::move(incoming));
+  Tensors result;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    BlockModule::Output output = blocks_[i]->forward(x, batch, pass);
-    x = std::move(output.activation);
+    BlockModule::Output output = blocks_[i]->forward(values_.inputs(i, values), batch, pass);
     saved.push_back(std::move(output.saved));
     if (pass.trains()) count(i, output.routing);
+    if (values_.makes_none(i))
+      result = std::move(output.values);
+    else
+      values_.add_outputs(i, std::move(output.values), values);
   }
   if (pass.trains()) saved_[index] = std::move(saved);
-  return x;
+  return result.empty() ? values_.leave(values) : result;
 }
 
-at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) {
+Tensors StageModule::backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) {
   // Taken out first, so that each block's tensors are freed as its backward ends.
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);
-  for (std::size_t i = blocks_.size(); i-- > 0;)
-    dy = blocks_[i]->backward(std::move(dy), batch, pass, std::move(saved[i]));
-  return dy;
+  StageValues::Places of_values = values_.arrive_behind(std::move(gradients));
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    Tensors of_inputs = blocks_[i]->backward(values_.output_gradients(i, of_values), batch, pass, std::move(saved[i]));
+    values_.add_input_gradients(i, std::move(of_inputs), of_values);
+  }
+  return values_.leave_before(of_values);
 }
 
 }  // namespace llmtrain

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,10 +20,21 @@
 #include "core/model/layers/tensor_ranks.h"
 #include "core/model/moe/expert_ranks.h"
 #include "core/model/rope_tables.h"
+#include "core/model/stage_values.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
+
+class BlockParameters;
+struct StageOptions;
+
+// Makes the module of a block; `kept`: where layers run again without other ranks, else null.
+using BlockFactory = std::function<std::unique_ptr<BlockModule>(const BlockParameters& parameters,
+                                                                const StageOptions& options, KeptExchanges* kept)>;
+// The module of the block's kind.
+std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const StageOptions& options,
+                                        KeptExchanges* kept);
 
 // Options for building the blocks of a stage, in addition to the model.
 struct StageOptions {
@@ -35,6 +47,7 @@ struct StageOptions {
   MixtureRanks experts;                     // outlive the stage
   bool fp8 = false;                         // whether the layers' matrix products take FP8
   const Fp8History* fp8_history = nullptr;  // outlives the stage; has which products have left FP8
+  BlockFactory make = make_block;
 };
 
 // Consecutive blocks of the Graph on one rank, as the runner uses them.
@@ -45,10 +58,13 @@ class StagePasses {
   StagePasses& operator=(const StagePasses&) = delete;
   virtual ~StagePasses() = default;
 
-  // Runs the blocks on micro-batch number `index`. In training its saved activations stay until its backward.
-  virtual at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
-  // Frees the micro-batch's saved activations block by block. Returns the gradient of the stage's input.
-  virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
+  // Runs the blocks on micro-batch number `index`, from the values that cross the cut before the stage to those that
+  // cross the one behind it (values_across()), or to what the head returns. In training its saved activations stay
+  // until its backward.
+  virtual Tensors forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
+  // From the gradients of the outgoing values to those of the incoming ones. Frees the micro-batch's saved activations
+  // block by block.
+  virtual Tensors backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
   // What training forwards found since the last call, as LayerRouting has it, on the device: nobody waits for it.
   // Undefined where they found nothing. The first over all layers, the second of each of the model's.
   virtual at::Tensor take_routing() = 0;
@@ -62,8 +78,8 @@ class StageModule final : public StagePasses {
   StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
               const StageOptions& options);
 
-  at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) override;
-  at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) override;
+  Tensors forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) override;
+  Tensors backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) override;
   at::Tensor take_routing() override;
   std::vector<at::Tensor> take_chosen() override;
 
@@ -74,6 +90,7 @@ class StageModule final : public StagePasses {
 
   std::unique_ptr<KeptExchanges> kept_;  // where layers run again without other ranks
   std::vector<std::unique_ptr<BlockModule>> blocks_;
+  StageValues values_;
   std::vector<std::optional<std::int64_t>> layers_;  // of the blocks, their indices among the model's layers
   std::map<std::int64_t, SavedBlocks> saved_;
   // On the device, as LayerRouting has them; undefined where nothing was found.

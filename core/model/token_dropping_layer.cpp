@@ -2,6 +2,7 @@
 #include "core/model/token_dropping_layer.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -54,6 +55,12 @@ PassContext kept_pass(const PassContext& pass, const Sequences& all) {
   return kept;
 }
 
+Tensors rows_of(const Tensors& whole, const at::Tensor& rows) {
+  Tensors part;
+  for (const at::Tensor& tensor : whole) part.push_back(tensor.index_select(0, rows));
+  return part;
+}
+
 }  // namespace
 
 at::Tensor kept_rows(const Sequences& all, const PassContext& pass, std::uint64_t site) {
@@ -93,32 +100,38 @@ struct TokenDroppingLayer::Saved : SavedActivations {
 TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::int64_t layer)
     : inner_(std::move(inner)), site_(stable_hash("layers." + std::to_string(layer) + ".token_dropping")) {}
 
-BlockModule::Output TokenDroppingLayer::forward(const at::Tensor& x, const Batch& batch,
-                                                const PassContext& pass) const {
-  if (!drops(batch, pass)) return inner_->forward(x, batch, pass);
+BlockModule::Output TokenDroppingLayer::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
+  if (!drops(batch, pass)) return inner_->forward(std::move(inputs), batch, pass);
   const Sequences& all = batch.sequences();
   auto saved = std::make_unique<Saved>();
   // Drawn on the host, which knows seed, step and sequence as well; no GPU is waited for.
   const at::Tensor rows = kept_rows(all, pass, site_);
-  saved->rows = kernels::to_device(rows, x.device());
+  saved->rows = kernels::to_device(rows, inputs.front().device());
   saved->kept.rows = {kept_part(all, pass.kept_tokens, rows, saved->rows)};
-  Output output = inner_->forward(x.index_select(0, saved->rows), saved->kept, kept_pass(pass, all));
+  Output output = inner_->forward(rows_of(inputs, saved->rows), saved->kept, kept_pass(pass, all));
   saved->inner = std::move(output.saved);
-  // A copy: the block before, or a message to it, may still read x.
-  at::Tensor y = x.clone();
-  y.index_copy_(0, saved->rows, output.activation);
-  return {std::move(y), std::move(saved), std::move(output.routing)};
+  for (std::size_t i = 0; i < output.values.size(); ++i) {
+    // A copy: the block before, or a message to it, may still read the input.
+    at::Tensor y = inputs[i].clone();
+    y.index_copy_(0, saved->rows, output.values[i]);
+    output.values[i] = std::move(y);
+  }
+  return {std::move(output.values), std::move(saved), std::move(output.routing)};
 }
 
-at::Tensor TokenDroppingLayer::backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                                        std::unique_ptr<SavedActivations> saved) const {
-  if (!drops(batch, pass)) return inner_->backward(std::move(dy), batch, pass, std::move(saved));
+Tensors TokenDroppingLayer::backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                                     std::unique_ptr<SavedActivations> saved) const {
+  if (!drops(batch, pass)) return inner_->backward(std::move(gradients), batch, pass, std::move(saved));
   auto& of_part = static_cast<Saved&>(*saved);
-  const at::Tensor dkept = inner_->backward(dy.index_select(0, of_part.rows), of_part.kept,
-                                            kept_pass(pass, batch.sequences()), std::move(of_part.inner));
-  // The gradients of kept tokens are those that the layer returns, its residual connections included.
-  dy.index_copy_(0, of_part.rows, dkept);
-  return dy;
+  const Tensors kept = inner_->backward(rows_of(gradients, of_part.rows), of_part.kept,
+                                        kept_pass(pass, batch.sequences()), std::move(of_part.inner));
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    // An input that no output goes on from has no gradient from tokens that pass the layer by.
+    if (i == gradients.size()) gradients.push_back(at::zeros_like(gradients.front()));
+    // The gradients of kept tokens are those that the layer returns, its residual connections included.
+    gradients[i].index_copy_(0, of_part.rows, kept[i]);
+  }
+  return gradients;
 }
 
 }  // namespace llmtrain

@@ -17,12 +17,13 @@ namespace llmtrain {
 // evaluation, or with as many kept tokens as there are, it is the layer itself.
 class TokenDroppingLayer final : public BlockModule {
  public:
-  // `layer`: the index in the model of the layer `inner`. Needs whole sequences on this rank, one document each.
+  // `layer`: the index in the model of the layer `inner`, whose outputs go on from as many of its first inputs, all of
+  // one axis of rows and one shape. Needs whole sequences on this rank, one document each.
   TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::int64_t layer);
 
-  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
-  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                      std::unique_ptr<SavedActivations> saved) const override;
+  Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
+  Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                   std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;

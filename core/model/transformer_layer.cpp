@@ -75,24 +75,26 @@ void TransformerLayer::run_again(const Sequences& rows, const PassContext& pass,
   run(saved.x, rows, pass, saved, counted_already);
 }
 
-BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const {
+BlockModule::Output TransformerLayer::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
+  const at::Tensor& x = inputs.front();
   const Sequences& rows = batch.sequences();
   auto saved = std::make_unique<Saved>();
   LayerRouting routing;
   const bool repeats = pass.trains() && repeats_layers(recompute_);
   at::Tensor y = repeats ? run_and_keep(x, rows, pass, *saved, routing) : run(x, rows, pass, *saved, routing);
-  if (!pass.trains()) return {std::move(y), nullptr};
+  if (!pass.trains()) return {Tensors{std::move(y)}, nullptr};
   // Norms are made again from their input and kept statistics, without another reduction.
   if (recompute_ == Recompute::selective) {
     saved->attention.input.release();
     FeedForwardHalf::release_input(saved->feed_forward);
   }
   saved->x = x;
-  return {std::move(y), std::move(saved), std::move(routing)};
+  return {Tensors{std::move(y)}, std::move(saved), std::move(routing)};
 }
 
-at::Tensor TransformerLayer::backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                                      std::unique_ptr<SavedActivations> kept) const {
+Tensors TransformerLayer::backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                                   std::unique_ptr<SavedActivations> kept) const {
+  at::Tensor dy = std::move(gradients.front());
   const Sequences& rows = batch.sequences();
   auto& saved = static_cast<Saved&>(*kept);
   if (repeats_layers(recompute_)) run_again(rows, pass, saved);
@@ -110,7 +112,7 @@ at::Tensor TransformerLayer::backward(at::Tensor dy, const Batch& batch, const P
   const at::Tensor dattention =
       attention_.backward(branch_gradient(dy, rows, pass, attention_site_), rows, pass, saved.attention);
   attention_norm_.backward(dattention, saved.x, saved.attention_statistics, dy);
-  return dy;
+  return {std::move(dy)};
 }
 
 }  // namespace llmtrain

@@ -25,9 +25,9 @@ class TransformerLayer final : public BlockModule {
                    Recompute recompute, const kernels::RopeTable* rope, const ContextRanks* context = nullptr,
                    const MixtureRanks& experts = {}, KeptExchanges* kept = nullptr);
 
-  Output forward(const at::Tensor& x, const Batch& batch, const PassContext& pass) const override;
-  at::Tensor backward(at::Tensor dy, const Batch& batch, const PassContext& pass,
-                      std::unique_ptr<SavedActivations> saved) const override;
+  Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
+  Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
+                   std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;

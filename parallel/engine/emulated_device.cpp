@@ -18,19 +18,19 @@ class EmulatedDevice final : public StagePasses {
         forward_(duration(layers, layer.forward_seconds)),
         backward_(duration(layers, layer.backward_seconds)) {}
 
-  at::Tensor forward(at::Tensor x, std::int64_t index, const Batch& batch, const PassContext& pass) override {
+  Tensors forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) override {
     // Only training passes are delayed; evaluation runs at the processor's speed.
     const auto end = Clock::now() + (pass.trains() ? forward_ : Clock::duration{});
-    at::Tensor y = stage_->forward(std::move(x), index, batch, pass);
+    Tensors outgoing = stage_->forward(std::move(incoming), index, batch, pass);
     std::this_thread::sleep_until(end);
-    return y;
+    return outgoing;
   }
 
-  at::Tensor backward(at::Tensor dy, std::int64_t index, const Batch& batch, const PassContext& pass) override {
+  Tensors backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) override {
     const auto end = Clock::now() + backward_;
-    at::Tensor dx = stage_->backward(std::move(dy), index, batch, pass);
+    Tensors of_incoming = stage_->backward(std::move(gradients), index, batch, pass);
     std::this_thread::sleep_until(end);
-    return dx;
+    return of_incoming;
   }
 
   at::Tensor take_routing() override { return stage_->take_routing(); }

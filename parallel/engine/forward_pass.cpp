@@ -27,14 +27,14 @@ at::Tensor ForwardPass::run(const std::optional<PassInput>& input) {
 at::Tensor ForwardPass::run_stage(std::size_t stage, const PassInput& given) {
   const PipelineParallel& pipeline = model_.groups().pipeline;
   const int ranks = pipeline.ranks(), position = pipeline.position();
-  // The sender's tensor has as many tokens, because all pipeline ranks of a copy compute the same micro-batch.
+  // The sender's tensors have as many tokens, because all pipeline ranks of a copy compute the same micro-batch.
   if (ranks > 1 && stage > 0)
-    exchange_.receive(Channel::activations, stage, 0, given.batch.sequences().rows(), (position + ranks - 1) % ranks);
-  at::Tensor input = exchange_.take(Channel::activations, stage, 0);
+    exchange_.receive(Channel::activations, stage, 0, given.batch, (position + ranks - 1) % ranks);
+  Tensors incoming = exchange_.take(Channel::activations, stage, 0);
   StagePasses& passes = *model_.stage(stage).passes;
-  at::Tensor output = passes.forward(std::move(input), 0, given.batch, given.context);
-  if (model_.is_last(stage)) return output;
-  exchange_.put(Channel::activations, stage + 1, 0, std::move(output));
+  Tensors outgoing = passes.forward(std::move(incoming), 0, given.batch, given.context);
+  if (model_.is_last(stage)) return std::move(outgoing.front());
+  exchange_.put(Channel::activations, stage + 1, 0, std::move(outgoing));
   if (ranks > 1) exchange_.send(Channel::activations, stage + 1, 0, (position + 1) % ranks);
   return {};
 }

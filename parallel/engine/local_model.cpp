@@ -25,7 +25,7 @@ void require_executable_on(const at::Device& device, Recipe recipe) {
 }  // namespace
 
 LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-                       StateContents contents)
+                       StateContents contents, const BlockFactory& make)
     : layout_(std::move(layout)),
       device_(device),
       groups_(communicator, *layout_),
@@ -39,7 +39,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
   if (recipe().precision.gradients_may_fall_back())
     gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
-  for (const std::size_t stage : held_stages()) add_stage(stage, contents);
+  for (const std::size_t stage : held_stages()) add_stage(stage, contents, make);
 }
 
 ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) {
@@ -65,7 +65,7 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
   return unit;
 }
 
-void LocalModel::add_stage(std::size_t stage, StateContents contents) {
+void LocalModel::add_stage(std::size_t stage, StateContents contents, const BlockFactory& make) {
   StageState state;
   for (const StateGroup& group : layout_->partition().groups[stage]) {
     state.units.push_back(make_unit(group, contents));
@@ -81,7 +81,8 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
                              groups_.context.ranks() > 1 ? &groups_.context : nullptr,
                              groups_.mixture.ranks(),
                              multiplies_fp8(recipe().precision.fp8_level),
-                             fp8_history()};
+                             fp8_history(),
+                             make};
   state.passes = on_emulated_device(std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options),
                                     recipe(), layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));

@@ -41,9 +41,9 @@ class LocalModel {
  public:
   // Collective over all ranks of the layout; blocks. `communicator` must outlive the model. With
   // StateContents::training the weights are initialised from the recipe's seed, else they are zero until they are
-  // loaded.
+  // loaded. `make`: the blocks' modules.
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-             StateContents contents = StateContents::training);
+             StateContents contents = StateContents::training, const BlockFactory& make = make_block);
   LocalModel(const LocalModel&) = delete;
   LocalModel& operator=(const LocalModel&) = delete;
 
@@ -118,7 +118,7 @@ class LocalModel {
   std::size_t pipeline_ranks() const { return static_cast<std::size_t>(groups_.pipeline.ranks()); }
   const std::vector<Stage>& placed() const { return layout_->partition().stages; }
   ParameterUnit make_unit(const StateGroup& group, StateContents contents);
-  void add_stage(std::size_t stage, StateContents contents);
+  void add_stage(std::size_t stage, StateContents contents, const BlockFactory& make);
   bool lends(const LentParameter& lent) const;
 
   std::shared_ptr<const Layout> layout_;

@@ -85,13 +85,11 @@ void Runner::execute(const Instruction& instruction) {
     case Operation::send_activation:
       return exchange_.send(Channel::activations, stage + 1, micro, instruction.peer);
     case Operation::receive_activation:
-      return exchange_.receive(Channel::activations, stage, micro, micros_[micro].batch.sequences().rows(),
-                               instruction.peer);
+      return exchange_.receive(Channel::activations, stage, micro, micros_[micro].batch, instruction.peer);
     case Operation::send_gradient:
       return exchange_.send(Channel::gradients, stage - 1, micro, instruction.peer);
     case Operation::receive_gradient:
-      return exchange_.receive(Channel::gradients, stage, micro, micros_[micro].batch.sequences().rows(),
-                               instruction.peer);
+      return exchange_.receive(Channel::gradients, stage, micro, micros_[micro].batch, instruction.peer);
     case Operation::gather_weights:
       return gather_weights(stage);
     case Operation::free_weights:
@@ -107,26 +105,26 @@ void Runner::execute(const Instruction& instruction) {
 void Runner::forward(std::size_t stage, std::size_t micro) {
   fault_point(FaultPlace::forward, model_.groups().communicator().rank(), step_ + 1);
   model_.finish_gather(stage);
-  at::Tensor input = exchange_.take(Channel::activations, stage, micro);
-  at::Tensor output = model_.stage(stage).passes->forward(std::move(input), static_cast<std::int64_t>(micro),
-                                                          micros_[micro].batch, micros_[micro].context);
+  Tensors incoming = exchange_.take(Channel::activations, stage, micro);
+  Tensors outgoing = model_.stage(stage).passes->forward(std::move(incoming), static_cast<std::int64_t>(micro),
+                                                         micros_[micro].batch, micros_[micro].context);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
-    losses_[micro] = output.sum(at::kDouble);  // read with the step's other numbers
+    losses_[micro] = outgoing.front().sum(at::kDouble);  // read with the step's other numbers
   } else {
-    exchange_.put(Channel::activations, stage + 1, micro, std::move(output));
+    exchange_.put(Channel::activations, stage + 1, micro, std::move(outgoing));
   }
 }
 
 void Runner::backward(std::size_t stage, std::size_t micro) {
   model_.finish_gather(stage);
-  at::Tensor of_output = exchange_.take(Channel::gradients, stage, micro);
-  at::Tensor of_input = model_.stage(stage).passes->backward(std::move(of_output), static_cast<std::int64_t>(micro),
+  Tensors of_outgoing = exchange_.take(Channel::gradients, stage, micro);
+  Tensors of_incoming = model_.stage(stage).passes->backward(std::move(of_outgoing), static_cast<std::int64_t>(micro),
                                                              micros_[micro].batch, micros_[micro].context);
   last_pass_[stage] = FreeAfter::backward;
   tensor_fault_point(FaultPlace::gradients, model_.groups().communicator().rank(), step_ + 1,
                      some_gradient(model_.stage(stage)));
-  if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_input));
+  if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_incoming));
 }
 
 void Runner::gather_weights(std::size_t stage) {

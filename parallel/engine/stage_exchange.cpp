@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <span>
 #include <utility>
 
 namespace llmtrain {
@@ -19,8 +20,8 @@ StageExchange::Slot& StageExchange::slot(Channel channel, std::size_t stage, std
   return (channel == Channel::activations ? activations_ : gradients_)[stage * micros_ + micro];
 }
 
-void StageExchange::put(Channel channel, std::size_t stage, std::size_t micro, at::Tensor tensor) {
-  slot(channel, stage, micro).tensor = std::move(tensor);
+void StageExchange::put(Channel channel, std::size_t stage, std::size_t micro, Tensors tensors) {
+  slot(channel, stage, micro).tensors = std::move(tensors);
 }
 
 // Every tensor rank holds the same tensor: sending a part each divides the traffic between stages by the tensor ranks.
@@ -29,18 +30,24 @@ bool StageExchange::travels_in_parts(std::int64_t rows) const {
   return tensor.ranks() > 1 && tensor.rows() == ActivationRows::whole && rows % tensor.ranks() == 0;
 }
 
-at::Tensor StageExchange::take(Channel channel, std::size_t stage, std::size_t micro) {
+Tensors StageExchange::take(Channel channel, std::size_t stage, std::size_t micro) {
   Slot& slot = this->slot(channel, stage, micro);
-  slot.arriving.wait();
-  at::Tensor tensor = std::move(slot.tensor);
-  // The gather is delayed until the tensor is used: it is collective over the tensor ranks, which all take it here.
-  return slot.is_part ? model_.groups().tensor.gather_rows(tensor, Purpose::pipeline) : tensor;
+  for (Arrival& arrival : slot.arrivals) arrival.handle.wait();
+  Tensors tensors = std::move(slot.tensors);
+  // The gather is delayed until a tensor is used: it is collective over the tensor ranks, which all take it here.
+  for (std::size_t i = 0; i < slot.arrivals.size(); ++i)
+    if (slot.arrivals[i].is_part) tensors[i] = model_.groups().tensor.gather_rows(tensors[i], Purpose::pipeline);
+  return tensors;
 }
 
 void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, int position) {
   // Tensors that have arrived are released here, or all those of a step would be held until finish().
   std::erase_if(sending_, [](const Sending& sending) { return sending.handle.done(); });
-  at::Tensor tensor = take(channel, stage, micro).contiguous();
+  for (const at::Tensor& tensor : take(channel, stage, micro)) send(channel, tensor, position);
+}
+
+void StageExchange::send(Channel channel, const at::Tensor& whole, int position) {
+  at::Tensor tensor = whole.contiguous();
   if (travels_in_parts(tensor.size(0))) {
     const std::int64_t rows = tensor.size(0) / model_.groups().tensor.ranks();
     // A view of contiguous rows needs no copy; it keeps the whole tensor's memory alive.
@@ -50,15 +57,27 @@ void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, 
   sending_.push_back({std::move(tensor), std::move(handle)});
 }
 
-void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micro, std::int64_t tokens, int position) {
+void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micro, const Batch& batch, int position) {
+  const Partition& partition = model_.layout().partition();
+  // Activations come across the cut before the stage, gradients across the one behind it.
+  const std::span<const std::size_t> values =
+      channel == Channel::activations ? partition.stages[stage].incoming : partition.outgoing(stage);
   Slot& slot = this->slot(channel, stage, micro);
-  const bool is_split = model_.groups().tensor.rows() == ActivationRows::split;
-  slot.is_part = travels_in_parts(tokens);
-  const std::int64_t rows = is_split || slot.is_part ? tokens / model_.groups().tensor.ranks() : tokens;
+  for (const std::size_t value : values)
+    slot.tensors.push_back(receive(channel, model_.graph().values[value], batch, position, slot));
+}
+
+at::Tensor StageExchange::receive(Channel channel, const Value& value, const Batch& batch, int position, Slot& slot) {
+  const TensorParallel& tensor = model_.groups().tensor;
+  const std::int64_t tokens = batch.rows[value.rows].rows();
+  const bool is_part = travels_in_parts(tokens);
+  c10::SmallVector<std::int64_t, 4> shape{tensor.rows() == ActivationRows::split || is_part ? tokens / tensor.ranks()
+                                                                                            : tokens};
+  shape.append(value.features.begin(), value.features.end());
   // Allocated when the receive is posted, so that the sender never waits for memory.
-  slot.tensor = at::empty({rows, model_.graph().model.hidden_size},
-                          at::TensorOptions(model_.device()).dtype(model_.compute_type()));
-  slot.arriving = model_.groups().pipeline.receive(channel, slot.tensor, position);
+  at::Tensor received = at::empty(shape, at::TensorOptions(model_.device()).dtype(model_.compute_type()));
+  slot.arrivals.push_back({model_.groups().pipeline.receive(channel, received, position), is_part});
+  return received;
 }
 
 void StageExchange::finish() {

@@ -148,10 +148,10 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-                 const DataCache& cache, FirstWeights first, WorkMonitor monitor)
+                 const DataCache& cache, FirstWeights first, WorkMonitor monitor, const BlockFactory& make)
     : monitor_(std::move(monitor)),
       data_(open_data(*layout, cache, first, monitor_)),
-      model_(std::move(layout), communicator, device),
+      model_(std::move(layout), communicator, device, StateContents::training, make),
       runner_(model_),
       batches_(device, [this](const BatchPlace& place) {
         const DataRank rank = data_rank(model_.groups(), place.shape.sequence_length, model_.fields());

@@ -33,9 +33,10 @@ class Trainer {
   // order. The communicator must outlive the trainer. What is made from the data is kept in `cache`, which all ranks
   // share; by default each rank makes its own in memory. With FirstWeights::leave neither init_from nor adapters_from
   // is read: they may be gone when a run goes on. `monitor` waits for what this, resume() and
-  // load_first_weights() do.
+  // load_first_weights() do. `make`: the blocks' modules.
   Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-          const DataCache& cache = {}, FirstWeights first = FirstWeights::load, WorkMonitor monitor = {});
+          const DataCache& cache = {}, FirstWeights first = FirstWeights::load, WorkMonitor monitor = {},
+          const BlockFactory& make = make_block);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 

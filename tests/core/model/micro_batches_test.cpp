@@ -75,16 +75,17 @@ TEST_CASE("layers give each micro-batch its own gradients, bit by bit, whatever 
   std::vector<NamedTensors> alone;
   std::vector<at::Tensor> inputs;
   for (std::size_t i = 0; i < 3; ++i) {
-    model.stage().forward(activation(i, 0), 0, micros[i].batch, micros[i].context);
-    inputs.push_back(model.stage().backward(activation(i, 1), 0, micros[i].batch, micros[i].context));
+    model.stage().forward({activation(i, 0)}, 0, micros[i].batch, micros[i].context);
+    inputs.push_back(model.stage().backward({activation(i, 1)}, 0, micros[i].batch, micros[i].context).front());
     alone.push_back(model.take_gradients());
   }
   for (std::size_t i = 0; i < 3; ++i)
-    model.stage().forward(activation(i, 0), static_cast<std::int64_t>(i), micros[i].batch, micros[i].context);
+    model.stage().forward({activation(i, 0)}, static_cast<std::int64_t>(i), micros[i].batch, micros[i].context);
   for (const std::size_t i : {2, 0, 1}) {
     INFO("micro-batch " << i);
     CHECK(model.stage()
-              .backward(activation(i, 1), static_cast<std::int64_t>(i), micros[i].batch, micros[i].context)
+              .backward({activation(i, 1)}, static_cast<std::int64_t>(i), micros[i].batch, micros[i].context)
+              .front()
               .equal(inputs[i]));
     check_same_bits(model.take_gradients(), alone[i]);
   }
@@ -121,8 +122,8 @@ TEST_CASE("what no pass wrote is zero") {
   SmallModel model(gpt2_model(), {.blocks = {2}});
   const PassInput micro = random_input(gpt2_model());
   const at::Tensor x = at::ones({21, gpt2_model().hidden_size});
-  model.stage().forward(x.clone(), 0, micro.batch, micro.context);
-  model.stage().backward(x.clone(), 0, micro.batch, micro.context);
+  model.stage().forward({x.clone()}, 0, micro.batch, micro.context);
+  model.stage().backward({x.clone()}, 0, micro.batch, micro.context);
   for (const auto& [name, gradient] : model.take_gradients()) {
     INFO(name);
     CHECK(gradient.isfinite().all().item<bool>());
@@ -174,16 +175,18 @@ TEST_CASE("a head makes logits chunk by chunk as it does all at once") {
   SmallModel model(recipe, {.blocks = {3}});
   PassInput whole = random_input(recipe, 3, 1, 40);
   const at::Tensor x = wave(40, 2, 0);
-  const at::Tensor losses = model.stage().forward(x, 0, whole.batch, whole.context);
-  const at::Tensor dx = model.stage().backward({}, 0, whole.batch, whole.context);
+  const at::Tensor losses = model.stage().forward({x}, 0, whole.batch, whole.context).front();
+  const at::Tensor dx = model.stage().backward({}, 0, whole.batch, whole.context).front();
   const NamedTensors gradients = model.take_gradients();
   std::vector<NamedTensors> halves;
   for (std::int64_t part = 0; part < 2; ++part) {
     PassInput half = whole;
     half.batch.field(BatchField::targets) = targets_of(whole).narrow(0, 20 * part, 20);
-    const at::Tensor half_losses = model.stage().forward(x.narrow(0, 20 * part, 20), 0, half.batch, half.context);
+    const at::Tensor half_losses =
+        model.stage().forward({x.narrow(0, 20 * part, 20)}, 0, half.batch, half.context).front();
     CHECK(distance(losses.narrow(0, 20 * part, 20), half_losses) < 1e-6);
-    CHECK(distance(dx.narrow(0, 20 * part, 20), model.stage().backward({}, 0, half.batch, half.context)) < 1e-5);
+    CHECK(distance(dx.narrow(0, 20 * part, 20), model.stage().backward({}, 0, half.batch, half.context).front()) <
+          1e-5);
     halves.push_back(model.take_gradients());
   }
   check_gradients(gradients, sum(halves), 1e-5);

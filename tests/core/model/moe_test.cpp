@@ -107,9 +107,9 @@ TEST_CASE("experts without a place pass tokens on, and their gradients are zero"
   recipe.moe->capacity_factor = 0.3;
   const PassInput micro = random_input(recipe);
   SmallModel model(recipe, {.blocks = {1}});
-  const at::Tensor y = model.stage().forward(wave(21, 20, 0), 0, micro.batch, micro.context);
+  const at::Tensor y = model.stage().forward({wave(21, 20, 0)}, 0, micro.batch, micro.context).front();
   CHECK(model.take_routing().dropped_share == 1);
-  model.stage().backward(wave(21, 20, 1), 0, micro.batch, micro.context);
+  model.stage().backward({wave(21, 20, 1)}, 0, micro.batch, micro.context);
   for (const auto& [name, gradient] : model.take_gradients()) {
     INFO(name);
     CHECK(gradient.isfinite().all().item<bool>());

@@ -148,6 +148,7 @@ SmallModel::SmallModel(Graph graph, const Options& options) : graph_(std::move(g
   stage.rope = &rope_;
   stage.fp8 = options.fp8;
   stage.fp8_history = options.fp8_history;
+  stage.make = options.make;
   stage_ = std::make_unique<StageModule>(graph_, blocks, stores_, stage);
 }
 
@@ -178,7 +179,7 @@ NamedTensors SmallModel::take_gradients() {
 at::Tensor SmallModel::forward(const PassInput& input, PassMode mode, std::int64_t index) {
   PassContext context = input.context;
   context.mode = mode;
-  return stage_->forward({}, index, input.batch, context);
+  return stage_->forward({}, index, input.batch, context).front();
 }
 
 at::Tensor SmallModel::learn(const PassInput& input) {

@@ -61,6 +61,7 @@ class SmallModel {
     std::vector<std::size_t> blocks{};  // none: all
     bool fp8 = false;
     const Fp8History* fp8_history = nullptr;  // outlives the model
+    BlockFactory make = make_block;
   };
 
   explicit SmallModel(const ModelRecipe& model) : SmallModel(model, Options{}) {}

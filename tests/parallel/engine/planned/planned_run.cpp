@@ -66,10 +66,12 @@ ClusterProfile profile_of(const Recipe& recipe) {
   return load_profile(is_of_gpus(recipe) ? "h100-sxm-80gb" : "cpu", source_folder() / "recipes/clusters");
 }
 
-RankRun run_rank(const Plan& plan, Communicator& communicator, const std::function<void(Trainer&)>& prepare) {
+RankRun run_rank(const Plan& plan, Communicator& communicator, const std::function<void(Trainer&)>& prepare,
+                 const BlockFactory& make) {
   const DeviceWatch watch(is_of_gpus(plan.layout->recipe()));
   Trainer trainer(plan.layout, communicator,
-                  is_of_gpus(plan.layout->recipe()) ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
+                  is_of_gpus(plan.layout->recipe()) ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU), {},
+                  FirstWeights::load, {}, make);
   prepare(trainer);
   RankRun run;
   std::string executed;
@@ -145,7 +147,8 @@ Traffic traffic_of(const Plan& plan) {
   return traffic;
 }
 
-std::vector<RankRun> run_ranks(const Plan& plan, const std::function<void(Trainer&)>& prepare) {
+std::vector<RankRun> run_ranks(const Plan& plan, const std::function<void(Trainer&)>& prepare,
+                               const BlockFactory& make) {
   const Mesh& mesh = plan.layout->mesh();
   std::vector<RankRun> runs(static_cast<std::size_t>(mesh.world()));
   LocalWorld(static_cast<int>(mesh.world())).run([&](Communicator& communicator) {
@@ -153,7 +156,7 @@ std::vector<RankRun> run_ranks(const Plan& plan, const std::function<void(Traine
     std::shared_ptr<Communicator> connected = as_it_is(communicator);
     if (is_of_gpus(plan.layout->recipe()))
       connected = stage_through_host(std::move(connected), make_torch_staging({at::kCUDA, 0}));
-    run = run_rank(plan, *connected, prepare);
+    run = run_rank(plan, *connected, prepare, make);
     run.pipeline_rank = communicator.rank() / (mesh.world() / mesh.pipeline);
   });
   return runs;
@@ -185,8 +188,9 @@ void check_layout(const TrainingSetting& setting, const RankCase& layout) {
   check_plan(plan_of(recipe_of(setting, layout)));
 }
 
-void check_plan(const Plan& plan) {
-  const auto runs = run_ranks(plan);
+void check_plan(const Plan& plan, const BlockFactory& make) {
+  const auto runs = run_ranks(
+      plan, [](Trainer&) {}, make);
   check_traffic(plan, runs);
   for (const RankRun& run : runs) {
     const std::string expected = to_text(plan.layout->schedule().ranks[static_cast<std::size_t>(run.pipeline_rank)]);

@@ -31,14 +31,15 @@ struct RankRun {
   ShardedParameters::Bytes kept;
   std::int64_t peak = 0;
 };
-// `prepare` is called on every rank before the first step.
+// `prepare` is called on every rank before the first step; `make`: the blocks' modules.
 std::vector<RankRun> run_ranks(
-    const Plan& plan, const std::function<void(Trainer&)>& prepare = [](Trainer&) {});
+    const Plan& plan, const std::function<void(Trainer&)>& prepare = [](Trainer&) {},
+    const BlockFactory& make = make_block);
 
 // Checks a rank's memory: what it keeps and its peak.
 void check_memory(const Plan& plan, const RankRun& run);
 // Runs a layout and checks the instructions, the bytes and the memory of every rank.
-void check_plan(const Plan& plan);
+void check_plan(const Plan& plan, const BlockFactory& make = make_block);
 void check_layout(const TrainingSetting& setting, const RankCase& layout);
 // Checks a layout that replays a routing in which ranks differ: the bytes of what sends most, to `tolerance` or where
 // that is 0 to the byte, and the memory of the fullest rank, which is the one that the plan states.
