@@ -2,6 +2,7 @@
 #include "parallel/plan/cost/offload_cost.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "core/graph/values.h"
@@ -17,22 +18,39 @@ double weight_bytes(const Partition& partition, std::size_t stage) {
   return bytes;
 }
 
+// Whether a block of these keeps the value for its backward.
+bool is_kept(const OperatorLists& operators, std::size_t begin, std::size_t end, std::size_t value) {
+  for (std::size_t block = begin; block < end; ++block) {
+    const std::vector<std::size_t>& inputs = operators.graph().blocks[block].inputs;
+    const auto input = std::ranges::find(inputs, value);
+    if (input == inputs.end()) continue;
+    const auto index = static_cast<std::size_t>(input - inputs.begin());
+    if (kept_input_bytes(operators.of(block), operators.setting().recompute, index) > 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-double kept_bytes(const Partition& partition, std::size_t stage, double saved, const PassSetting& setting) {
+double kept_bytes(const Partition& partition, const OperatorLists& operators, std::size_t stage, double saved) {
   if (partition.mesh.pipeline > 1) return saved;
-  const Graph& graph = *partition.graph;
-  const std::vector<std::size_t>& incoming = partition.stages[stage].incoming;
-  const auto reads = [&](std::size_t value) {
-    return std::ranges::any_of(partition.stages[stage].blocks, [&](std::size_t block) {
-      return std::ranges::count(graph.blocks[block].inputs, value) > 0;
-    });
+  const Graph& graph = operators.graph();
+  const std::vector<std::size_t>&blocks = partition.stages[stage].blocks, &incoming = partition.stages[stage].incoming;
+  const std::span<const std::size_t> outgoing = partition.outgoing(stage);
+  const auto has = [](std::span<const std::size_t> values, std::size_t value) {
+    return std::ranges::count(values, value) > 0;
+  };
+  const auto keeps_here = [&](std::size_t value) {
+    return !blocks.empty() && is_kept(operators, blocks.front(), blocks.back() + 1, value);
+  };
+  const auto ends_here = [&](std::size_t value) {
+    return !has(outgoing, value) && !is_kept(operators, 0, graph.blocks.size(), value);
   };
   double kept = saved;
   for (const std::size_t value : incoming)
-    if (reads(value)) kept -= value_bytes(graph.values[value], setting);
-  for (const std::size_t value : partition.outgoing(stage))
-    if (std::ranges::count(incoming, value) == 0) kept += value_bytes(graph.values[value], setting);
+    if (keeps_here(value) || ends_here(value)) kept -= value_bytes(graph.values[value], operators.setting());
+  for (const std::size_t value : outgoing)
+    if (!has(incoming, value) && !keeps_here(value)) kept += value_bytes(graph.values[value], operators.setting());
   return kept;
 }
 

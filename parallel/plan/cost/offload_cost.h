@@ -7,9 +7,11 @@
 
 namespace llmtrain {
 
-// Bytes that a stage keeps for the backward of one micro-batch, of which its blocks save `saved`: between stages of one
-// rank (pipeline 1) a value that crosses cuts belongs to the stage that makes it.
-double kept_bytes(const Partition& partition, std::size_t stage, double saved, const PassSetting& setting);
+// Bytes that a stage keeps for the backward of one micro-batch, of which its blocks save `saved`. Between stages of one
+// rank (pipeline 1) a value that crosses cuts is one tensor, and belongs to the stage that makes it: later ones that
+// keep it have less by as much, or where none does the last that reads it, which frees it until its backward makes the
+// gradient.
+double kept_bytes(const Partition& partition, const OperatorLists& operators, std::size_t stage, double saved);
 
 // What memory.offload moves over PCIe in the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
 // arrive for every pass; activations leave in the forward and return in the backward. All is prefetched, so a pass

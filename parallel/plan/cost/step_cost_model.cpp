@@ -140,7 +140,7 @@ StepCosts make_step_costs(const PricedLayout& priced) {
     add_emulated_layers(priced, layer_count(graph, stage), cost);
     add_gradient_sums(priced, index, cost);
     // After all that a pass computes, beside which these transfers run.
-    add_offload(priced, index, kept_bytes(partition, index, saved, priced.setting()), cost);
+    add_offload(priced, index, kept_bytes(partition, priced.operators, index, saved), cost);
     add_data_parallel(priced, index, cost);
     costs.stages.push_back(cost);
   }

@@ -166,7 +166,7 @@ void hold_activations(const Partition& partition, std::size_t index, Blocks& blo
   const double from_before = values_bytes(*partition.graph, placed.incoming, setting);
   const double to_next = values_bytes(*partition.graph, partition.outgoing(index), setting);
   const BlockPeaks peaks = peaks_of(partition, index, blocks);
-  double saved = kept_bytes(partition, index, peaks.saved, setting);
+  double saved = kept_bytes(partition, blocks.operators(), index, peaks.saved);
   // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
   const double whole = partition.recipe.training.token_dropping ? peaks.largest_passed : 0;
   const double elsewhere = from_before + (is_one_rank ? 0 : to_next);

@@ -74,4 +74,17 @@ TEST_CASE("each cut sends the values that cross it") {
   }
 }
 
+TEST_CASE("splitting one rank's model into stages moves values that branch between them and loses none") {
+  const TrainingSetting setting;
+  const auto saved = [&](const std::string& loops) {
+    const Recipe recipe = recipe_of(setting, {1, branching + Overrides{"pipeline.loops=" + loops}});
+    double bytes = 0;
+    for (const StageMemory& stage : plan_of(branching_layout(recipe, 1)).memory.stages)
+      bytes += stage.held(Event::forward_starts, Event::backward_ends);
+    return bytes;
+  };
+  const double whole = saved("1");
+  for (const char* loops : {"2", "4", "8"}) CHECK(saved(loops) == whole);
+}
+
 }  // namespace llmtrain::test
