@@ -54,8 +54,9 @@ Passes passes_of(const ModelRecipe& recipe, const std::vector<std::size_t>& cuts
   for (const auto& stage : stages) {
     values = stage->stage().forward(std::move(values), 0, input.batch, input.context);
     passes.sent.push_back(values.size());
+    // Those that the last stage gives.
+    passes.losses = values.front();
   }
-  passes.losses = values.front();
   passes.sent.pop_back();
   values.clear();
   for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
