@@ -109,11 +109,6 @@ struct Graph {
   std::size_t block_named(std::string_view name) const;
   // How many blocks are units.
   std::int64_t units() const;
-  // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.
-  // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute). Without
-  // the products that make gradients of frozen weights. `kept_tokens`: of each sequence in layers that drop tokens; 0:
-  // all.
-  double training_flops_per_token(std::int64_t sequence_length, std::int64_t kept_tokens = 0) const;
 };
 
 // One value for all identical blocks of a Graph (Block::alike): a model of a hundred layers is evaluated as fast as one

@@ -54,9 +54,14 @@ class StepShapes {
   std::vector<Run> runs_;
 };
 
-// Tokens of a step with this shape, over all ranks.
+// Samples of a step with this shape, over all ranks: sequences, for a decoder.
+inline std::int64_t samples_of_step(const Recipe& recipe, const StepShape& shape) {
+  return recipe.batch.global / recipe.batch.micro * shape.sequences;
+}
+
+// Rows of these samples, whether they count in a loss or not: tokens, for a decoder.
 inline std::int64_t tokens_of_step(const Recipe& recipe, const StepShape& shape) {
-  return recipe.batch.global / recipe.batch.micro * shape.tokens();
+  return samples_of_step(recipe, shape) * shape.sequence_length;
 }
 
 // Where the learning rate of a step (from 0) is on its schedule, in steps: by the recipe's clock.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/units.h"
+#include "core/graph/operators/operators.h"
 #include "parallel/device/device.h"
 #include "parallel/plan/report/html/report_html.h"
 
@@ -167,9 +168,11 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   row.tokens = trainer_.tokens_trained();
   row.step_seconds = seconds;
   row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
-  const Graph& graph = trainer_.model().graph();
-  row.mfu = utilization_.of_step(row.tokens_per_second *
-                                 graph.training_flops_per_token(shape.sequence_length, shape.kept_tokens));
+  // A step trains on samples, whatever these are of; the rows that count in its losses do not matter.
+  const double step_flops =
+      static_cast<double>(samples_of_step(recipe_, shape)) *
+      training_flops_per_sample(trainer_.model().graph(), shape.sequence_length, shape.kept_tokens);
+  row.mfu = utilization_.of_step(step_flops / seconds);
   row.memory_bytes = memory_peak(trainer_.model().device());
   row.tensor_bytes = memory_.peak();
   row.skipped = trainer_.skipped().total;

@@ -81,18 +81,18 @@ bool is_exchanged_again(const Operator& item, Recompute recompute) {
   return recompute == Recompute::full && is_repeated(item, recompute);
 }
 
-double Graph::training_flops_per_token(std::int64_t sequence_length, std::int64_t kept_tokens) const {
+double training_flops_per_sample(const Graph& graph, std::int64_t sequence_length, std::int64_t kept_tokens) {
   PassSetting setting;
   setting.sequence_length = sequence_length;
   setting.kept_tokens = kept_tokens;
-  BlockCache<double> of_blocks(*this);
+  BlockCache<double> of_blocks(graph);
   double flops = 0;
-  for (std::size_t block = 0; block < blocks.size(); ++block)
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
     flops += of_blocks.of(block, [&] {
-      const OperatorList operators = block_operators(*this, block, setting);
+      const OperatorList operators = block_operators(graph, block, setting);
       return forward_flops(operators) + backward_flops(operators);
     });
-  return flops / static_cast<double>(sequence_length);
+  return flops;
 }
 
 double forward_flops(const OperatorList& operators) {

@@ -66,7 +66,8 @@ PlannedThroughput planned_throughput(const Plan& plan, const ClusterProfile& pro
   const Recipe& recipe = plan.layout->recipe();
   const auto devices = static_cast<double>(plan.layout->mesh().world());
   const double tokens = tokens_per_step(recipe);
-  const double model_flops = plan.layout->graph().training_flops_per_token(recipe.batch.sequence_length) * tokens;
+  const double model_flops = training_flops_per_sample(plan.layout->graph(), recipe.batch.sequence_length) *
+                             static_cast<double>(recipe.batch.global);
   const double hardware_flops = model_flops + recomputed_flops(plan.layout->partition()) * tokens;
   const double seconds = plan.simulation.step_seconds;
   const double peak = peak_flops(profile, recipe.precision);

@@ -46,11 +46,11 @@ TEST_CASE("An adapter costs its two products, forward and twice backward, and sp
   const ModelRecipe model = with_adapters(test::llama3_8b(), {"*.ffn.down.weight"});
   const std::vector<std::string> all{"*"};
   ModelRecipe plain = without_adapters(model);
-  const double forward_and_input = Graph::build(plain).training_flops_per_token(64);
+  const double forward_and_input = training_flops_per_sample(Graph::build(plain), 64);
   // A multiply-add per element of each frozen matrix less, and three per element of the adapters more.
   const double matrices = 2.0 * (2 * 4096.0 * (4096 + 2 * 1024 + 4096 + 3 * 14336) + 128256.0 * 4096);
   const double adapters = 3 * 2.0 * 2 * 4 * (14336 + 4096);
-  CHECK(Graph::build(model).training_flops_per_token(64) == forward_and_input - matrices + adapters);
+  CHECK(training_flops_per_sample(Graph::build(model), 64) == forward_and_input + 64 * (adapters - matrices));
 }
 
 TEST_CASE("Tensor ranks split the matrix of an adapter that shares the split axis, and sum the other's gradient") {

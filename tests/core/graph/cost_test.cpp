@@ -28,7 +28,7 @@ TEST_CASE("FLOPs per step of GPT-2's shapes match the published closed form") {
         const double batch = 8, vocabulary = 50257;
         const double expected = 72 * batch * layers * length * hidden * hidden *
                                 (1 + length / (6 * hidden) + vocabulary / (12 * layers * hidden));
-        CHECK(batch * length * graph.training_flops_per_token(s) == Approx(expected).epsilon(1e-12));
+        CHECK(batch * training_flops_per_sample(graph, s) == Approx(expected).epsilon(1e-12));
         CHECK(8 * sum_of_blocks(graph, s) == Approx(expected).epsilon(1e-12));
       }
 }
@@ -41,14 +41,14 @@ TEST_CASE("FLOPs of grouped heads, wide heads and gated feed-forward") {
   CHECK(flops_of(graph, 1, 512) == 512 * (products + attention));
   CHECK(flops_of(graph, 29, 512) == 512 * 2.0 * 1024 * 151936);
   CHECK(flops_of(graph, 0, 512) == 0);
-  CHECK(graph.training_flops_per_token(512) == 3 * (28 * (products + attention) + 2.0 * 1024 * 151936));
+  CHECK(training_flops_per_sample(graph, 512) == 512 * 3 * (28 * (products + attention) + 2.0 * 1024 * 151936));
 }
 
 TEST_CASE("neither biases nor tying change the FLOPs") {
   ModelRecipe model = test::gpt2_model(4, 64, 4);
-  const double with = Graph::build(model).training_flops_per_token(32);
+  const double with = training_flops_per_sample(Graph::build(model), 32);
   model.bias = model.qkv_bias = model.tie_embeddings = false;
-  CHECK(Graph::build(model).training_flops_per_token(32) == with);
+  CHECK(training_flops_per_sample(Graph::build(model), 32) == with);
 }
 
 TEST_CASE("recomputation repeats whole layers, or only attention that stores scores") {
