@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/graph/name_patterns.h"
+#include "core/graph/marks/name_patterns.h"
 
 namespace llmtrain {
 

@@ -79,7 +79,7 @@ struct LayerSettings {
   double dropout = 0;  // of what both halves add to the residual stream
   AttentionSettings attention{};
   FeedForwardSettings feed_forward{};
-  bool drops_tokens = false;  // may see a part of each sequence alone (core/graph/token_dropping.h)
+  bool drops_tokens = false;  // may see a part of each sequence alone (core/graph/marks/token_dropping.h)
 
   bool operator==(const LayerSettings&) const = default;
 };

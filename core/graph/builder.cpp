@@ -10,7 +10,7 @@
 
 #include "core/graph/adapters.h"
 #include "core/graph/graph.h"
-#include "core/graph/parameter_marks.h"
+#include "core/graph/marks/parameter_marks.h"
 #include "core/graph/replayed_routing.h"
 
 namespace llmtrain {

@@ -72,7 +72,7 @@ struct Graph {
 
   // `model` is resolved and valid (core/recipe). Matrices that are multiplied as one keep their precision together:
   // all do where a pattern names one of them. Throws Error(bad_recipe) where a pattern matches no layer's matrix, and
-  // as freeze() (core/graph/parameter_marks.h). Beside adapters all other parameters are frozen.
+  // as freeze() (core/graph/marks/parameter_marks.h). Beside adapters all other parameters are frozen.
   static Graph build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {},
                      const std::vector<std::string>& frozen = {});
   // The same with the routing that the model replays, if it does. Reads the trace; throws Error as ReplayedRouting().

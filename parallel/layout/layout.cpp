@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/marks/token_dropping.h"
 #include "core/graph/sharding.h"
-#include "core/graph/token_dropping.h"
 
 namespace llmtrain {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/units.h"
-#include "core/graph/name_patterns.h"
+#include "core/graph/marks/name_patterns.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/planner/planner.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/graph.h"
-#include "core/graph/name_patterns.h"
+#include "core/graph/marks/name_patterns.h"
 #include "tests/core/graph/models.h"
 
 namespace llmtrain {

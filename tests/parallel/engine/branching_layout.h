@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/graph/token_dropping.h"
+#include "core/graph/marks/token_dropping.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
 #include "tests/core/model/branching_model.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/parameter_marks.h"
+#include "core/graph/marks/parameter_marks.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "core/base/error.h"
-#include "core/graph/name_patterns.h"
+#include "core/graph/marks/name_patterns.h"
 
 namespace llmtrain {
 namespace {

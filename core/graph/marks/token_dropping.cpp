@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/token_dropping.h"
+#include "core/graph/marks/token_dropping.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/name_patterns.h"
+#include "core/graph/marks/name_patterns.h"
 
 #include <spdlog/fmt/fmt.h>
 
