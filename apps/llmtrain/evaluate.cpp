@@ -31,12 +31,13 @@ struct EvaluateOptions {
 };
 
 std::string as_json(const EvaluateRequest& request, const EvaluateResult& result) {
-  const nlohmann::ordered_json json = {{"checkpoint", request.checkpoint},
-                                       {"step", result.step},
-                                       {"loss", result.loss},
-                                       {"perplexity", result.perplexity},
-                                       {"bits_per_byte", number_or_null(result.bits_per_byte)},
-                                       {"tokens", result.tokens}};
+  nlohmann::ordered_json json = {{"checkpoint", request.checkpoint},
+                                 {"step", result.step},
+                                 {"loss", result.loss},
+                                 {"perplexity", result.perplexity},
+                                 {"bits_per_byte", number_or_null(result.bits_per_byte)},
+                                 {"tokens", result.tokens}};
+  for (const LossValue& term : result.terms) json["loss_terms"][term.name] = term.value;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -44,6 +45,7 @@ std::string as_text(const EvaluateRequest& request, const EvaluateResult& result
   std::string text = fmt::format(
       "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats per token\nperplexity  {:.4g}\n",
       request.checkpoint, result.step, result.tokens, result.loss, result.perplexity);
+  for (const LossValue& term : result.terms) text += fmt::format("{:<10}  {:.6f}\n", term.name, term.value);
   if (result.bits_per_byte) text += fmt::format("bits/byte   {:.6f}\n", *result.bits_per_byte);
   return text;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -119,6 +120,7 @@ class GraphBuilder {
     const NormSettings norm = norm_settings(model());
     begin("head", HeadSettings{model().hidden_size, model().vocab_size, norm});
     read_value();
+    raise(loss_names::head, 1, true);
     prefix_.clear();
     add_norm("final_norm", norm);
     if (!model().tie_embeddings) return add(table("head.weight", model().vocab_size));
@@ -162,6 +164,11 @@ class GraphBuilder {
     Block& block = graph_.blocks.back();
     block.outputs = {graph_.values.size()};
     graph_.values.push_back({.name = block.name, .rows = 0, .features = {block.hidden_size()}});
+  }
+
+  // The last block raises this term.
+  void raise(std::string_view name, double coefficient, bool is_of_rows) {
+    graph_.raise({std::string(name), graph_.blocks.size() - 1, coefficient, is_of_rows});
   }
 
   // With its local name alone.
@@ -297,6 +304,8 @@ class GraphBuilder {
 
   void add_experts(const MixtureOfExpertsRecipe& moe, Activation activation) {
     add_router(moe);
+    if (moe.balances()) raise(loss_names::balance, moe.balance_coefficient, false);
+    if (moe.z_coefficient > 0) raise(loss_names::z, moe.z_coefficient, false);
     if (moe.shared_gate) add(weight({"ffn.shared_gate", 1, model().hidden_size}));
     // Several shared experts compute the same as one that is as wide as all of them.
     if (moe.shared_experts > 0) add_feed_forward("ffn.shared", activation, moe.shared_experts * moe.ffn_hidden_size, 0);

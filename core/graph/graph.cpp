@@ -104,4 +104,23 @@ void Graph::share(std::size_t parameter, std::size_t block, std::string local_na
   if (place == readers.end() || *place != block) readers.insert(place, block);
 }
 
+void Graph::raise(LossTerm term) {
+  if (!(term.coefficient > 0)) throw std::invalid_argument("a term of the loss has a coefficient above 0");
+  const auto place = term.is_of_rows ? std::ranges::find(losses, false, &LossTerm::is_of_rows) : losses.end();
+  losses.insert(place, std::move(term));
+  // The indices of those behind it have changed.
+  for (Block& block : blocks) block.losses.clear();
+  for (std::size_t index = 0; index < losses.size(); ++index) blocks[losses[index].block].losses.push_back(index);
+}
+
+std::span<const LossTerm> Graph::row_losses() const {
+  return std::span(losses).first(static_cast<std::size_t>(std::ranges::count(losses, true, &LossTerm::is_of_rows)));
+}
+
+double Graph::loss_coefficient(std::size_t block, std::string_view name) const {
+  for (const std::size_t index : blocks.at(block).losses)
+    if (losses[index].name == name) return losses[index].coefficient;
+  return 0;
+}
+
 }  // namespace llmtrain

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/graph/block_settings.h"
+#include "core/graph/loss_term.h"
 #include "core/graph/parameter.h"
 #include "core/recipe/recipe.h"
 
@@ -40,6 +42,7 @@ struct Block {
   // Indices into Graph::values, in the order in which the module takes and gives them. A head's losses and logits are
   // the model's result, and no values.
   std::vector<std::size_t> inputs{}, outputs{};
+  std::vector<std::size_t> losses{};  // indices into Graph::losses of the terms that it raises
   bool is_unit = false;  // one of the blocks in equal numbers of which stages are measured (pipeline.balance "layers")
   // The first block with the same settings, parameters and values but for their names in the model, and the same load
   // of experts.
@@ -67,6 +70,7 @@ struct Graph {
   std::vector<Parameter> parameters;  // in the order of the blocks
   std::vector<Block> blocks;          // in the order of the data
   std::vector<Value> values;          // in the order of the blocks that make them
+  std::vector<LossTerm> losses{};     // those of rows come first; appended by raise()
   // Where tokens go whatever the routers say; null: where these say.
   std::shared_ptr<const ReplayedRouting> routing{};
 
@@ -105,6 +109,12 @@ struct Graph {
   // Lets a block read a parameter of an earlier one, which has no adapter, under a name of its own. Parameters that are
   // multiplied as one are shared together.
   void share(std::size_t parameter, std::size_t block, std::string local_name);
+  // Lets a block raise a term, whose name no other term of rows has.
+  void raise(LossTerm term);
+  // The terms of rows, whose indices are those in `losses`.
+  std::span<const LossTerm> row_losses() const;
+  // The coefficient of the block's term of this name; 0 where it raises none.
+  double loss_coefficient(std::size_t block, std::string_view name) const;
   // The index of the block of that name. Throws std::out_of_range where there is none.
   std::size_t block_named(std::string_view name) const;
   // How many blocks are units.

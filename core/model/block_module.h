@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "core/model/moe/layer_routing.h"
 #include "core/model/pass/pass_context.h"
@@ -22,6 +24,13 @@ struct SavedActivations {
   virtual ~SavedActivations() = default;
 };
 
+// The losses of all rows [T] in one of Graph::losses, fp32 at least, 0 where a row does not count: equal on every
+// tensor rank.
+struct LossRows {
+  std::size_t term = 0;
+  at::Tensor rows;
+};
+
 // One block of the Graph with its arithmetic. Forward and backward are written out, not recorded: any micro-batch's
 // backward may run at any time after its forward, in any order, which is what pipeline schedules need.
 class BlockModule {
@@ -32,12 +41,14 @@ class BlockModule {
   virtual ~BlockModule() = default;
 
   struct Output {
-    // Block::outputs, each [T, …], of which a tensor rank may have only its own rows (sequence parallelism). The head,
-    // which names none, gives one tensor: the losses of all rows [T] (fp32), or in prediction the logits [rows, V] in
-    // the compute type, equal on every tensor rank.
+    // Block::outputs, each [T, …], of which a tensor rank may have only its own rows (sequence parallelism).
     Tensors values;
     std::unique_ptr<SavedActivations> saved;  // null without a backward
     LayerRouting routing{};                   // of a layer with experts
+    std::vector<LossRows> losses{};           // of the terms of rows that it raises; none in prediction
+    // The rows [rows, V] that a head makes in prediction, in the compute type and equal on every tensor rank; else
+    // undefined.
+    at::Tensor logits{};
   };
 
   // `inputs`: of Block::inputs. The block may keep them, and changes none, as others may read them, too.

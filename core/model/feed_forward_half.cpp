@@ -29,7 +29,9 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, const FeedFor
     cosine = {parameters.bind("ffn.router_projection.weight"), parameters.bind("ffn.router.temperature")};
   const RouterLogits logits(parameters.bind("ffn.router.weight"), cosine);
   const GroupedLinear down = grouped_linear(parameters, "ffn.experts.down", scaling, ranks.features);
-  return {ExpertRouter(logits, *settings.experts, MicroBatchTokens(ranks.tokens)),
+  const ExpertRouter::Losses losses{parameters.loss_coefficient(loss_names::balance),
+                                    parameters.loss_coefficient(loss_names::z)};
+  return {ExpertRouter(logits, *settings.experts, losses, MicroBatchTokens(ranks.tokens)),
           Experts(gate, grouped_linear(parameters, "ffn.experts.up", scaling), down,
                   activation_kind(settings.activation), recompute, scaling),
           ranks};

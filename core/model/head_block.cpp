@@ -22,7 +22,8 @@ struct HeadBlock::Saved : SavedActivations {
 };
 
 HeadBlock::HeadBlock(const BlockParameters& parameters, const HeadSettings& settings)
-    : weight_(parameters.bind("head.weight")),
+    : term_(parameters.block().losses.at(0)),
+      weight_(parameters.bind("head.weight")),
       split_(parameters.split()),
       slice_{weight_.part().offset[0], settings.vocabulary},
       columns_(weight_.part().real_shape[0]),
@@ -69,7 +70,7 @@ at::Tensor HeadBlock::input_gradient(const at::Tensor& dlogits) const {
 
 at::Tensor HeadBlock::losses(const at::Tensor& normed, const Batch& batch, const PassContext& pass,
                              at::Tensor* dnormed) const {
-  const double scale = pass.loss_gradients.front();
+  const double scale = dnormed != nullptr ? pass.loss_gradients.at(term_) : 0;  // evaluation has none
   const at::Tensor& targets = batch.field(BatchField::targets);
   const at::Tensor& rows = batch.field(BatchField::counted_rows);
   if (!rows.defined()) return losses_of(normed, targets, scale, dnormed);
@@ -112,14 +113,22 @@ BlockModule::Output HeadBlock::forward(Tensors inputs, const Batch& batch, const
   const at::Tensor& x = inputs.front();
   auto saved = std::make_unique<Saved>();
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, saved->statistics));
-  if (pass.mode == PassMode::prediction) return {Tensors{logits(normed, batch)}, nullptr};
-  if (!pass.trains()) return {Tensors{losses(normed, batch, pass, nullptr)}, nullptr};
+  Output output;
+  if (pass.mode == PassMode::prediction) {
+    output.logits = logits(normed, batch);
+    return output;
+  }
+  if (!pass.trains()) {
+    output.losses = {{term_, losses(normed, batch, pass, nullptr)}};
+    return output;
+  }
   at::Tensor dnormed;
-  at::Tensor result = losses(normed, batch, pass, &dnormed);
+  output.losses = {{term_, losses(normed, batch, pass, &dnormed)}};
   // Each tensor rank has the gradient through its columns of the vocabulary only: the sum over the ranks is whole.
   saved->dnormed = split_.own_sum(std::move(dnormed));
   saved->x = x;
-  return {Tensors{std::move(result)}, std::move(saved)};
+  output.saved = std::move(saved);
+  return output;
 }
 
 Tensors HeadBlock::backward(Tensors, const Batch&, const PassContext&, std::unique_ptr<SavedActivations> kept) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "core/model/block_module.h"
@@ -39,6 +40,7 @@ class HeadBlock final : public BlockModule {
   void add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const;
   at::Tensor input_gradient(const at::Tensor& dlogits) const;
 
+  std::size_t term_;       // that it raises
   BoundParameter weight_;  // the head's own, or the token embedding, possibly of another stage
   TensorSplit split_;
   kernels::VocabularySlice slice_;

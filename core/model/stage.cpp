@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/stage.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -86,21 +88,22 @@ std::vector<at::Tensor> StageModule::take_chosen() {
   return std::exchange(chosen_, std::vector<at::Tensor>(chosen_.size()));
 }
 
-Tensors StageModule::forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) {
+StagePasses::Output StageModule::forward(Tensors incoming, std::int64_t index, const Batch& batch,
+                                         const PassContext& pass) {
+  Output result;
   SavedBlocks saved;
   StageValues::Places values = values_.arrive(std::move(incoming));
-  Tensors result;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     BlockModule::Output output = blocks_[i]->forward(values_.inputs(i, values), batch, pass);
+    values_.add_outputs(i, std::move(output.values), values);
+    std::ranges::move(output.losses, std::back_inserter(result.losses));
+    if (output.logits.defined()) result.logits = std::move(output.logits);
     saved.push_back(std::move(output.saved));
     if (pass.trains()) count(i, output.routing);
-    if (values_.makes_none(i))
-      result = std::move(output.values);
-    else
-      values_.add_outputs(i, std::move(output.values), values);
   }
   if (pass.trains()) saved_[index] = std::move(saved);
-  return result.empty() ? values_.leave(values) : result;
+  result.values = values_.leave(values);
+  return result;
 }
 
 Tensors StageModule::backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) {

@@ -58,10 +58,15 @@ class StagePasses {
   StagePasses& operator=(const StagePasses&) = delete;
   virtual ~StagePasses() = default;
 
+  struct Output {
+    Tensors values;                  // that cross the cut behind the stage (values_across())
+    std::vector<LossRows> losses{};  // of all blocks
+    at::Tensor logits{};             // those that the last of its heads makes in prediction
+  };
+
   // Runs the blocks on micro-batch number `index`, from the values that cross the cut before the stage to those that
-  // cross the one behind it (values_across()), or to what the head returns. In training its saved activations stay
-  // until its backward.
-  virtual Tensors forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
+  // cross the one behind it. In training its saved activations stay until its backward.
+  virtual Output forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
   // From the gradients of the outgoing values to those of the incoming ones. Frees the micro-batch's saved activations
   // block by block.
   virtual Tensors backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
@@ -78,7 +83,7 @@ class StageModule final : public StagePasses {
   StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
               const StageOptions& options);
 
-  Tensors forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) override;
+  Output forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) override;
   Tensors backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) override;
   at::Tensor take_routing() override;
   std::vector<at::Tensor> take_chosen() override;

@@ -23,8 +23,6 @@ class StageValues {
   // the block makes; and what the stages behind are sent.
   Places arrive(Tensors incoming) const;
   Tensors inputs(std::size_t block, Places& values) const;
-  // As a head, which gives the model's result.
-  bool makes_none(std::size_t block) const { return blocks_[block].outputs.empty(); }
   void add_outputs(std::size_t block, Tensors outputs, Places& values) const;
   Tensors leave(Places& values) const;
 

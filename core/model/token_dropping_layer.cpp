@@ -116,7 +116,8 @@ BlockModule::Output TokenDroppingLayer::forward(Tensors inputs, const Batch& bat
     y.index_copy_(0, saved->rows, output.values[i]);
     output.values[i] = std::move(y);
   }
-  return {std::move(output.values), std::move(saved), std::move(output.routing)};
+  output.saved = std::move(saved);
+  return output;
 }
 
 Tensors TokenDroppingLayer::backward(Tensors gradients, const Batch& batch, const PassContext& pass,

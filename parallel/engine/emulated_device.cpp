@@ -18,12 +18,12 @@ class EmulatedDevice final : public StagePasses {
         forward_(duration(layers, layer.forward_seconds)),
         backward_(duration(layers, layer.backward_seconds)) {}
 
-  Tensors forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) override {
+  Output forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) override {
     // Only training passes are delayed; evaluation runs at the processor's speed.
     const auto end = Clock::now() + (pass.trains() ? forward_ : Clock::duration{});
-    Tensors outgoing = stage_->forward(std::move(incoming), index, batch, pass);
+    Output output = stage_->forward(std::move(incoming), index, batch, pass);
     std::this_thread::sleep_until(end);
-    return outgoing;
+    return output;
   }
 
   Tensors backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) override {

@@ -19,10 +19,10 @@ class ForwardPass {
   // The model must outlive this.
   explicit ForwardPass(LocalModel& model) : model_(model), exchange_(model) {}
 
-  // What the head returns, on ranks with it: in evaluation the losses of each row, in prediction the logits of those
-  // that are asked for; else an undefined tensor. Without an input the rank only takes part in
+  // What this rank's stages return beside values: the losses of the terms that their blocks raise, and in prediction,
+  // on ranks with a head, its logits of the rows that are asked for. Without an input the rank only takes part in
   // gathering weights. Does not wait for its sends.
-  at::Tensor run(const std::optional<PassInput>& input);
+  StagePasses::Output run(const std::optional<PassInput>& input);
 
   // Waits for the sends.
   void finish() { exchange_.finish(); }
@@ -30,7 +30,8 @@ class ForwardPass {
  private:
   using Channel = StageExchange::Channel;
 
-  at::Tensor run_stage(std::size_t stage, const PassInput& given);
+  // Leaves in `output` what run() returns.
+  void run_stage(std::size_t stage, const PassInput& given, StagePasses::Output& output);
 
   LocalModel& model_;
   StageExchange exchange_;

@@ -27,8 +27,8 @@ constexpr const char* gradient_overflow_suffix = ".gradient_overflow";
 bool is_magnitude(float number) { return std::isfinite(number) && number >= 0; }
 
 // The numbers of an fp32 tensor whose last axis has `columns` of them; none: the checkpoint lacks it.
-std::optional<std::vector<float>> read_numbers(const CheckpointReader& checkpoint, const std::string& name,
-                                               std::size_t axes, std::int64_t columns) {
+std::optional<std::vector<float>> stored_numbers(const CheckpointReader& checkpoint, const std::string& name,
+                                                 std::size_t axes, std::int64_t columns) {
   const LogicalTensor* tensor = checkpoint.find(name);
   if (tensor == nullptr) return std::nullopt;
   const auto refuse = [&] {
@@ -86,8 +86,8 @@ void read_fp8_history(const CheckpointReader& checkpoint, LocalModel& model) {
   for (std::size_t i = 0; i < history->products().size(); ++i) {
     const std::string& name = name_of(model, history->products()[i]);
     Fp8History::State state;
-    if (auto maxima = read_numbers(checkpoint, name + maxima_suffix, 2, operands)) state.maxima = std::move(*maxima);
-    if (const auto overflow = read_numbers(checkpoint, name + overflow_suffix, 1, std::ssize(state.fallback)))
+    if (auto maxima = stored_numbers(checkpoint, name + maxima_suffix, 2, operands)) state.maxima = std::move(*maxima);
+    if (const auto overflow = stored_numbers(checkpoint, name + overflow_suffix, 1, std::ssize(state.fallback)))
       std::ranges::copy(*overflow, state.fallback.begin());
     history->set_state(i, state);
   }
@@ -99,7 +99,7 @@ void read_gradient_fallback(const CheckpointReader& checkpoint, LocalModel& mode
   for (std::size_t i = 0; i < gradients->matrices().size(); ++i) {
     GradientFallback::State state{};
     const std::string& name = name_of(model, gradients->matrices()[i]);
-    if (const auto overflow = read_numbers(checkpoint, name + gradient_overflow_suffix, 1, std::ssize(state)))
+    if (const auto overflow = stored_numbers(checkpoint, name + gradient_overflow_suffix, 1, std::ssize(state)))
       std::ranges::copy(*overflow, state.begin());
     gradients->set_state(i, state);
   }

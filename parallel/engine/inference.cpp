@@ -4,8 +4,7 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <utility>
@@ -22,6 +21,27 @@ namespace {
 
 PassInput evaluated(Batch batch) { return {std::move(batch), {.mode = PassMode::evaluation}}; }
 
+// Evaluates the first `count` samples; each rank has the sums of the losses of those rows that it has computed, by
+// term. Collective.
+Evaluation evaluation_of(const LocalModel& model, const SampleSource& data, std::int64_t count,
+                         const std::vector<at::Tensor>& sums) {
+  const std::span<const LossTerm> terms = model.graph().row_losses();
+  // All tensor ranks have the same losses: count them once.
+  const bool counts = model.groups().tensor.position() == 0;
+  const std::vector<double> own = counts ? read_numbers(sums) : std::vector<double>(sums.size());
+  const std::vector<double> all = model.groups().exchange(own);
+  Evaluation evaluation;
+  for (std::size_t term = 0; term < terms.size(); ++term) {
+    double sum = 0;
+    for (std::size_t rank = 0; rank < all.size(); rank += terms.size()) sum += all[rank + term];
+    const double value = sum / data.weight(term, 0, count);
+    evaluation.loss += terms[term].coefficient * value;
+    evaluation.terms.push_back({terms[term].name, value});
+  }
+  evaluation.tokens = static_cast<std::int64_t>(data.weight(0, 0, count));
+  return evaluation;
+}
+
 }  // namespace
 
 Evaluation evaluate(LocalModel& model, const SampleSource& data, std::int64_t samples) {
@@ -35,8 +55,8 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
   const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length, model.fields());
   ForwardPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
-  // Where it is computed: read once, at the end.
-  at::Tensor sum = at::scalar_tensor(0, at::kDouble);
+  // By term of rows. Where they are computed: read once, at the end.
+  std::vector<at::Tensor> sums(model.graph().row_losses().size(), at::scalar_tensor(0, at::kDouble));
   RoundAhead ahead(model.device());
   StopAgreement agreement(model.groups().communicator());
   // Every rank takes part in every round, with or without samples: gathering ZeRO-3 weights is collective.
@@ -56,16 +76,13 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
     // Experts are shared in every layer, so all ranks that hold them have to pass through it, if with other samples.
     const bool only_helps = !input && recipe.model.moe && model.layout().mesh().expert_parts() > 1;
     if (only_helps) input = evaluated(load_samples(data, rank, 0, 1, model.device()));
-    const at::Tensor losses = pass.run(input);
-    if (losses.defined() && !only_helps) sum = losses.sum(at::kDouble).add_(sum);
+    const StagePasses::Output output = pass.run(input);
+    for (const auto& [term, rows] : output.losses)
+      if (!only_helps) sums[term] = rows.sum(at::kDouble).add_(sums[term]);
     ahead.end_round();
   }
   pass.finish();
-  // All tensor ranks have the same loss: count it once.
-  const double own = model.groups().tensor.position() == 0 ? read_numbers(std::span(&sum, 1)).front() : 0;
-  const std::vector<double> sums = model.groups().exchange(std::array{own});
-  const double weight = data.weight(0, 0, count);
-  return Evaluation{std::accumulate(sums.begin(), sums.end(), 0.0) / weight, static_cast<std::int64_t>(weight)};
+  return evaluation_of(model, data, count, sums);
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
@@ -75,7 +92,7 @@ at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   PassInput input{{.fields = {}, .rows = {{.count = count, .length = length}}}, {.mode = PassMode::prediction}};
   input.batch.field(BatchField::token_ids) = kernels::to_device(tokens.repeat({count}), model.device());
   ForwardPass pass(model);
-  const at::Tensor logits = pass.run(input);
+  const at::Tensor logits = pass.run(input).logits;
   pass.finish();
   return read_floats(logits.defined() ? logits.narrow(0, 0, length) : logits);
 }

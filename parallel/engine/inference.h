@@ -6,15 +6,18 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "core/data/samples/sample_source.h"
+#include "core/graph/loss_term.h"
 #include "parallel/engine/local_model.h"
 
 namespace llmtrain {
 
 struct Evaluation {
-  double loss = 0;          // mean over the tokens that count
-  std::int64_t tokens = 0;  // how many these are
+  double loss = 0;                 // sum of the terms of rows, each times its coefficient
+  std::vector<LossValue> terms{};  // these terms
+  std::int64_t tokens = 0;         // the rows that count in the first of them: of a decoder tokens
 };
 
 // The model's loss on the first `samples` samples of the data (0: one pass over them), in micro-batches of the recipe's

@@ -52,9 +52,8 @@ StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, St
   stop_ = stop;
   start_ = Clock::now();
   waited_before_ = model_.groups().communicator().log().waited_seconds();
-  // One slot per micro-batch: summed in their order at the end, the loss does not depend on the schedule. None of them
-  // is set on ranks without the last stage.
-  losses_.assign(micros.size(), at::Tensor());
+  // One slot per micro-batch: summed in their order at the end, the loss does not depend on the schedule.
+  losses_.assign(model_.graph().row_losses().size(), std::vector<at::Tensor>(micros.size()));
   exchange_.start(model_.stage_count(), micros.size());
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
@@ -106,14 +105,12 @@ void Runner::forward(std::size_t stage, std::size_t micro) {
   fault_point(FaultPlace::forward, model_.groups().communicator().rank(), step_ + 1);
   model_.finish_gather(stage);
   Tensors incoming = exchange_.take(Channel::activations, stage, micro);
-  Tensors outgoing = model_.stage(stage).passes->forward(std::move(incoming), static_cast<std::int64_t>(micro),
-                                                         micros_[micro].batch, micros_[micro].context);
+  StagePasses::Output output = model_.stage(stage).passes->forward(
+      std::move(incoming), static_cast<std::int64_t>(micro), micros_[micro].batch, micros_[micro].context);
   last_pass_[stage] = FreeAfter::forward;
-  if (model_.is_last(stage)) {
-    losses_[micro] = outgoing.front().sum(at::kDouble);  // read with the step's other numbers
-  } else {
-    exchange_.put(Channel::activations, stage + 1, micro, std::move(outgoing));
-  }
+  // Read with the step's other numbers.
+  for (const LossRows& losses : output.losses) losses_[losses.term][micro] = losses.rows.sum(at::kDouble);
+  if (!model_.is_last(stage)) exchange_.put(Channel::activations, stage + 1, micro, std::move(output.values));
 }
 
 void Runner::backward(std::size_t stage, std::size_t micro) {
@@ -186,6 +183,14 @@ void Runner::record_overflows(const StepScalars& scalars) {
     result_.gradient_fallbacks = gradients->record(scalars.numbers(scalar_names::saturated_shares));
 }
 
+void Runner::add_losses(StepScalars& scalars) const {
+  // Tensor ranks have the same losses: those of one count.
+  if (model_.groups().tensor.position() != 0) return;
+  for (std::size_t term = 0; term < losses_.size(); ++term)
+    for (const at::Tensor& loss : losses_[term])
+      if (loss.defined()) scalars.add(scalar_names::loss(model_.graph().losses[term]), loss);
+}
+
 // What the passes found of experts, of all stages of this rank.
 void Runner::add_routing(StepScalars& scalars) {
   if (!recipe_.model.moe) return;
@@ -245,10 +250,7 @@ void Runner::end_tuners(const StepScalars& scalars) {
 // Reads this rank's scalars, the step's one wait for a GPU, and exchanges them with all ranks, so that all stop after
 // the same step and exchange alike in the next one.
 void Runner::combine_ranks(StepScalars& scalars) {
-  // Tensor ranks have the same loss: one counts.
-  if (model_.groups().tensor.position() == 0)
-    for (const at::Tensor& loss : losses_)
-      if (loss.defined()) scalars.add(scalar_names::loss, loss);
+  add_losses(scalars);
   add_routing(scalars);
   if (Fp8History* history = model_.fp8_history()) scalars.add(scalar_names::fp8_magnitudes, history->take_largest());
   scalars.read();
@@ -263,8 +265,19 @@ void Runner::combine_ranks(StepScalars& scalars) {
   end_tuners(scalars);
 }
 
+void Runner::take_losses(const StepScalars& scalars) {
+  result_.loss = 0;
+  result_.terms.clear();
+  for (std::size_t index = 0; index < losses_.size(); ++index) {
+    const LossTerm& term = model_.graph().losses[index];
+    const double weighed = scalars.number(scalar_names::loss(term)) * micros_.front().context.loss_factor(index);
+    result_.loss += weighed;
+    result_.terms.push_back({term.name, weighed / term.coefficient});
+  }
+}
+
 void Runner::take_results(const StepScalars& scalars) {
-  result_.loss = scalars.number(scalar_names::loss) * micros_.front().context.loss_factor(0);
+  take_losses(scalars);
   // The gradients still have the factor of the loss scale, by which only the update divides them.
   const double norm = std::sqrt(scalars.number(scalar_names::gradient_squares));
   result_.gradient_norm = norm / micros_.front().context.backward_scale;

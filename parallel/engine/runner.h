@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/graph/loss_term.h"
 #include "core/graph/routing_sums.h"
 #include "core/model/layers/fp8_statistics.h"
 #include "core/model/pass/pass_context.h"
@@ -22,8 +23,11 @@
 namespace llmtrain {
 
 struct StepResult {
-  double loss = 0;           // mean over the global batch's tokens
-  double gradient_norm = 0;  // before clipping
+  // The sum of the terms of rows in the global batch, each times its coefficient, without those that routers raise. A
+  // decoder's is the mean over the tokens that count.
+  double loss = 0;
+  std::vector<LossValue> terms{};  // these terms
+  double gradient_norm = 0;        // before clipping
   double learning_rate = 0;
   bool skipped = false;  // the gradient norm was not finite, or a spike; the weights are unchanged
   std::optional<Spike> spike{};
@@ -76,9 +80,11 @@ class Runner {
   void finish_reduction(std::size_t stage);
   void optimizer_step();
   void combine_ranks(StepScalars& scalars);
+  void add_losses(StepScalars& scalars) const;
   void add_routing(StepScalars& scalars);
   void add_saturated(StepScalars& scalars);
   void add_tuned_times(StepScalars& scalars) const;
+  void take_losses(const StepScalars& scalars);
   void take_results(const StepScalars& scalars);
   void record_overflows(const StepScalars& scalars);
   void start_tuners();
@@ -94,7 +100,8 @@ class Runner {
   StageExchange exchange_;
   std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
   std::optional<std::size_t> reducing_;           // the stage whose reduction is in progress
-  std::vector<at::Tensor> losses_;                // of each micro-batch the sum over its tokens, on the device
+  // By term of rows, of each micro-batch the sum over its rows, on the device; undefined on ranks without the block.
+  std::vector<std::vector<at::Tensor>> losses_;
   std::int64_t step_ = 0;
   StopRequest stop_ = StopRequest::none;
   Clock::time_point start_;   // of the step

@@ -155,7 +155,8 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
       runner_(model_),
       batches_(device, [this](const BatchPlace& place) {
         const DataRank rank = data_rank(model_.groups(), place.shape.sequence_length, model_.fields());
-        return load_batch(StepSamples(data_.train, recipe().batch, place), recipe(), place, rank, at::kCPU);
+        return load_batch(StepSamples(data_.train, recipe().batch, place), model_.graph().row_losses(), recipe(), place,
+                          rank, at::kCPU);
       }) {
   if (first == FirstWeights::load) load_first_weights();
 }
@@ -211,14 +212,14 @@ void Trainer::measure_with(Fp8Statistics* statistics, std::span<PassInput> micro
 }
 
 double Trainer::evaluate() {
-  return *evaluate([](double) { return false; });
+  return evaluate([](double) { return false; })->loss;
 }
 
-std::optional<double> Trainer::evaluate(const EvaluationWatch& watch) {
+std::optional<Evaluation> Trainer::evaluate(const EvaluationWatch& watch) {
   const std::int64_t samples = recipe().training.evaluate_batches * recipe().batch.global;
-  const auto evaluation = llmtrain::evaluate(model_, *data_.validation, samples, watch);
+  std::optional<Evaluation> evaluation = llmtrain::evaluate(model_, *data_.validation, samples, watch);
   evaluation_is_due_ = !evaluation;
-  return evaluation ? std::optional(evaluation->loss) : std::nullopt;
+  return evaluation;
 }
 
 CheckpointState Trainer::state() const {

@@ -52,11 +52,12 @@ class Trainer {
   // these steps.
   void record_choices(TokenChoices* choices) { choices_ = choices; }
 
-  // Mean loss per token over the validation data: training.evaluate_batches global batches of it, or all if that is 0.
-  // The recipe must name validation data.
+  // The loss over the validation data: training.evaluate_batches global batches of it, or all if that is 0. The recipe
+  // must name validation data.
   double evaluate();
-  // The same; nothing where the watch has stopped it. The evaluation is due then, until it is done or the next step.
-  std::optional<double> evaluate(const EvaluationWatch& watch);
+  // The same with its terms; nothing where the watch has stopped it. The evaluation is due then, until it is done or
+  // the next step.
+  std::optional<Evaluation> evaluate(const EvaluationWatch& watch);
   // Whether the evaluation after the last step was stopped, also before a checkpoint that the trainer has resumed from.
   bool evaluation_is_due() const { return evaluation_is_due_; }
 

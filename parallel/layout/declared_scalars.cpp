@@ -38,13 +38,15 @@ void declare_fp8(const Partition& partition, ScalarTable& table) {
 
 }  // namespace
 
+std::string scalar_names::loss(const LossTerm& term) { return "loss of the term " + term.name; }
+
 std::string scalar_names::chosen_experts(std::int64_t layer) {
   return "chosen experts of layer " + std::to_string(layer);
 }
 
 ScalarTable declared_scalars(const Partition& partition) {
   ScalarTable table;
-  table.declare(std::string(scalar_names::loss), Combination::sum);
+  for (const LossTerm& term : partition.graph->row_losses()) table.declare(scalar_names::loss(term), Combination::sum);
   table.declare(std::string(scalar_names::gradient_squares), Combination::sum);
   table.declare(std::string(scalar_names::stop_request), Combination::sum);
   table.declare(std::string(scalar_names::own_seconds), Combination::gather);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/graph/loss_term.h"
 #include "parallel/layout/layout.h"
 #include "parallel/layout/scalar_table.h"
 
@@ -13,9 +14,10 @@ namespace llmtrain {
 // The names of a step's scalars.
 namespace scalar_names {
 
-// In every step: the parts of the loss and of the gradients' squared norm, whether a rank was asked to stop, and how
-// long each computed, in seconds.
-constexpr std::string_view loss = "loss", gradient_squares = "gradient squares", stop_request = "stop request",
+// In every step: the sum of the rows' losses in each term of rows, the parts of the gradients' squared norm, whether a
+// rank was asked to stop, and how long each computed, in seconds.
+std::string loss(const LossTerm& term);
+constexpr std::string_view gradient_squares = "gradient squares", stop_request = "stop request",
                            own_seconds = "own seconds";
 // With experts: RoutingValues.
 constexpr std::string_view routing = "routing";

@@ -162,6 +162,14 @@ std::string fp8_kinds(const std::vector<Fp8Row>& kinds) {
   return objects.empty() ? "" : fmt::format(R"(,"fp8":{{{}}})", objects);
 }
 
+// Names are those of a model, so that they need no escapes.
+std::string loss_terms(const std::vector<LossTermRow>& terms) {
+  std::string columns;
+  for (const LossTermRow& term : terms)
+    columns += fmt::format(R"({}"{}":{})", columns.empty() ? "" : ",", term.name, exact_number(term.value));
+  return columns.empty() ? "" : fmt::format(R"(,"loss_terms":{{{}}})", columns);
+}
+
 std::string routing_columns(const std::optional<RoutingRow>& routing) {
   if (!routing) return "";
   return fmt::format(R"(,"balance_loss":{},"z_loss":{},"dropped_share":{},"expert_load":{},"router_entropy":{})",
@@ -213,11 +221,11 @@ MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogReci
 void MetricsLog::write(const TrainingRow& row) {
   file_.append(fmt::format(
       R"({{"step":{},"loss":{},"learning_rate":{},"grad_norm":{},"tokens":{},"step_seconds":{},)"
-      R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}{}{}{}{}{}{}}})"
+      R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}{}{}{}{}{}{}{}}})"
       "\n",
       row.step, exact_number(row.loss), number(row.learning_rate), number(row.gradient_norm), row.tokens,
       number(row.step_seconds), number(row.tokens_per_second), number(row.mfu), row.memory_bytes, row.tensor_bytes,
-      row.skipped, optional_column("sequence_length", row.sequence_length),
+      row.skipped, loss_terms(row.terms), optional_column("sequence_length", row.sequence_length),
       optional_column("easiest_percent", row.easiest_percent), optional_column("kept_tokens", row.kept_tokens),
       optional_column("loss_scale", row.loss_scale), optional_column("saturated_share", row.saturated_share),
       fp8_kinds(row.fp8), routing_columns(row.routing)));
@@ -229,6 +237,7 @@ void MetricsLog::write(const TrainingRow& row) {
                                  {"train/mfu", row.mfu},
                                  {"train/memory_bytes", static_cast<double>(row.memory_bytes)},
                                  {"train/tensor_bytes", static_cast<double>(row.tensor_bytes)}});
+  write_terms("train/", row.step, row.terms);
   if (row.loss_scale) tensorboard_->write(row.step, {{"train/loss_scale", *row.loss_scale}});
   if (row.sequence_length) tensorboard_->write(row.step, {{"train/sequence_length", *row.sequence_length}});
   if (row.easiest_percent) tensorboard_->write(row.step, {{"train/easiest_percent", *row.easiest_percent}});
@@ -246,6 +255,10 @@ void MetricsLog::write(const TrainingRow& row) {
                                  {"routing/router_entropy", row.routing->router_entropy}});
 }
 
+void MetricsLog::write_terms(const std::string& prefix, std::int64_t step, const std::vector<LossTermRow>& terms) {
+  for (const LossTermRow& term : terms) tensorboard_->write(step, {{prefix + "loss_terms/" + term.name, term.value}});
+}
+
 void MetricsLog::write_routing(std::int64_t step, const std::vector<std::vector<double>>& chosen) {
   std::string rows;
   for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
@@ -257,8 +270,11 @@ void MetricsLog::write_routing(std::int64_t step, const std::vector<std::vector<
 }
 
 void MetricsLog::write(const EvaluationRow& row) {
-  file_.append(fmt::format("{{\"step\":{},\"validation_loss\":{}}}\n", row.step, exact_number(row.validation_loss)));
-  if (tensorboard_) tensorboard_->write(row.step, {{"validation/loss", row.validation_loss}});
+  file_.append(fmt::format("{{\"step\":{},\"validation_loss\":{}{}}}\n", row.step, exact_number(row.validation_loss),
+                           loss_terms(row.terms)));
+  if (!tensorboard_) return;
+  tensorboard_->write(row.step, {{"validation/loss", row.validation_loss}});
+  write_terms("validation/", row.step, row.terms);
 }
 
 }  // namespace llmtrain

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,6 +57,9 @@ class MetricsLog {
   void write_routing(std::int64_t step, const std::vector<std::vector<double>>& chosen);
 
  private:
+  // For TensorBoard, as train/loss_terms/NAME.
+  void write_terms(const std::string& prefix, std::int64_t step, const std::vector<LossTermRow>& terms);
+
   AppendFile file_;
   std::optional<AppendFile> routing_;
   std::optional<TensorboardWriter> tensorboard_;

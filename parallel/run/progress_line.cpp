@@ -29,9 +29,10 @@ std::string dropped(const TrainingRow& row) {
 }  // namespace
 
 std::string ProgressLine::text(std::size_t width) const {
-  const std::array<Field, 9> fields{
+  const std::array<Field, 10> fields{
       {{fmt::format("step {:>{}}/{}", row.step, fmt::formatted_size("{}", total_steps), total_steps), 0},
        {fmt::format("loss {:.4f}", row.loss), 0},
+       {terms_text(row.terms), 4},
        {fmt::format("grad norm {:.2f}", row.gradient_norm), 3},
        {dropped(row), 4},
        {fmt::format("lr {:.2e}", row.learning_rate), 5},
@@ -47,6 +48,13 @@ std::string ProgressLine::text(std::size_t width) const {
     if (columns(line) <= width) return line;
   }
   return line.substr(0, width);
+}
+
+std::string terms_text(const std::vector<LossTermRow>& terms) {
+  std::string text;
+  for (const LossTermRow& term : terms)
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "(" : ", ", term.name, term.value);
+  return text.empty() ? text : text + ")";
 }
 
 std::string progress_bar(std::int64_t step, std::int64_t total_steps, std::size_t room) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "parallel/run/report/metrics_rows.h"
 
@@ -16,10 +17,13 @@ struct ProgressLine {
   std::string time;  // "1m 30s left"
 
   // In at most `width` columns, without the fields that matter least if need be: memory first, then MFU, learning rate,
-  // dropped choices of experts (which are named where there are any), gradient norm, speed and time. A width that is
-  // too narrow for step and loss cuts the text.
+  // terms of the loss and dropped choices of experts (which are named where there are any), gradient norm, speed and
+  // time. A width that is too narrow for step and loss cuts the text.
   std::string text(std::size_t width = std::string::npos) const;
 };
+
+// "(loss 1.2500, second 0.5000)"; empty where there are none.
+std::string terms_text(const std::vector<LossTermRow>& terms);
 
 // How much of a run is done, "━━━╌╌╌": as wide as there is room beside the space that follows it, up to 24 columns.
 // Empty where that is too narrow to show anything.

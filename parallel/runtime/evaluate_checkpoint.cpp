@@ -117,9 +117,11 @@ EvaluateResult evaluate_checkpoint(const EvaluateRequest& request) {
     throw Error(ExitCode::bad_data, request.checkpoint +
                                         ": the model's loss is not finite: its weights have diverged, "
                                         "use an earlier checkpoint");
-  EvaluateResult result{evaluation.loss, std::exp(evaluation.loss), std::nullopt, evaluation.tokens, step};
+  const double first = evaluation.terms.front().value;
+  EvaluateResult result{evaluation.loss, {}, std::exp(first), std::nullopt, evaluation.tokens, step};
+  if (evaluation.terms.size() > 1) result.terms = evaluation.terms;
   if (const auto bytes = evaluated_bytes(dataset, request, evaluation.tokens))
-    result.bits_per_byte = evaluation.loss * static_cast<double>(evaluation.tokens) / *bytes / std::numbers::ln2;
+    result.bits_per_byte = first * static_cast<double>(evaluation.tokens) / *bytes / std::numbers::ln2;
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "core/graph/operators/operators.h"
 #include "parallel/device/device.h"
 #include "parallel/plan/report/html/report_html.h"
+#include "parallel/run/progress_line.h"
 
 namespace llmtrain {
 namespace {
@@ -37,6 +38,14 @@ std::vector<std::vector<int>> ranks_with_the_same_work(const Mesh& mesh) {
   for (std::int64_t rank = 0; rank < mesh.world(); ++rank)
     groups[static_cast<std::size_t>(rank / each)].push_back(static_cast<int>(rank));
   return groups;
+}
+
+// One term alone is the loss itself.
+std::vector<LossTermRow> term_rows(const std::vector<LossValue>& terms) {
+  std::vector<LossTermRow> rows;
+  if (terms.size() < 2) return rows;
+  for (const LossValue& term : terms) rows.push_back({term.name, term.value});
+  return rows;
 }
 
 std::vector<Fp8Row> fp8_rows(const std::vector<Fp8Representation>& kinds) {
@@ -163,6 +172,7 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   TrainingRow row;
   row.step = trainer_.steps_done();
   row.loss = result.loss;
+  row.terms = term_rows(result.terms);
   row.learning_rate = result.learning_rate;
   row.gradient_norm = result.gradient_norm;
   row.tokens = trainer_.tokens_trained();
@@ -189,12 +199,13 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
 
 void FirstRank::begin_evaluation() { progress_.begin_work(fmt::format("step {}: evaluating", trainer_.steps_done())); }
 
-void FirstRank::show_evaluation(double loss) {
-  const EvaluationRow row{trainer_.steps_done(), loss};
+void FirstRank::show_evaluation(const Evaluation& evaluation) {
+  const EvaluationRow row{trainer_.steps_done(), evaluation.loss, term_rows(evaluation.terms)};
   metrics_->write(row);
   report_.add(row);
-  progress_.note(
-      fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
+  progress_.note(fmt::format("step {}: validation loss {:.4f}{}{}, perplexity {:.2f}", row.step, row.validation_loss,
+                             row.terms.empty() ? "" : " ", terms_text(row.terms),
+                             std::exp(evaluation.terms.front().value)));
 }
 
 void FirstRank::warn_of_long_evaluation(double seconds) {

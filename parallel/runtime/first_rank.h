@@ -32,7 +32,7 @@ class FirstRank {
   void show(const StepResult& result, double seconds);
   void begin_evaluation();
   void show_evaluated(double share) { progress_.show_work(share); }
-  void show_evaluation(double loss);
+  void show_evaluation(const Evaluation& evaluation);
   // After an evaluation that began this process and was stopped by a time limit: its seconds, by its pace.
   void warn_of_long_evaluation(double seconds);
   // Before a checkpoint.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "core/graph/loss_term.h"
 #include "core/machine/host_memory.h"
 #include "core/recipe/recipe.h"
 #include "core/signals/stop_signals.h"
@@ -75,11 +76,12 @@ struct EvaluateRequest {
 };
 
 struct EvaluateResult {
-  double loss = 0;  // nats per token
-  double perplexity = 0;
+  double loss = 0;                      // nats per token; of several terms their sum, each times its coefficient
+  std::vector<LossValue> terms;         // where there is more than one
+  double perplexity = 0;                // of the first term, as bits_per_byte
   std::optional<double> bits_per_byte;  // where each token stands for a known number of bytes
-  std::int64_t tokens = 0;
-  std::int64_t step = 0;  // of the checkpoint
+  std::int64_t tokens = 0;              // the rows that count in the first term
+  std::int64_t step = 0;                // of the checkpoint
 };
 
 struct SampleRequest {

@@ -158,7 +158,7 @@ bool TrainingLoop::evaluate() {
   const auto start = Clock::now();
   auto last = start;
   double longest = 0, done = 0;
-  const auto loss = trainer_.evaluate([&](double share) {
+  const auto evaluation = trainer_.evaluate([&](double share) {
     longest = std::max(longest, seconds_between(last, Clock::now()));
     last = Clock::now();
     done = share;
@@ -168,10 +168,10 @@ bool TrainingLoop::evaluate() {
     saver_.progress();
     return is_asked_to_stop(longest);
   });
-  if (first_ != nullptr && loss) first_->show_evaluation(*loss);
-  if (!loss && is_out_of_time_ && step_seconds_.empty() && done > 0)
+  if (first_ != nullptr && evaluation) first_->show_evaluation(*evaluation);
+  if (!evaluation && is_out_of_time_ && step_seconds_.empty() && done > 0)
     first_->warn_of_long_evaluation(seconds_between(start, last) / done);
-  return loss.has_value();
+  return evaluation.has_value();
 }
 
 // While updates are skipped, checkpoints would differ in the data position alone, and displace those of better times.

@@ -48,7 +48,7 @@ json read_batches(llmtrain::Trainer& trainer, std::int64_t batches, std::int64_t
     const std::int64_t percent = llmtrain::easiest_percent(recipe.data.curriculum, step);
     const llmtrain::BatchPlace place{step, step * recipe.batch.global, shape, percent};
     const llmtrain::StepSamples samples(trainer.train_data(), recipe.batch, place);
-    llmtrain::load_batch(samples, recipe, place, rank, at::kCPU);
+    llmtrain::load_batch(samples, trainer.model().graph().row_losses(), recipe, place, rank, at::kCPU);
     seconds.push_back(llmtrain::seconds_since(start));
   }
   return {{"seconds", seconds}};

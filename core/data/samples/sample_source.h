@@ -66,8 +66,8 @@ class SampleSource {
   // Blocks while a disk is read. Throws Error(bad_data) for what is not valid, and std::invalid_argument for a negative
   // number and memory of another size.
   virtual void read(std::int64_t number, const FieldMemory& into) const = 0;
-  // What `count` samples from number `first` on weigh in the mean of a loss term: how many of their rows count. Known
-  // before any is read, since gradients are made with it in the first forward.
+  // What `count` samples from number `first` on weigh in the mean of loss term number `term` (Graph::row_losses()): how
+  // many of their rows count. Known before any is read, since gradients are made with it in the first forward.
   virtual double weight(std::size_t term, std::int64_t first, std::int64_t count) const = 0;
 
  protected:

@@ -30,6 +30,7 @@ class BlockParameters {
   std::uint64_t random_site(const std::string& name) const;
   // Where tokens go whatever the routers say; null: where these say.
   const std::shared_ptr<const ReplayedRouting>& routing() const { return graph_.routing; }
+  double loss_coefficient(std::string_view term) const { return graph_.loss_coefficient(block_, term); }
   bool multiplies_fp8() const { return scaling_.has_value(); }
   bool has(std::string_view name) const { return graph_.has_parameter(block_, name); }
   // How many heads, features or rows, whichever the parameter is split by, this rank has.

@@ -77,7 +77,7 @@ kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass,
   const kernels::TopExperts top = choose(saved.probabilities, pass);
   saved.experts = top.experts;
   saved.gates = gates_of(top.scores);
-  if (recipe_.z_coefficient > 0) saved.log_sums = at::logsumexp(logits, 1);
+  if (losses_.z > 0) saved.log_sums = at::logsumexp(logits, 1);
   if (uses_load_importance(recipe_)) {
     const at::Tensor last = top.experts.narrow(1, recipe_.top_k - 1, 1);
     saved.variation = {plain, logits.gather(1, last), recipe_.gate_noise / static_cast<double>(recipe_.experts)};
@@ -113,7 +113,7 @@ at::Tensor ExpertRouter::balance_loss(const at::Tensor& totals, Saved& saved) co
   }
   // Also without a coefficient: it says how even the routing is.
   const at::Tensor first = totals.narrow(0, 0, experts);
-  if (recipe_.balances()) saved.first = first.to(saved.probabilities.scalar_type());
+  if (losses_.balance > 0) saved.first = first.to(saved.probabilities.scalar_type());
   const double scale = static_cast<double>(experts) / static_cast<double>(tokens * tokens);
   return (first * totals.narrow(0, 2 * experts, experts)).sum().mul_(scale);
 }
@@ -147,17 +147,16 @@ at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x,
   // A token's experts differ, so nothing is written twice.
   gradient.scatter_(1, saved.experts, score_gradient(dgates, saved));
   // The counts of choices have no gradient.
-  if (saved.first.defined())
-    gradient.add_(saved.first, pass.share * recipe_.balance_coefficient * experts / (tokens * tokens));
+  if (saved.first.defined()) gradient.add_(saved.first, pass.share * losses_.balance * experts / (tokens * tokens));
   at::Tensor dlogits = at::_softmax_backward_data(gradient, saved.probabilities, 1, gradient.scalar_type());
-  if (recipe_.z_coefficient > 0) {
+  if (losses_.z > 0) {
     // The gradient of the log-sum-exp is the softmax.
-    const at::Tensor dlog_sums = saved.log_sums * (2 * pass.share * recipe_.z_coefficient / tokens);
+    const at::Tensor dlog_sums = saved.log_sums * (2 * pass.share * losses_.z / tokens);
     dlogits.addcmul_(dlog_sums.unsqueeze(1), saved.probabilities);
   }
   if (saved.variation)
     dlogits.add_(saved.variation->gradient(saved.variation_sums, saved.experts.narrow(1, recipe_.top_k - 1, 1)),
-                 pass.share * recipe_.balance_coefficient);
+                 pass.share * losses_.balance);
   at::Tensor dx = logits_.backward(dlogits, jittered(x, pass), saved.logits);
   kernels::jitter_rows_(dx, pass.jitter, pass.rows);
   return dx;

@@ -49,9 +49,15 @@ class ExpertRouter {
     std::int64_t first_token = 0;  // of the micro-batch
   };
 
+  // Coefficients of the terms that it raises; 0: it does not.
+  struct Losses {
+    double balance = 0, z = 0;
+  };
+
   // Capacity and losses count over all of `tokens`.
-  ExpertRouter(const RouterLogits& logits, const MixtureOfExpertsRecipe& recipe, const MicroBatchTokens& tokens)
-      : logits_(logits), recipe_(recipe), tokens_(tokens) {}
+  ExpertRouter(const RouterLogits& logits, const MixtureOfExpertsRecipe& recipe, const Losses& losses,
+               const MicroBatchTokens& tokens)
+      : logits_(logits), recipe_(recipe), losses_(losses), tokens_(tokens) {}
 
   // A micro-batch as the router needs to know it.
   struct Pass {
@@ -83,6 +89,7 @@ class ExpertRouter {
 
   RouterLogits logits_;
   MixtureOfExpertsRecipe recipe_;
+  Losses losses_;
   MicroBatchTokens tokens_;
 };
 

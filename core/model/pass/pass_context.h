@@ -32,8 +32,9 @@ struct PassContext {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index of the first sequence within the global batch
   std::int64_t kept_tokens = 0;   // of each sequence, in layers that drop tokens; 0: all
-  // By loss term, the gradient at each of its rows' losses: the term's coefficient and fp16's loss scale, divided by
-  // the weight of the global batch. A decoder has one term, whose weight is the number of tokens that count.
+  // By loss term of rows (Graph::row_losses()), the gradient at each of its rows' losses: the term's coefficient and
+  // fp16's loss scale, divided by the weight of the global batch. A decoder has one, whose weight is the number of
+  // tokens that count.
   std::vector<double> loss_gradients{1};
   double backward_scale = 1;       // fp16's loss scale: what the backward computes is multiplied by it
   double batch_rows = 1;           // rows of the global batch, whatever counts in a loss
@@ -50,7 +51,7 @@ struct PassContext {
     for (double& gradient : loss_gradients) gradient *= scale / backward_scale;
     backward_scale = scale;
   }
-  // What makes a term of the sum of its rows' losses in the global batch.
+  // What makes a term, times its coefficient, of the sum of its rows' losses in the global batch.
   double loss_factor(std::size_t term) const { return loss_gradients[term] / backward_scale; }
 };
 

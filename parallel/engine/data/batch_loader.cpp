@@ -121,6 +121,14 @@ void for_tensors(std::vector<PassInput>& micros, Work work) {
   }
 }
 
+// The gradients of means over the global batch: summing over micro-batches and ranks needs no further division.
+std::vector<double> loss_gradients(const SampleSource& samples, std::span<const LossTerm> terms) {
+  std::vector<double> gradients;
+  for (std::size_t term = 0; term < terms.size(); ++term)
+    gradients.push_back(terms[term].coefficient / samples.weight(term, 0, samples.samples()));
+  return gradients;
+}
+
 std::vector<PassInput> on_device(std::vector<PassInput> micros, const at::Device& device) {
   return device.is_cpu() ? std::move(micros) : PackedBatch(std::move(micros)).send(device);
 }
@@ -158,18 +166,17 @@ Batch load_samples(const SampleSource& samples, const DataRank& rank, std::int64
   return std::move(on_device(std::move(inputs), device).front().batch);
 }
 
-std::vector<PassInput> load_batch(const SampleSource& samples, const Recipe& recipe, const BatchPlace& place,
-                                  const DataRank& rank, const at::Device& device) {
+std::vector<PassInput> load_batch(const SampleSource& samples, std::span<const LossTerm> terms, const Recipe& recipe,
+                                  const BatchPlace& place, const DataRank& rank, const at::Device& device) {
   const StepShape& shape = place.shape;
   // Consecutive shares of the same samples: what a step trains on does not depend on the number of data ranks.
   const std::int64_t share = samples.samples() / rank.ranks, begin = rank.position * share;
-  const double weight = samples.weight(0, 0, samples.samples());
+  const std::vector<double> gradients = loss_gradients(samples, terms);
   std::vector<PassInput> micros;
   for (std::int64_t first = begin; first < begin + share; first += shape.sequences) {
     PassContext context{.seed = recipe.seed, .step = place.step, .kept_tokens = shape.kept_tokens};
     context.first_sample = first;
-    // The mean over the global batch: summing over micro-batches and ranks needs no further division.
-    context.loss_gradients = {1.0 / weight};
+    context.loss_gradients = gradients;
     context.batch_rows = static_cast<double>(tokens_of_step(recipe, shape));
     micros.push_back({load_on_host(samples, rank, first, shape.sequences), std::move(context)});
   }

@@ -4,11 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/data/samples/sample_source.h"
 #include "core/data/samples/step_samples.h"
 #include "core/graph/block_fields.h"
+#include "core/graph/loss_term.h"
 #include "core/model/pass/pass_context.h"
 #include "core/recipe/recipe.h"
 #include "kernels/sequence_part.h"
@@ -44,9 +46,10 @@ Batch load_samples(const SampleSource& samples, const DataRank& rank, std::int64
                    const at::Device& device);
 
 // This rank's part of a step's global batch, split into micro-batches: `samples` are those of the step, which do not
-// depend on the layout; each rank takes an equal, contiguous part of them. The passes are of training, without fp16's
-// loss scale and without recorders. `rank` is that of sequences of the shape's length. Nobody waits for a GPU.
-std::vector<PassInput> load_batch(const SampleSource& samples, const Recipe& recipe, const BatchPlace& place,
-                                  const DataRank& rank, const at::Device& device);
+// depend on the layout; each rank takes an equal, contiguous part of them. The passes are of training, for the model's
+// terms of rows, without fp16's loss scale and without recorders. `rank` is that of sequences of the shape's length.
+// Nobody waits for a GPU.
+std::vector<PassInput> load_batch(const SampleSource& samples, std::span<const LossTerm> terms, const Recipe& recipe,
+                                  const BatchPlace& place, const DataRank& rank, const at::Device& device);
 
 }  // namespace llmtrain

@@ -87,7 +87,7 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked) {
   input.batch.field(BatchField::token_ids) = there[0];
   input.batch.field(BatchField::counted_rows) = there[1];
   cache_.start({std::move(rows.places), there[2], there[3], {}});
-  at::Tensor logits = pass_.run(input);
+  at::Tensor logits = pass_.run(input).logits;
   pass_.finish();
   return logits;
 }

@@ -26,19 +26,28 @@ struct Fp8Row {
   double signal_to_noise = 0;  // dB
 };
 
+// One of several terms of the loss, without its coefficient.
+struct LossTermRow {
+  std::string name;
+  double value = 0;
+};
+
 // One training row. `step` counts completed steps, so that row 100 and checkpoint 100 belong together.
 struct TrainingRow {
   std::int64_t step = 0;
-  double loss = 0;
+  double loss = 0;  // of all terms, each times its coefficient
   double learning_rate = 0;
   double gradient_norm = 0;
-  std::int64_t tokens = 0;  // trained on since the start of the run
+  // Rows of the samples that the run has trained on since its start, whether they count in a loss or not: tokens, or
+  // whatever else the model has as rows.
+  std::int64_t tokens = 0;
   double step_seconds = 0;
-  double tokens_per_second = 0;
-  double mfu = 0;
+  double tokens_per_second = 0;         // of such rows
+  double mfu = 0;                       // of the model's FLOPs for the step's samples
   std::int64_t memory_bytes = 0;        // of the process, peak so far
   std::int64_t tensor_bytes = 0;        // of the first rank's tensors, peak so far
   std::int64_t skipped = 0;             // number of steps so far whose update was skipped
+  std::vector<LossTermRow> terms{};     // where there is more than one
   std::optional<RoutingRow> routing{};  // of a model with experts
   std::optional<double> loss_scale{};   // with fp16
   // With FP8 gradients: the share of the step's that are beyond the format's range.
@@ -54,7 +63,8 @@ struct TrainingRow {
 
 struct EvaluationRow {
   std::int64_t step = 0;
-  double validation_loss = 0;
+  double validation_loss = 0;        // as TrainingRow::loss
+  std::vector<LossTermRow> terms{};  // where there is more than one
 };
 
 }  // namespace llmtrain

@@ -51,7 +51,7 @@ Masks read_masks(const PassInput& micro, PassMode mode = PassMode::training) {
       model.weight(bias).fill_(1);
       x = at::zeros({micro.batch.sequences().rows(), recipe.hidden_size});
     }
-    masks[site] = model.stage().forward({x}, 0, micro.batch, context).front();
+    masks[site] = model.stage().forward({x}, 0, micro.batch, context).values.front();
   };
   read(0, "embedding", "");
   for (std::size_t layer = 0; layer < 2; ++layer) {

@@ -75,12 +75,11 @@ TEST_CASE("layers give each micro-batch its own gradients, bit by bit, whatever 
   std::vector<NamedTensors> alone;
   std::vector<at::Tensor> inputs;
   for (std::size_t i = 0; i < 3; ++i) {
-    model.stage().forward({activation(i, 0)}, 0, micros[i].batch, micros[i].context);
+    model.forward_of(activation(i, 0), micros[i]);
     inputs.push_back(model.stage().backward({activation(i, 1)}, 0, micros[i].batch, micros[i].context).front());
     alone.push_back(model.take_gradients());
   }
-  for (std::size_t i = 0; i < 3; ++i)
-    model.stage().forward({activation(i, 0)}, static_cast<std::int64_t>(i), micros[i].batch, micros[i].context);
+  for (std::size_t i = 0; i < 3; ++i) model.forward_of(activation(i, 0), micros[i], static_cast<std::int64_t>(i));
   for (const std::size_t i : {2, 0, 1}) {
     INFO("micro-batch " << i);
     CHECK(model.stage()
@@ -122,7 +121,7 @@ TEST_CASE("what no pass wrote is zero") {
   SmallModel model(gpt2_model(), {.blocks = {2}});
   const PassInput micro = random_input(gpt2_model());
   const at::Tensor x = at::ones({21, gpt2_model().hidden_size});
-  model.stage().forward({x.clone()}, 0, micro.batch, micro.context);
+  model.forward_of(x.clone(), micro);
   model.stage().backward({x.clone()}, 0, micro.batch, micro.context);
   for (const auto& [name, gradient] : model.take_gradients()) {
     INFO(name);
@@ -175,15 +174,14 @@ TEST_CASE("a head makes logits chunk by chunk as it does all at once") {
   SmallModel model(recipe, {.blocks = {3}});
   PassInput whole = random_input(recipe, 3, 1, 40);
   const at::Tensor x = wave(40, 2, 0);
-  const at::Tensor losses = model.stage().forward({x}, 0, whole.batch, whole.context).front();
+  const at::Tensor losses = model.forward_of(x, whole);
   const at::Tensor dx = model.stage().backward({}, 0, whole.batch, whole.context).front();
   const NamedTensors gradients = model.take_gradients();
   std::vector<NamedTensors> halves;
   for (std::int64_t part = 0; part < 2; ++part) {
     PassInput half = whole;
     half.batch.field(BatchField::targets) = targets_of(whole).narrow(0, 20 * part, 20);
-    const at::Tensor half_losses =
-        model.stage().forward({x.narrow(0, 20 * part, 20)}, 0, half.batch, half.context).front();
+    const at::Tensor half_losses = model.forward_of(x.narrow(0, 20 * part, 20), half);
     CHECK(distance(losses.narrow(0, 20 * part, 20), half_losses) < 1e-6);
     CHECK(distance(dx.narrow(0, 20 * part, 20), model.stage().backward({}, 0, half.batch, half.context).front()) <
           1e-5);

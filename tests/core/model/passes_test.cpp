@@ -56,7 +56,7 @@ TEST_CASE("layers alone give the activation, and the gradient of their input") {
     const at::Tensor output = reference.layer(1, reference.layer(0, by_sequence(input, micro)));
     (output.flatten(0, 1) * dy).sum().backward();
 
-    const at::Tensor y = model.stage().forward({x.to(at::kFloat)}, 0, micro.batch, micro.context).front();
+    const at::Tensor y = model.forward_of(x.to(at::kFloat), micro);
     CHECK(distance(y, output.flatten(0, 1)) < 2e-5);
     const at::Tensor dx = model.stage().backward({dy.to(at::kFloat)}, 0, micro.batch, micro.context).front();
     CHECK(distance(dx, input.grad()) < 2e-5);
@@ -75,8 +75,7 @@ TEST_CASE("a head alone gives the losses, and the gradient of its input") {
     const at::Tensor losses = reference.losses(by_sequence(input, micro), by_sequence(targets_of(micro), micro));
     (losses.sum() * micro.context.loss_gradients[0]).backward();
 
-    CHECK(distance(model.stage().forward({x.to(at::kFloat)}, 0, micro.batch, micro.context).front(), losses.flatten()) <
-          2e-5);
+    CHECK(distance(model.forward_of(x.to(at::kFloat), micro), losses.flatten()) < 2e-5);
     CHECK(distance(model.stage().backward({}, 0, micro.batch, micro.context).front(), input.grad()) < 2e-5);
   }
 }

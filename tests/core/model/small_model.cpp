@@ -14,6 +14,11 @@
 namespace llmtrain::test {
 namespace {
 
+at::Tensor end_of(const StagePasses::Output& output) {
+  if (!output.losses.empty()) return output.losses.back().rows;
+  return output.logits.defined() ? output.logits : output.values.front();
+}
+
 bool is_norm_weight(const Parameter& parameter) { return parameter.initialization == Initialization::ones; }
 
 }  // namespace
@@ -179,7 +184,11 @@ NamedTensors SmallModel::take_gradients() {
 at::Tensor SmallModel::forward(const PassInput& input, PassMode mode, std::int64_t index) {
   PassContext context = input.context;
   context.mode = mode;
-  return stage_->forward({}, index, input.batch, context).front();
+  return end_of(stage_->forward({}, index, input.batch, context));
+}
+
+at::Tensor SmallModel::forward_of(const at::Tensor& x, const PassInput& input, std::int64_t index) {
+  return end_of(stage_->forward({x}, index, input.batch, input.context));
 }
 
 at::Tensor SmallModel::learn(const PassInput& input) {

@@ -76,9 +76,12 @@ class SmallModel {
   NamedTensors weights() const;                      // copies in float64
   NamedTensors take_gradients();                     // of all parameters, since the last call
 
-  // In training where nothing else is said.
+  // What the stage hands on, or where its last block is a head, the losses, or in prediction the logits; in training
+  // where nothing else is said.
   at::Tensor forward(const PassInput& input, PassMode mode = PassMode::training, std::int64_t index = 0);
-  // Training forward and backward of a whole model: the losses.
+  // The same of what comes from other blocks.
+  at::Tensor forward_of(const at::Tensor& x, const PassInput& input, std::int64_t index = 0);
+  // Training forward and backward of a whole model: the losses, of the last head where there are several.
   at::Tensor learn(const PassInput& input);
   // What training forwards have found of experts since the last call.
   RoutingSums take_routing();

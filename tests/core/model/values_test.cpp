@@ -14,6 +14,7 @@
 #include "core/model/token_dropping_layer.h"
 #include "tests/core/model/branching_model.h"
 #include "tests/core/model/small_model.h"
+#include "tests/core/model/staged_passes.h"
 
 namespace llmtrain::test {
 namespace {
@@ -39,36 +40,9 @@ std::vector<std::vector<std::size_t>> cut_before(const std::vector<std::size_t>&
   return stages;
 }
 
-struct Passes {
-  at::Tensor losses;
-  NamedTensors gradients;
-  std::vector<std::size_t> sent;  // tensors across each cut
-};
-
-Passes passes_of(const ModelRecipe& recipe, const std::vector<std::size_t>& cuts, const PassInput& input) {
-  std::vector<std::unique_ptr<SmallModel>> stages;
-  for (const std::vector<std::size_t>& blocks : cut_before(cuts, static_cast<std::size_t>(recipe.layers) + 2))
-    stages.push_back(std::make_unique<SmallModel>(branching_graph(recipe), branching(blocks, at::kBFloat16)));
-  Passes passes;
-  Tensors values;
-  for (const auto& stage : stages) {
-    values = stage->stage().forward(std::move(values), 0, input.batch, input.context);
-    passes.sent.push_back(values.size());
-    // Those that the last stage gives.
-    passes.losses = values.front();
-  }
-  passes.sent.pop_back();
-  values.clear();
-  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
-    values = (*stage)->stage().backward(std::move(values), 0, input.batch, input.context);
-    for (auto& [name, gradient] : (*stage)->take_gradients()) {
-      // What no block of the stage writes is zero.
-      const auto [place, is_new] = passes.gradients.try_emplace(name, gradient);
-      if (!is_new) place->second = place->second.add(gradient);
-    }
-  }
-  CHECK(values.empty());
-  return passes;
+StagedPasses passes_of(const ModelRecipe& recipe, const std::vector<std::size_t>& cuts, const PassInput& input) {
+  const std::size_t blocks = static_cast<std::size_t>(recipe.layers) + 2;
+  return passes_through(cut_before(cuts, blocks), branching_graph(recipe), branching({}, at::kBFloat16), input);
 }
 
 }  // namespace
@@ -103,11 +77,11 @@ TEST_CASE("blocks that read values of several earlier ones have the gradients th
 TEST_CASE("no cut changes a bit of what blocks with shared values learn") {
   const ModelRecipe recipe = six_layers(llama_model());
   const PassInput micro = random_input(recipe);
-  const Passes whole = passes_of(recipe, {}, micro);
+  const StagedPasses whole = passes_of(recipe, {}, micro);
   const auto check = [&](const std::vector<std::size_t>& cuts, const std::vector<std::size_t>& sent) {
-    const Passes cut = passes_of(recipe, cuts, micro);
+    const StagedPasses cut = passes_of(recipe, cuts, micro);
     CHECK(cut.sent == sent);
-    CHECK(cut.losses.equal(whole.losses));
+    CHECK(cut.losses[0].equal(whole.losses[0]));
     check_same_bits(cut.gradients, whole.gradients);
   };
   check({1, 2, 3, 4, 5, 6, 7}, {1, 1, 2, 3, 2, 2, 1});

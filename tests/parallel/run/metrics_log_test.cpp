@@ -132,6 +132,24 @@ TEST_CASE("an evaluation row has its step and its loss") {
   CHECK(read_file(folder.path() / "metrics.jsonl") == "{\"step\":50,\"validation_loss\":1.75}\n");
 }
 
+TEST_CASE("rows have the terms of a loss by name where there are several") {
+  const TemporaryDirectory folder;
+  TrainingRow row = row_of(1);
+  row.terms = {{"loss", 0.1}, {"second", 2}};
+  {
+    MetricsLog log(folder.path(), {.directory = "", .tensorboard = true}, 0);
+    log.write(row);
+    log.write(EvaluationRow{1, 1.75, {{"loss", 1.5}, {"second", NAN}}});
+  }
+  CHECK_THAT(lines_of(folder.path())[0], Catch::EndsWith(R"(,"loss_terms":{"loss":0.10000000000000001,"second":2}})"));
+  CHECK(lines_of(folder.path())[1] == R"({"step":1,"validation_loss":1.75,"loss_terms":{"loss":1.5,"second":null}})");
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    if (file.path().filename() == "metrics.jsonl") continue;
+    CHECK_THAT(read_file(file.path()), Catch::Contains("train/loss_terms/second"));
+    CHECK_THAT(read_file(file.path()), Catch::Contains("validation/loss_terms/second"));
+  }
+}
+
 TEST_CASE("losses have 17 significant digits") {
   const TemporaryDirectory folder;
   TrainingRow row;

@@ -48,6 +48,15 @@ TEST_CASE("a progress line says how many choices of experts were dropped, if any
   CHECK(line.text().find("  dropped <0.1 %  ") != std::string::npos);
 }
 
+TEST_CASE("a progress line has the terms of a loss where there are several") {
+  ProgressLine line = sample;
+  line.row.terms = {{"loss", 1.25}, {"second", 0.5}};
+  CHECK(line.text() ==
+        "step 473/500  loss 1.4046  (loss 1.2500, second 0.5000)  grad norm 0.63  lr 3.25e-04  12.7k tok/s  MFU 70 %  "
+        "433 MiB  4.7s left");
+  CHECK(line.text(77) == sample.text(77));
+}
+
 TEST_CASE("a bar takes the room that is left, if it is enough to tell something") {
   CHECK(progress_bar(1, 2, 8).empty());
   CHECK(progress_bar(1, 2, 9) == "━━━━╌╌╌╌");

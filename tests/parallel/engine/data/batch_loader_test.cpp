@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
@@ -24,7 +25,8 @@ Dataset samples_in_order(const Recipe& recipe) {
 
 std::vector<PassInput> load_step(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
                                  const DataRank& rank) {
-  return load_batch(StepSamples(dataset, recipe.batch, place), recipe, place, rank, at::kCPU);
+  const std::array terms{LossTerm{.name = "loss"}};
+  return load_batch(StepSamples(dataset, recipe.batch, place), terms, recipe, place, rank, at::kCPU);
 }
 
 // Bytes of the text at these positions of `count` samples from number `first` on, each `shift` bytes later.
