@@ -172,7 +172,7 @@ TEST_CASE("a head of an early layer's value, which crosses two cuts, is learned 
       {3, {"parallel.pipeline=3", "memory.recompute=full"}},
       {4, {"parallel.pipeline=2", "pipeline.balance=[2,1]", "parallel.tensor=2", "batch.micro=2"}},
       {5, {"parallel.pipeline=5", "pipeline.balance=blocks", "batch.micro=2"}},
-      {6, {"parallel.pipeline=3", zero(3)}},
+      {6, {"parallel.pipeline=3", zero(3), "batch.micro=4"}},
   };
   for (const RankCase& layout : layouts) {
     INFO(in_words(layout.ranks, layout.overrides));
