@@ -99,6 +99,7 @@ void Graph::share(std::size_t parameter, std::size_t block, std::string local_na
   std::vector<std::size_t>& readers = parameters[parameter].readers;
   if (block <= readers.front()) throw std::invalid_argument("a block shares parameters of earlier blocks");
   blocks[block].shared.push_back({std::move(local_name), parameter});
+  blocks[readers.front()].lends = true;
   // A block may read it under several names.
   const auto place = std::ranges::lower_bound(readers, block);
   if (place == readers.end() || *place != block) readers.insert(place, block);

@@ -43,6 +43,7 @@ struct Block {
   // the model's result, and no values.
   std::vector<std::size_t> inputs{}, outputs{};
   std::vector<std::size_t> losses{};  // indices into Graph::losses of the terms that it raises
+  bool lends = false;                 // whether another block reads one of its parameters
   bool is_unit = false;  // one of the blocks in equal numbers of which stages are measured (pipeline.balance "layers")
   // The first block with the same settings, parameters and values but for their names in the model, and the same load
   // of experts.

@@ -74,8 +74,12 @@ const Parameter* undivided(const Graph& graph, const ShardDegrees& degrees) {
     if (!parameter.has_expert_axis) return divides(degrees.tensor, parameter.split);
     return parameter.shape.front() % degrees.expert == 0 && divides(degrees.expert_tensor, parameter.split);
   };
-  const auto found = std::ranges::find_if_not(graph.parameters, is_divided);
-  return found == graph.parameters.end() ? nullptr : &*found;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    if (graph.blocks[block].alike != block) continue;
+    for (const std::size_t index : graph.blocks[block].parameters)
+      if (!is_divided(graph.parameters[index])) return &graph.parameters[index];
+  }
+  return nullptr;
 }
 
 std::int64_t common_experts(const Graph& graph) {

@@ -107,6 +107,12 @@ StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const
   return group;
 }
 
+// Where a parameter is held: the index of its group, and its elements on a rank.
+struct Place {
+  std::size_t group = 0;
+  std::int64_t elements = 0;
+};
+
 // What the stage holds of what several ranks of the pipeline read, and the stages that read it. In the order of the
 // graph, which is that of all the copies' memory.
 std::map<std::size_t, std::vector<std::size_t>> shared_parameters(const Graph& graph, const Mesh& mesh,
@@ -122,7 +128,7 @@ std::map<std::size_t, std::vector<std::size_t>> shared_parameters(const Graph& g
     if (*first == stage) shared.emplace(index, std::move(readers));
   };
   for (const std::size_t block : stages[stage].blocks) {
-    std::ranges::for_each(graph.blocks[block].parameters, add);
+    if (graph.blocks[block].lends) std::ranges::for_each(graph.blocks[block].parameters, add);
     std::ranges::for_each(graph.blocks[block].shared, add, &Block::Shared::parameter);
   }
   return shared;
@@ -256,22 +262,44 @@ std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateG
 std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
                                      std::span<const Stage> stages, std::size_t stage) {
   std::vector<StateGroup> groups;
-  const auto add = [&](std::size_t index, const std::vector<std::size_t>& readers) {
+  const ShardDegrees degrees = shard_degrees(mesh);
+  std::size_t most = 0;  // parameters of a group
+  for (const std::size_t block : stages[stage].blocks)
+    most += graph.blocks[block].parameters.size() + graph.blocks[block].shared.size();
+  const auto place = [&](std::size_t index, const std::vector<std::size_t>& readers) {
     const Parameter& parameter = graph.parameters[index];
     const Kind kind = parameter.has_expert_axis ? Kind::experts : Kind::dense;
     // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
     const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.takes_fp8() && !parameter.is_frozen;
     const bool is_muon =
         recipe.training.optimizer.name == OptimizerKind::muon && parameter.is_layer_matrix && !parameter.is_frozen;
-    StateGroup& group = group_of(groups, {kind, readers, is_fp8, parameter.is_frozen, is_muon}, recipe, mesh);
+    const StateGroup& group = group_of(groups, {kind, readers, is_fp8, parameter.is_frozen, is_muon}, recipe, mesh);
+    return Place{static_cast<std::size_t>(&group - groups.data()), local_elements(parameter, degrees)};
+  };
+  const auto add = [&](std::size_t index, const Place& at) {
+    StateGroup& group = groups[at.group];
+    if (group.parameters.empty()) group.parameters.reserve(most), group.sizes.reserve(most);
     group.parameters.push_back(index);
-    group.sizes.push_back(local_elements(parameter, shard_degrees(mesh)));
+    group.sizes.push_back(at.elements);
   };
   const std::map<std::size_t, std::vector<std::size_t>> shared = shared_parameters(graph, mesh, stages, stage);
-  for (const auto& [index, readers] : shared) add(index, readers);
-  for (const std::size_t block : stages[stage].blocks)
-    for (const std::size_t index : graph.blocks[block].parameters)
-      if (!shared.contains(index)) add(index, {});
+  for (const auto& [index, readers] : shared) add(index, place(index, readers));
+  // Blocks that are alike have the same places, as far as none is shared: a search asks for those of thousands of
+  // layouts.
+  std::map<std::size_t, std::vector<Place>> places;
+  const auto is_shared = [&](std::size_t index) { return shared.contains(index); };
+  for (const std::size_t block : stages[stage].blocks) {
+    const std::vector<std::size_t>& parameters = graph.blocks[block].parameters;
+    if (std::ranges::any_of(parameters, is_shared)) {
+      for (const std::size_t index : parameters)
+        if (!is_shared(index)) add(index, place(index, {}));
+      continue;
+    }
+    const auto [alike, is_first] = places.try_emplace(graph.blocks[block].alike);
+    if (is_first)
+      for (const std::size_t index : parameters) alike->second.push_back(place(index, {}));
+    for (std::size_t i = 0; i < parameters.size(); ++i) add(parameters[i], alike->second[i]);
+  }
   return groups;
 }
 
