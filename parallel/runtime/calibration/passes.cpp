@@ -3,6 +3,7 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include "kernels/attention/attention.h"
 #include "parallel/device/measurement.h"
