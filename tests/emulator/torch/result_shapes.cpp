@@ -62,6 +62,9 @@ bool depends_on_data(const std::string& name, const Values& arguments) {
 
 Values call(const c10::OperatorHandle& op, Values arguments) {
   const at::AutoDispatchBelowADInplaceOrView below;
+  // LibTorch drops the arguments of an operator that returns several of them, as sort's out-variants do, before it
+  // copies its references to them: they must have another owner until then.
+  const Values owned = arguments;
   op.callBoxed(arguments);
   return arguments;
 }
