@@ -2,56 +2,133 @@
 #include "core/recipe/synonyms.h"
 
 namespace llmtrain {
+namespace {
 
-std::span<const Synonyms> key_synonyms() {
-  static const std::vector<Synonyms> synonyms = {
-      {"/parallel/tensor", {"tp", "tp_size", "tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size"}},
-      {"/parallel/pipeline", {"pp", "pp_size", "pipeline_parallel", "pipeline_model_parallel_size"}},
-      {"/parallel/data", {"dp", "data_parallel"}},
-      {"/parallel/context", {"cp"}},
-      {"/parallel/expert", {"ep"}},
-      {"/parallel/sequence", {"sp"}},
-      {"/parallel/zero_stage", {"zero"}},
-      {"/training/learning_rate/peak", {"lr", "max_lr"}},
-      {"/training/learning_rate/minimum", {"min_lr"}},
-      {"/training/learning_rate/schedule", {"lr_schedule"}},
-      {"/training/learning_rate/warmup_steps", {"warmup", "warmup_iters"}},
-      // Schedules in other sections have a key "steps", too.
-      {"/training/steps",
-       {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters", "epochs", "num_train_epochs"}},
-      {"/training/clip_norm", {"grad_clip", "max_grad_norm"}},
+std::vector<Synonyms> model_names() {
+  return {
       {"/model/layers", {"n_layer", "n_layers", "num_layers", "num_hidden_layers"}},
       {"/model/hidden_size", {"hidden", "hidden_dim", "n_embd", "d_model"}},
       {"/model/heads", {"n_head", "n_heads", "num_heads", "num_attention_heads"}},
-      {"/model/kv_heads", {"n_kv_heads", "num_key_value_heads"}},
-      {"/model/ffn_hidden_size", {"intermediate_size", "d_ff"}},
+      {"/model/kv_heads", {"n_kv_heads", "num_key_value_heads", "num_query_groups"}},
+      {"/model/ffn_hidden_size", {"intermediate_size", "d_ff", "n_inner"}},
       {"/model/max_sequence_length",
        {"max_seq_len", "max_seq_length", "max_position_embeddings", "n_positions", "block_size", "context_length"}},
-      {"/model/norm_eps", {"rms_norm_eps"}},
-      {"/model/tie_embeddings", {"tie_word_embeddings"}},
-      {"/batch/sequence_length", {"seq_len"}},
+      {"/model/norm_eps", {"rms_norm_eps", "layer_norm_epsilon", "norm_epsilon"}},
+      {"/model/tie_embeddings", {"tie_word_embeddings", "untie_embeddings_and_output_weights"}},
+      {"/model/moe/experts", {"num_experts", "n_experts", "num_local_experts"}},
+      {"/model/from", {"model_name_or_path", "base_model"}},
+      {"/model/head_dim", {"kv_channels"}},
+      {"/model/activation", {"hidden_act", "activation_function", "swiglu"}},
+      {"/model/norm", {"normalization"}},
+      {"/model/position", {"position_embedding_type"}},
+      {"/model/rope_theta", {"rotary_base"}},
+      {"/model/bias", {"mlp_bias", "disable_bias_linear"}},
+      {"/model/qkv_bias", {"attention_bias", "add_qkv_bias"}},
+      {"/model/qk_norm", {"qk_layernorm"}},
+      {"/model/dropout", {"attention_dropout", "resid_pdrop", "hidden_dropout"}},
+      {"/model/init_std", {"initializer_range", "init_method_std"}},
+      {"/model/moe/top_k", {"num_experts_per_tok", "moe_router_topk"}},
+      {"/model/moe/ffn_hidden_size", {"moe_intermediate_size", "moe_ffn_hidden_size"}},
+      {"/model/moe/capacity_factor", {"moe_expert_capacity_factor"}},
+      {"/model/moe/balance_coefficient", {"router_aux_loss_coef", "moe_aux_loss_coeff"}},
+      {"/model/moe/z_coefficient", {"moe_z_loss_coeff"}},
+      {"/model/moe/jitter", {"router_jitter_noise", "moe_input_jitter_eps"}},
+      {"/model/moe/normalize_gates", {"norm_topk_prob"}},
+      {"/model/lora/rank", {"lora_r"}},
+      {"/model/lora/alpha", {"lora_alpha"}},
+      {"/model/lora/targets", {"target_modules", "lora_target_modules"}},
+  };
+}
+
+std::vector<Synonyms> training_names() {
+  return {
+      {"/training/learning_rate/peak", {"lr", "max_lr"}},
+      {"/training/learning_rate/minimum", {"min_lr", "cosine_min_lr_ratio"}},
+      {"/training/learning_rate/schedule", {"lr_schedule", "lr_scheduler", "lr_scheduler_type", "lr_decay_style"}},
+      {"/training/learning_rate/warmup_steps", {"warmup", "warmup_iters", "lr_warmup_iters"}},
+      // Schedules in other sections have a key "steps", too.
+      {"/training/steps",
+       {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters", "epochs", "num_train_epochs"}},
+      {"/training/clip_norm", {"grad_clip", "max_grad_norm", "clip_grad", "gradient_clipping"}},
+      {"/batch/sequence_length", {"seq_len", "max_length", "sequence_len", "seq_length"}},
       // One step's sequences follow from it, and not from a number of micro-batches.
       {"/batch/global",
        {"batch_size", "train_batch_size", "global_batch", "global_batch_size", "/batch/size",
         "gradient_accumulation_steps", "gradient_accumulation"}},
-      {"/batch/micro", {"micro_batch", "micro_batch_size", "per_device_train_batch_size"}},
-      {"/precision/compute", {"dtype", "bf16", "fp16", "mixed_precision"}},
-      {"/precision/fp8_level", {"fp8"}},
-      {"/memory/recompute", {"gradient_checkpointing", "activation_checkpointing"}},
+      {"/batch/micro",
+       {"micro_batch", "micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"}},
+      {"/training/evaluate_every", {"eval_steps", "eval_every", "eval_interval"}},
+      {"/training/token_dropping", {"random_ltd", "data_routing"}},
+      {"/training/learning_rate/decay_steps", {"lr_decay_iters"}},
+      {"/training/optimizer/name", {"optim"}},
+      {"/training/optimizer/beta1", {"adam_beta1"}},
+      {"/training/optimizer/beta2", {"adam_beta2"}},
+      {"/training/optimizer/eps", {"adam_epsilon", "adam_eps"}},
+      {"/training/evaluate_batches", {"eval_iters"}},
+  };
+}
+
+std::vector<Synonyms> data_names() {
+  return {
       {"/$schema", {"schema"}},
-      {"/model/moe/experts", {"num_experts", "n_experts"}},
+      {"/data/curriculum", {"curriculum_learning", "curriculum_sampling"}},
+      {"/data/train", {"dataset", "train_data", "data_path", "dataset_name", "datasets"}},
+      {"/data/validation", {"test_datasets", "valid_data_path"}},
+      {"/data/fine_tuning/template", {"chat_template", "chat_template_path"}},
+      {"/data/fine_tuning/loss", {"assistant_only_loss", "completion_only_loss", "train_on_inputs"}},
+      {"/data/fine_tuning/packing", {"sample_packing"}},
+      {"/data/document_mask", {"reset_attention_mask", "reset_position_ids"}},
+  };
+}
+
+std::vector<Synonyms> layout_names() {
+  return {
+      {"/parallel/tensor", {"tp", "tp_size", "tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size"}},
+      {"/parallel/pipeline", {"pp", "pp_size", "pipeline_parallel", "pipeline_model_parallel_size"}},
+      {"/parallel/data", {"dp", "data_parallel"}},
+      {"/parallel/context", {"cp", "context_parallel_size", "sequence_parallel_size"}},
+      {"/parallel/expert", {"ep", "ep_size", "expert_model_parallel_size"}},
+      {"/parallel/sequence", {"sp", "sequence_parallel"}},
+      {"/parallel/zero_stage",
+       {"zero", "deepspeed", "fsdp", "fsdp_config", "use_distributed_optimizer", "zero_optimization"}},
+      {"/precision/compute", {"dtype", "bf16", "fp16", "mixed_precision"}},
+      {"/precision/fp8_level", {"fp8", "fp8_format"}},
+      {"/memory/recompute", {"gradient_checkpointing", "activation_checkpointing", "recompute_granularity"}},
+      {"/precision/gradients", {"accumulate_allreduce_grads_in_fp32"}},
+      {"/precision/loss_scale/initial", {"initial_loss_scale"}},
+      {"/precision/loss_scale/growth_steps", {"loss_scale_window"}},
+      {"/parallel/expert_tensor", {"expert_tensor_parallel_size"}},
+      {"/parallel/overlap", {"overlap_grad_reduce"}},
+      {"/pipeline/loops", {"num_virtual_stages_per_pipeline_rank"}},
+      {"/memory/offload/optimizer", {"optimizer_cpu_offload"}},
+      {"/kernels/attention", {"attn_implementation", "flash_attention", "attention_backend"}},
+  };
+}
+
+std::vector<Synonyms> running_names() {
+  return {
       {"/launch/ranks", {"gpus", "num_gpus", "n_gpus", "devices", "world_size", "nproc_per_node"}},
       {"/checkpoint/every", {"save_steps", "save_every", "save_interval", "/checkpoint/interval", "/checkpoint/steps"}},
-      {"/training/evaluate_every", {"eval_steps", "eval_every", "eval_interval"}},
-      {"/log/every", {"log_interval", "logging_steps", "/log/interval", "/log/steps"}},
+      {"/log/every", {"log_interval", "logging_steps", "/log/interval", "/log/steps", "steps_per_print"}},
       // Checkpoints lie in it.
       {"/log/directory",
-       {"output_dir", "out_dir", "save_dir", "dir", "/checkpoint/path", "/checkpoint/folder", "/log/path"}},
+       {"output_dir", "out_dir", "save_dir", "dir", "/checkpoint/path", "/checkpoint/folder", "/log/path", "/save"}},
       {"/cluster/profile", {"machine", "hardware", "gpu_type"}},
-      {"/data/curriculum", {"curriculum_learning"}},
-      {"/training/token_dropping", {"random_ltd", "data_routing"}},
-      {"/data/train", {"dataset", "train_data", "data_path"}},
+      {"/launch/watchdog_seconds", {"ddp_timeout", "distributed_timeout_minutes"}},
+      {"/checkpoint/keep", {"save_total_limit"}},
+      {"/checkpoint/resume", {"resume_from_checkpoint", "/load"}},
   };
+}
+
+}  // namespace
+
+std::span<const Synonyms> key_synonyms() {
+  static const std::vector<Synonyms> synonyms = [] {
+    std::vector<Synonyms> all;
+    for (const auto& names : {model_names(), training_names(), data_names(), layout_names(), running_names()})
+      all.insert(all.end(), names.begin(), names.end());
+    return all;
+  }();
   return synonyms;
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Curricula, token dropping and attention within documents compared with a PyTorch model that masks what a layer drops and
-other documents, by the formulas of docs/recipe.md."""
+other documents, by the formulas of docs/curricula.md."""
 import collections
 import math
 import unittest

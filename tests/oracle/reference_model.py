@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPT in plain PyTorch with autograd, based only on docs/recipe.md: llmtrain's model must equal it.
+"""A GPT in plain PyTorch with autograd, based only on docs/recipe.md and the pages that it names: llmtrain's model must equal it.
 
 Clarity before speed. Parameter names are llmtrain's logical names, so that a state_dict is a checkpoint's content.
 """
@@ -231,7 +231,7 @@ class PlainMixture(RoutedExperts):
 
 class Mixture(nn.Module):
     """transformers' own block, with llmtrain's names: Qwen2-MoE's where shared experts have a gate, else Mixtral's where
-    gates are normalized, else Qwen3-MoE's, plus shared experts. The routers' losses are those of docs/recipe.md, with their coefficients."""
+    gates are normalized, else Qwen3-MoE's, plus shared experts. The routers' losses are those of docs/experts.md, with their coefficients."""
 
     def __init__(self, config, moe):
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routed experts as docs/recipe.md describes them, expert by expert: with the capacities, priorities, routers, biases and
+"""Routed experts as docs/experts.md describes them, expert by expert: with the capacities, priorities, routers, biases and
 losses that transformers' blocks lack."""
 import math
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "core/recipe/recipe_io.h"
@@ -12,9 +14,10 @@ namespace {
 
 struct Entry {
   std::string pointer;
-  std::string values;         // empty for a section
-  std::string default_words;  // empty for a section
+  std::string values;
+  std::string default_words;
   std::string help;
+  bool is_section = false;
 };
 
 // Lists the keys of the table, with one entry per list.
@@ -31,9 +34,16 @@ class KeyLister final : public KeyVisitor {
     for (const auto name : value.file_keys) add({name, "The tokenizer's file."}, "a path", "none");
     sections_.pop_back();
   }
-  std::size_t enter(const Key& key, Section, std::size_t) override {
+  std::size_t enter(const Key& key, Section section, std::size_t size) override {
     sections_.push_back(append_key(sections_.back(), key.name));
-    entries.push_back({sections_.back(), "", "", std::string(key.help)});
+    auto& entry = entries.emplace_back(Entry{sections_.back(), "a section", "", std::string(key.help), true});
+    if (section == Section::list) {
+      entry.values = "a list of sections";
+      entry.default_words = "[]";
+    } else if (section == Section::optional_object) {
+      entry.values = "null or a section";
+      entry.default_words = size == 0 ? "null" : "";
+    }
     return 1;
   }
   void enter_entry(std::size_t index) override {
@@ -81,6 +91,24 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
+// The nearest section above the key, "" for the recipe itself.
+std::string section_of(const std::string& pointer, const std::set<std::string>& sections) {
+  auto above = pointer;
+  do above.resize(above.rfind('/'));
+  while (!above.empty() && !sections.contains(above));
+  return above;
+}
+
+// Links from other pages lead to it: recipe.md#training.steps.
+std::string anchor(const std::string& path) { return "<a id=\"" + path + "\"></a>"; }
+
+std::string row(const Entry& entry) {
+  const auto path = dotted(entry.pointer);
+  // The name leads to a section's own table, which has its anchor.
+  const auto name = entry.is_section ? "[`" + path + "`](#" + path + ")" : anchor(path) + "`" + path + "`";
+  return "| " + name + " | " + entry.values + " | " + escaped(entry.default_words) + " | " + entry.help + " |\n";
+}
+
 }  // namespace
 
 void describe_keys(KeyVisitor& keys, Recipe& recipe) {
@@ -107,16 +135,23 @@ std::vector<std::string> key_pointers() {
 }
 
 std::string recipe_reference_markdown() {
-  std::string table = "| key | takes | default | meaning |\n|---|---|---|---|\n";
-  for (const auto& entry : all_entries()) {
-    if (entry.values.empty()) {
-      table += "| **`" + dotted(entry.pointer) + "`** | | | " + entry.help + " |\n";
-    } else {
-      table += "| `" + dotted(entry.pointer) + "` | " + entry.values + " | " + escaped(entry.default_words) + " | " +
-               entry.help + " |\n";
-    }
+  const auto entries = all_entries();
+  std::set<std::string> sections;
+  std::map<std::string, std::string> rows;
+  for (const auto& entry : entries) {
+    if (entry.is_section) sections.insert(entry.pointer);
+    rows[section_of(entry.pointer, sections)] += row(entry);
   }
-  return table;
+  const std::string head = "| key | takes | default | meaning |\n|---|---|---|---|\n";
+  std::string text = head + rows[""];
+  for (const auto& entry : entries) {
+    if (!entry.is_section) continue;
+    const auto path = dotted(entry.pointer);
+    const auto depth = static_cast<std::size_t>(std::count(path.begin(), path.end(), '.'));
+    text += "\n" + std::string(3 + depth, '#') + " " + anchor(path) + path + "\n\n";
+    text += entry.help + "\n\n" + head + rows[entry.pointer];
+  }
+  return text;
 }
 
 }  // namespace llmtrain
