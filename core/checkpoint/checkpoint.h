@@ -61,6 +61,17 @@ struct RecentUpdates {
   bool operator==(const RecentUpdates&) const = default;
 };
 
+// What a run's evaluations have come to. A loss that is not finite counts as the largest number.
+struct EvaluationHistory {
+  std::int64_t step = 0;              // of the newest one
+  double loss = 0;                    // of the newest one
+  std::int64_t best_step = 0;         // of the last one that was progress
+  double best_loss = 0;               // of the same
+  std::int64_t without_progress = 0;  // those since
+
+  bool operator==(const EvaluationHistory&) const = default;
+};
+
 struct CheckpointState {
   std::int64_t step = 0;           // training steps done
   std::int64_t data_position = 0;  // samples consumed
@@ -72,17 +83,21 @@ struct CheckpointState {
   std::vector<std::int64_t> samples{};   // of each training source, by which data_position counts; empty: unknown
   std::string began_from{};              // the checkpoint of another run with which this one began; empty: none
   bool evaluation_is_due = false;        // the one after this step was stopped: who goes on from here repeats it
+  std::optional<EvaluationHistory> evaluations{};  // none: there were none
 };
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;
 
 // Which checkpoints stay when one is written: the `newest` (0: all), and besides them those of steps that `every`
-// divides (0: none).
+// divides (0: none), and the `best`, with the lowest losses of evaluations at their own steps (0: none; of equal ones
+// the earlier).
 struct Retention {
-  Retention(std::int64_t given_newest, std::int64_t given_every = 0) : newest(given_newest), every(given_every) {}
+  Retention(std::int64_t given_newest, std::int64_t given_every = 0, std::int64_t given_best = 0)
+      : newest(given_newest), every(given_every), best(given_best) {}
 
   std::int64_t newest;
   std::int64_t every;
+  std::int64_t best;
 };
 
 // Writes `<checkpoints>/step-00000100` (named after state.step) so that no reader ever sees an incomplete one: into a

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -137,6 +139,30 @@ std::optional<CheckpointReader> search_once(const fs::path& checkpoints, std::ve
   return std::nullopt;
 }
 
+// The loss of the evaluation after the checkpoint's own step; none where there was none, or it cannot be read.
+std::optional<double> own_loss(const CheckpointFolder& folder) {
+  try {
+    const auto history = CheckpointReader(folder.path).state().evaluations;
+    return history && history->step == folder.step ? std::optional(history->loss) : std::nullopt;
+  } catch (const Error& error) {
+    log().warn("{}", error.what());
+    return std::nullopt;
+  }
+}
+
+// The steps of the `count` checkpoints with the lowest losses.
+std::set<std::int64_t> best_steps(const std::vector<CheckpointFolder>& folders, std::int64_t count) {
+  std::vector<std::pair<double, std::int64_t>> losses;
+  if (count > 0)
+    for (const CheckpointFolder& folder : folders)
+      if (const auto loss = own_loss(folder)) losses.emplace_back(*loss, folder.step);
+  std::ranges::sort(losses);
+  losses.resize(std::min(losses.size(), static_cast<std::size_t>(count)));
+  std::set<std::int64_t> steps;
+  for (const auto& [loss, step] : losses) steps.insert(step);
+  return steps;
+}
+
 }  // namespace
 
 // Padded, so that names sort by step.
@@ -219,10 +245,12 @@ void put_checkpoint_in_two_steps(const fs::path& aside, const fs::path& place) {
 void remove_old_checkpoints(const fs::path& checkpoints, const fs::path& written, const Retention& keep) {
   if (keep.newest == 0) return;
   std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
+  const std::set<std::int64_t> best = best_steps(folders, keep.best);
   for (std::size_t i = static_cast<std::size_t>(keep.newest); i < folders.size(); ++i) {
     // After a restart from an earlier step, the checkpoint just written need not be among the newest.
     if (folders[i].path.filename() == written.filename()) continue;
     if (keep.every > 0 && folders[i].step % keep.every == 0) continue;
+    if (best.contains(folders[i].step)) continue;
     try {
       const auto lease = CheckpointLease::to_remove(folders[i].path);
       if (lease) remove_checkpoint(folders[i].path);

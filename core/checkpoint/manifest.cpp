@@ -218,6 +218,15 @@ RecentUpdates read_recent(const Json& object, const std::string& file) {
   return recent;
 }
 
+EvaluationHistory read_evaluations(const Json& object, const std::string& file) {
+  MemberReader reader(object, file, "/evaluations");
+  const EvaluationHistory history{reader.integer("step"), reader.real("loss"), reader.integer("best_step"),
+                                  reader.real("best_loss"), reader.integer("without_progress")};
+  if (std::min({history.step, history.best_step, history.without_progress}) < 0) reader.fail("has a negative count");
+  reader.finish();
+  return history;
+}
+
 CheckpointState read_state(MemberReader& reader, const std::string& file) {
   CheckpointState state;
   state.step = reader.integer("step");
@@ -229,6 +238,7 @@ CheckpointState read_state(MemberReader& reader, const std::string& file) {
   if (reader.has("tokens")) state.tokens = reader.integer("tokens");
   if (reader.has("began_from")) state.began_from = reader.text("began_from");
   if (reader.has("evaluation_is_due")) state.evaluation_is_due = reader.boolean("evaluation_is_due");
+  if (reader.has("evaluations")) state.evaluations = read_evaluations(reader.get("evaluations"), file);
   if (reader.has("samples")) state.samples = reader.integers("samples");
   return state;
 }
@@ -310,6 +320,13 @@ std::string manifest_text(const Manifest& manifest) {
   if (manifest.state.tokens) append_member(text, "tokens", *manifest.state.tokens);
   if (!manifest.state.began_from.empty()) append_member(text, "began_from", manifest.state.began_from);
   if (manifest.state.evaluation_is_due) append_member(text, "evaluation_is_due", true);
+  if (const auto& history = manifest.state.evaluations)
+    append_member(text, "evaluations",
+                  {{"step", history->step},
+                   {"loss", history->loss},
+                   {"best_step", history->best_step},
+                   {"best_loss", history->best_loss},
+                   {"without_progress", history->without_progress}});
   if (!manifest.state.samples.empty()) append_member(text, "samples", manifest.state.samples);
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;

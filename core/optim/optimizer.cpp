@@ -5,8 +5,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "core/optim/muon.h"
@@ -86,29 +84,6 @@ class Adamw final : public Optimizer {
   at::Tensor first_moment_, second_moment_;
 };
 
-// The fraction of the way from `first` to `last` at `step`, which is between them.
-double progress(double step, double first, double last) { return (step - first) / (last - first); }
-
-// Position between minimum (0) and peak (1), after the warm-up and before the end of the decay.
-double height(const LearningRateRecipe& recipe, double step) {
-  const auto end = static_cast<double>(recipe.decay_steps), warm = static_cast<double>(recipe.warmup_steps);
-  switch (recipe.schedule) {
-    case LearningRateSchedule::constant:
-      return 1;
-    case LearningRateSchedule::linear:
-      return 1 - progress(step, warm, end);
-    case LearningRateSchedule::cosine:
-      return 0.5 * (1 + std::cos(std::numbers::pi * progress(step, warm, end)));
-    case LearningRateSchedule::wsd: {
-      // The last fifth, unless the warm-up ends within it.
-      const std::int64_t steps = recipe.decay_steps;
-      const auto start = static_cast<double>(std::max(recipe.warmup_steps, steps - steps / 5));
-      return step < start ? 1 : 1 - progress(step, start, end);
-    }
-  }
-  return 1;
-}
-
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerRecipe& recipe, const std::vector<OptimizerSegment>& segments,
@@ -132,16 +107,6 @@ std::vector<OptimizerSegment> merge_segments(const std::vector<OptimizerSegment>
 double clipping_coefficient(double norm, double clip_norm) {
   // 1e-6 as in PyTorch, so that a norm of 0 does not divide by zero.
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
-}
-
-double learning_rate_at(const LearningRateRecipe& recipe, double step) {
-  if (step < static_cast<double>(recipe.warmup_steps))
-    // step + 1: the first step already trains, and the last of the warm-up reaches the peak.
-    return std::min(recipe.peak, recipe.peak * (step + 1) / static_cast<double>(recipe.warmup_steps));
-  const bool decays = recipe.schedule != LearningRateSchedule::constant;
-  // Before height(), which would divide by zero where the decay ends with the warm-up.
-  if (decays && step >= static_cast<double>(recipe.decay_steps)) return recipe.minimum;
-  return std::lerp(recipe.minimum, recipe.peak, height(recipe, step));
 }
 
 }  // namespace llmtrain

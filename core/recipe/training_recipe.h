@@ -12,7 +12,11 @@ namespace llmtrain {
 
 // The recipe's section `training`, as core/recipe/recipe.h describes recipes.
 
-enum class LearningRateSchedule { cosine, linear, constant, wsd };
+enum class LearningRateSchedule { cosine, linear, constant, wsd, inverse_sqrt, cosine_restarts };
+
+// How the decay of wsd falls from the peak (1) to the minimum (0), by the fraction p of its steps: 1 − p, 1 − √p
+// (Hägele et al., arXiv 2405.18392, section 3.1), or half a cosine.
+enum class DecayShape { linear, one_minus_sqrt, cosine };
 
 // What moves the learning rate along its schedule.
 enum class ScheduleClock { steps, tokens };
@@ -52,6 +56,14 @@ struct LearningRateRecipe {
   double minimum = 0;
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
+  std::optional<std::int64_t> decay_length = std::nullopt;  // of wsd; none: a fifth of decay_steps
+  DecayShape decay_shape = DecayShape::linear;
+  std::int64_t cycles = 1;  // of cosine_restarts
+
+  // Whether it reaches its minimum at decay_steps.
+  bool ends() const {
+    return schedule != LearningRateSchedule::constant && schedule != LearningRateSchedule::inverse_sqrt;
+  }
 
   bool operator==(const LearningRateRecipe&) const = default;
 };
@@ -65,6 +77,14 @@ struct SpikeRecipe {
   std::int64_t window = 128;
 
   bool operator==(const SpikeRecipe&) const = default;
+};
+
+// Ends a run whose validation loss falls no more.
+struct EarlyStoppingRecipe {
+  std::int64_t evaluations = 0;  // in a row without progress
+  double improvement = 0;        // progress is a loss that is lower than the best one by more than this
+
+  bool operator==(const EarlyStoppingRecipe&) const = default;
 };
 
 // Random layerwise token dropping (Yao et al., arXiv 2211.11586): the layers between the first and the last ones train
@@ -83,7 +103,8 @@ struct TrainingRecipe {
   std::optional<std::string> adapters_from;  // a folder of PEFT
   std::int64_t evaluate_every = 0;           // 0: never
   std::int64_t evaluate_batches = 0;         // global batches per evaluation; 0: the whole validation data
-  double clip_norm = 1;                      // 0: off
+  std::optional<EarlyStoppingRecipe> early_stopping;
+  double clip_norm = 1;  // 0: off
   SpikeRecipe spikes;
   std::int64_t skip_limit = 10;  // 0: none
   std::int64_t rollbacks = 0;

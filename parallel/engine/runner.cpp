@@ -11,6 +11,7 @@
 
 #include "core/base/elapsed_time.h"
 #include "core/base/error.h"
+#include "core/optim/learning_rate.h"
 #include "core/optim/optimizer.h"
 #include "parallel/device/profiler_range.h"
 #include "parallel/device/tensor_fault.h"

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -145,6 +147,14 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
   return kinds;
 }
 
+// The history with one evaluation more.
+EvaluationHistory continued(const std::optional<EvaluationHistory>& before, std::int64_t step, double loss,
+                            double improvement) {
+  const double counted = std::isfinite(loss) ? loss : std::numeric_limits<double>::max();
+  if (!before || counted < before->best_loss - improvement) return {step, counted, step, counted, 0};
+  return {step, counted, before->best_step, before->best_loss, before->without_progress + 1};
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
@@ -219,7 +229,16 @@ std::optional<Evaluation> Trainer::evaluate(const EvaluationWatch& watch) {
   const std::int64_t samples = recipe().training.evaluate_batches * recipe().batch.global;
   std::optional<Evaluation> evaluation = llmtrain::evaluate(model_, *data_.validation, samples, watch);
   evaluation_is_due_ = !evaluation;
+  if (evaluation) {
+    const auto& stopping = recipe().training.early_stopping;
+    evaluations_ = continued(evaluations_, steps_done_, evaluation->loss, stopping ? stopping->improvement : 0);
+  }
   return evaluation;
+}
+
+bool Trainer::stops_early() const {
+  const auto& stopping = recipe().training.early_stopping;
+  return stopping && evaluations_ && evaluations_->without_progress >= stopping->evaluations;
 }
 
 CheckpointState Trainer::state() const {
@@ -231,7 +250,8 @@ CheckpointState Trainer::state() const {
           .recent = model_.spikes().recent(),
           .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt,
           .samples = data_.train.samples_by_source(),
-          .evaluation_is_due = evaluation_is_due_};
+          .evaluation_is_due = evaluation_is_due_,
+          .evaluations = evaluations_};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
@@ -242,6 +262,7 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
   samples_consumed_ = checkpoint.state().data_position;
   tokens_trained_ = checkpoint.state().tokens.value_or(samples_consumed_ * recipe().batch.sequence_length);
   evaluation_is_due_ = checkpoint.state().evaluation_is_due;
+  evaluations_ = checkpoint.state().evaluations;
   skipped_ = checkpoint.state().skipped;
   model_.spikes().set_recent(checkpoint.state().recent);
 }

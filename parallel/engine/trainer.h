@@ -58,6 +58,10 @@ class Trainer {
   // The same with its terms; nothing where the watch has stopped it. The evaluation is due then, until it is done or
   // the next step.
   std::optional<Evaluation> evaluate(const EvaluationWatch& watch);
+  // What the run's evaluations have come to, also those before a checkpoint that the trainer has resumed from.
+  const std::optional<EvaluationHistory>& evaluations() const { return evaluations_; }
+  // Whether training.early_stopping ends the run here. The same on all ranks.
+  bool stops_early() const;
   // Whether the evaluation after the last step was stopped, also before a checkpoint that the trainer has resumed from.
   bool evaluation_is_due() const { return evaluation_is_due_; }
 
@@ -96,6 +100,7 @@ class Trainer {
   SkippedUpdates skipped_;
   TokenChoices* choices_ = nullptr;
   bool evaluation_is_due_ = false;
+  std::optional<EvaluationHistory> evaluations_;
   bool has_first_weights_ = false;
 };
 

@@ -236,6 +236,11 @@ void FirstRank::show_stop(const std::string& why) {
 
 void FirstRank::finish() {
   report_.finish(RunState::finished);
+  if (const auto& history = trainer_.evaluations(); history && trainer_.stops_early())
+    progress_.note(
+        fmt::format("the run ends after step {}: {} evaluations in a row without progress "
+                    "(training.early_stopping); the validation loss was lowest after step {}, {:.4f}",
+                    trainer_.steps_done(), history->without_progress, history->best_step, history->best_loss));
   if (trainer_.skipped().total == 0) return;
   progress_.warn(fmt::format("{} of {} updates were skipped, because {}", trainer_.skipped().total,
                              trainer_.steps_done(), reason_of_skips(recipe_.training.spikes)));

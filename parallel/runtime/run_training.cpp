@@ -109,6 +109,7 @@ void show_end(const RunDirectory& directory) {
 // A run whose last evaluation was stopped has that to do.
 bool is_finished(const Recipe& recipe, const Trainer& trainer) {
   const bool evaluates = recipe.training.evaluate_every > 0 && trainer.evaluation_is_due();
+  if (trainer.stops_early()) return true;
   return trainer.steps_done() > recipe.training.steps || (trainer.steps_done() == recipe.training.steps && !evaluates);
 }
 
@@ -142,7 +143,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
   }
   use_exchange_file(directory.path(), trainer.model());
   if (is_finished(recipe, trainer)) {
-    show_nothing_to_do(recipe, trainer.steps_done());
+    show_nothing_to_do(trainer);
     return ExitCode::done;
   }
   show_changes(directory, trainer);

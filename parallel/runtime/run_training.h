@@ -28,7 +28,7 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
 // learning rate of its next step differs by that.
 void show_changes(const RunDirectory& directory, const Trainer& trainer);
 
-// Logs that the run has done all the steps of the recipe.
-void show_nothing_to_do(const Recipe& recipe, std::int64_t steps_done);
+// Logs why the run has no step to do.
+void show_nothing_to_do(const Trainer& trainer);
 
 }  // namespace llmtrain

@@ -12,7 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
-#include "core/optim/optimizer.h"
+#include "core/optim/learning_rate.h"
 #include "core/recipe/enum_words.h"
 #include "core/recipe/model_from/model_from.h"
 #include "core/recipe/pipeline_schedules.h"
@@ -165,11 +165,15 @@ void show_changes(const RunDirectory& directory, const Trainer& trainer) {
   if (was != is) log().info("  learning rate of step {}: {:.3g} -> {:.3g}", trainer.steps_done() + 1, was, is);
 }
 
-void show_nothing_to_do(const Recipe& recipe, std::int64_t steps_done) {
-  if (steps_done == recipe.training.steps) {
-    log().info("all {} steps are already done; raise training.steps to train on", steps_done);
+void show_nothing_to_do(const Trainer& trainer) {
+  const std::int64_t done = trainer.steps_done(), steps = trainer.recipe().training.steps;
+  if (done == steps) {
+    log().info("all {} steps are already done; raise training.steps to train on", done);
+  } else if (trainer.stops_early()) {
+    log().info("the run has ended after step {}, as training.early_stopping says; raise its evaluations to train on",
+               done);
   } else {
-    log().info("the run has done {} steps, and training.steps is {}: nothing to do", steps_done, recipe.training.steps);
+    log().info("the run has done {} steps, and training.steps is {}: nothing to do", done, steps);
   }
 }
 

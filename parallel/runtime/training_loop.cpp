@@ -57,6 +57,8 @@ ExitCode TrainingLoop::run() {
     // The checkpoint of a stop says whether the evaluation that this step may call for is done: a resumed run does
     // not repeat it then.
     if (((evaluates && last) || every(recipe_.training.evaluate_every)) && !evaluate()) return stop();
+    // Before a request to stop: a run that ends here is done, and not to be continued.
+    if (trainer_.stops_early()) break;
     if (!last && stops) return stop();
     if (!last) save_regularly();
   }

@@ -86,7 +86,7 @@ class Reference(unittest.TestCase):
         for page in documents.documents(ROOT):
             for block in re.findall(r"^```json\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
                 part = json.loads(block)
-                if set(part) <= {"name", "model", "data", "batch", "training", "precision", "memory", "parallel"}:
+                if set(part) <= {"name", "model", "data", "batch", "training", "precision", "memory", "parallel", "checkpoint"}:
                     shown += 1
                     with self.subTest(f"{page}: {block}"):
                         validate(merged(base, part), check=True)

@@ -71,6 +71,9 @@ void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {
                checkpoint.keep, {0, 1'000'000});
   keys.integer({"keep_every", "Checkpoints of steps that this divides are kept besides, however many; 0: none."},
                checkpoint.keep_every, {0, most_steps});
+  keys.integer({"keep_best",
+                "Number of checkpoints with the lowest validation losses at their own steps to keep besides; 0: none."},
+               checkpoint.keep_best, {0, 1'000'000});
   keys.boolean(
       {"async",
        "Training continues while a checkpoint is written, and what is trained meanwhile is not saved until the next "

@@ -10,7 +10,9 @@ constexpr IntegerRange interval_range{0, most_steps};
 
 constexpr std::array<std::string_view, 2> optimizer_words = {"adamw", "muon"};
 constexpr std::array<std::string_view, 2> muon_scale_words = {"match_rms_adamw", "original"};
-constexpr std::array<std::string_view, 4> schedule_words = {"cosine", "linear", "constant", "wsd"};
+constexpr std::array<std::string_view, 6> schedule_words = {"cosine", "linear",       "constant",
+                                                            "wsd",    "inverse_sqrt", "cosine_restarts"};
+constexpr std::array<std::string_view, 3> decay_shape_words = {"linear", "one_minus_sqrt", "cosine"};
 
 constexpr std::array<std::string_view, 2> clock_words = {"steps", "tokens"};
 constexpr std::array<std::string_view, 2> long_sample_words = {"truncate", "reshape"};
@@ -99,8 +101,11 @@ void describe_token_dropping(KeyVisitor& keys, TokenDroppingRecipe& dropping) {
 }
 
 void describe_learning_rate(KeyVisitor& keys, LearningRateRecipe& rate, std::int64_t steps) {
-  keys.choice({"schedule", "Curve after warm-up; wsd: constant, then linear decay over the last fifth."}, rate.schedule,
-              schedule_words);
+  keys.choice(
+      {"schedule",
+       "Curve after warm-up; wsd: constant, then a decay at the end; inverse_sqrt: by the square root of the steps, "
+       "without an end; cosine_restarts: several cosines."},
+      rate.schedule, schedule_words);
   keys.choice({"clock",
                "What moves the schedule: steps, or the tokens trained on, in which a step of batch.global whole "
                "sequences counts as one."},
@@ -111,6 +116,21 @@ void describe_learning_rate(KeyVisitor& keys, LearningRateRecipe& rate, std::int
                interval_range);
   keys.integer({"decay_steps", "Step at which the schedule reaches its minimum.", "training.steps"},
                keys.otherwise(rate.decay_steps, steps), interval_range);
+  keys.automatic_integer({"decay_length",
+                          "With wsd: steps that the decay takes, up to decay_steps; auto: a fifth of decay_steps, "
+                          "rounded down."},
+                         rate.decay_length, {1, most_steps});
+  keys.choice({"decay_shape", "With wsd: shape of the decay, with p from 0 to 1: 1 - p, 1 - √p, or half a cosine."},
+              rate.decay_shape, decay_shape_words);
+  keys.integer({"cycles", "With cosine_restarts: cosines between the warm-up and decay_steps, each from the peak."},
+               rate.cycles, {1, 10'000});
+}
+
+void describe_early_stopping(KeyVisitor& keys, EarlyStoppingRecipe& stopping) {
+  keys.integer({"evaluations", "So many evaluations in a row without progress end the run.", "", Presence::required},
+               stopping.evaluations, {1, 1'000'000});
+  keys.number({"improvement", "Progress is a loss that is lower by more than this than the best one before."},
+              stopping.improvement, {0, 1e9});
 }
 
 void describe_spikes(KeyVisitor& keys, SpikeRecipe& spikes) {
@@ -178,6 +198,9 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.integer({"evaluate_every", "Steps between evaluations; 0: never."}, training.evaluate_every, interval_range);
     keys.integer({"evaluate_batches", "Global batches per evaluation; 0: all validation data."},
                  training.evaluate_batches, interval_range);
+    keys.optional_section(
+        {"early_stopping", "Ends a run whose validation loss falls no more; null: all steps are done."},
+        training.early_stopping, [&](EarlyStoppingRecipe& stopping) { describe_early_stopping(keys, stopping); });
     keys.number({"clip_norm", "Gradient clipping: maximum global norm; 0: off."}, training.clip_norm, {0, 1e9});
     keys.section({"spikes", "Updates that are skipped because the loss or the gradient norm jumps."},
                  [&] { describe_spikes(keys, training.spikes); });

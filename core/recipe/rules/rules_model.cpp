@@ -120,6 +120,16 @@ Verdict check_decay(const Recipe& recipe, const Known&) {
                  "must be at least training.learning_rate.warmup_steps (" + warmup + ")", warmup};
 }
 
+Verdict check_decay_length(const Recipe& recipe, const Known&) {
+  const auto& rate = recipe.training.learning_rate;
+  const auto most = rate.decay_steps - rate.warmup_steps;
+  if (rate.schedule != LearningRateSchedule::wsd || !rate.decay_length || most < 1 || *rate.decay_length <= most)
+    return {};
+  return Refusal{std::to_string(*rate.decay_length) + " steps of decay begin within the warm-up",
+                 "must be at most training.learning_rate.decay_steps - warmup_steps (" + std::to_string(most) + ")",
+                 std::to_string(most)};
+}
+
 Verdict check_evaluation(const Recipe& recipe, const Known&) {
   const auto every = recipe.training.evaluate_every;
   // Without training data the recipe is only planned.
@@ -212,6 +222,9 @@ std::vector<Rule> model_rules() {
       {"/model/vocab_size", {"/data/tokenizer", "/data/train", "/data/validation"}, check_vocabulary},
       {"/training/learning_rate/minimum", {"/training/learning_rate/peak"}, check_minimum},
       {"/training/learning_rate/decay_steps", {"/training/steps", warmup}, check_decay},
+      {"/training/learning_rate/decay_length",
+       {"/training/steps", "/training/learning_rate/decay_steps", warmup},
+       check_decay_length},
       {"/training/evaluate_every", {"/data/train", "/data/validation"}, check_evaluation},
       {"/kernels/attention", {"/model/dropout"}, check_attention},
   };

@@ -21,6 +21,22 @@ Verdict check_kept_checkpoints(const Recipe& recipe, const Known&) {
   return must_be_multiple(checkpoint.keep_every, checkpoint.every, "checkpoint.every");
 }
 
+// Each checkpoint has a loss of its own then.
+Verdict check_best_checkpoints(const Recipe& recipe, const Known&) {
+  const std::int64_t every = recipe.checkpoint.every, evaluations = recipe.training.evaluate_every;
+  if (recipe.checkpoint.keep_best == 0) return {};
+  if (every > 0 && evaluations > 0 && every % evaluations == 0) return {};
+  return Refusal{fmt::format("{} needs an evaluation at each checkpoint", recipe.checkpoint.keep_best),
+                 fmt::format("needs a checkpoint.every above 0 ({} here) that training.evaluate_every ({}) divides",
+                             every, evaluations),
+                 "0"};
+}
+
+Verdict check_early_stopping(const Recipe& recipe, const Known&) {
+  if (!recipe.training.early_stopping || recipe.training.evaluate_every > 0) return {};
+  return Refusal{"there are no evaluations to judge by", "needs a training.evaluate_every above 0", "null"};
+}
+
 // As Linux limits them; a comma would separate two names for MPI and NCCL.
 bool is_interface_name(const std::string& name) {
   constexpr std::size_t most = 15;
@@ -47,6 +63,8 @@ Verdict check_network_interfaces(const Recipe& recipe, const Known&) {
 
 std::vector<Rule> running_rules() {
   return {{"/checkpoint/keep_every", {"/checkpoint/every"}, check_kept_checkpoints},
+          {"/checkpoint/keep_best", {"/checkpoint/every", "/training/evaluate_every"}, check_best_checkpoints},
+          {"/training/early_stopping", {"/training/evaluate_every"}, check_early_stopping},
           {"/launch/network_interfaces", {"/launch/backend", "/cluster/nodes"}, check_network_interfaces}};
 }
 

@@ -34,8 +34,7 @@ void warn_of_unfinished(const Recipe& recipe, std::vector<std::string>& warnings
   const LearningRateRecipe& rate = recipe.training.learning_rate;
   const double end = schedule_position(rate, shapes, steps);
   // A step more or less is rounding.
-  if (rate.schedule != LearningRateSchedule::constant && rate.decay_steps <= steps &&
-      end < static_cast<double>(rate.decay_steps) - 1)
+  if (rate.ends() && rate.decay_steps <= steps && end < static_cast<double>(rate.decay_steps) - 1)
     warnings.push_back(
         "training.learning_rate.decay_steps: the tokens of the run are those of " + std::to_string(std::llround(end)) +
         " whole steps, so that the learning rate does not reach its minimum at " + std::to_string(rate.decay_steps));
@@ -131,13 +130,20 @@ std::vector<Ignored> ignored_training(const Recipe& recipe) {
   const LearningRateRecipe& rate = training.learning_rate;
   const SpikeRecipe& spikes = training.spikes;
   const bool is_constant = rate.schedule == LearningRateSchedule::constant;
+  const bool is_wsd = rate.schedule == LearningRateSchedule::wsd;
   return {
       {training.optimizer.name != OptimizerKind::muon && training.optimizer.muon != MuonRecipe{},
        "training.optimizer.muon", "nothing is orthogonalised: training.optimizer.name is \"adamw\""},
       {is_constant && rate.minimum != 0, "training.learning_rate.minimum",
        "the learning rate stays at its peak: training.learning_rate.schedule is \"constant\""},
-      {is_constant && rate.decay_steps != training.steps, "training.learning_rate.decay_steps",
-       "the learning rate stays at its peak: training.learning_rate.schedule is \"constant\""},
+      {!rate.ends() && rate.decay_steps != training.steps, "training.learning_rate.decay_steps",
+       "the learning rate does not end there: training.learning_rate.schedule is \"constant\" or \"inverse_sqrt\""},
+      {!is_wsd && rate.decay_length, "training.learning_rate.decay_length",
+       "there is no decay at the end: training.learning_rate.schedule is not \"wsd\""},
+      {!is_wsd && rate.decay_shape != DecayShape::linear, "training.learning_rate.decay_shape",
+       "there is no decay at the end: training.learning_rate.schedule is not \"wsd\""},
+      {rate.schedule != LearningRateSchedule::cosine_restarts && rate.cycles != 1, "training.learning_rate.cycles",
+       "nothing begins again: training.learning_rate.schedule is not \"cosine_restarts\""},
       {training.evaluate_every == 0 && training.evaluate_batches != 0, "training.evaluate_batches",
        "a run does not evaluate: training.evaluate_every is 0"},
       {spikes.loss == 0 && spikes.gradient_norm == 0 && spikes.window != SpikeRecipe{}.window, "training.spikes.window",
@@ -163,6 +169,8 @@ std::vector<Ignored> ignored_running(const Recipe& recipe) {
       {launch.node_link_speedup != 1 && !has_links, "launch.node_link_speedup",
        "there is nothing to speed up: no key of launch slows links down"},
       {checkpoint.keep == 0 && checkpoint.keep_every != 0, "checkpoint.keep_every",
+       "all checkpoints are kept: checkpoint.keep is 0"},
+      {checkpoint.keep == 0 && checkpoint.keep_best != 0, "checkpoint.keep_best",
        "all checkpoints are kept: checkpoint.keep is 0"},
       {checkpoint.every == 0 && checkpoint.on_failure == SaveFailure::go_on, "checkpoint.on_failure",
        "the only checkpoint is the last one, without which a run fails: checkpoint.every is 0"},

@@ -268,6 +268,26 @@ TEST_CASE("a checkpoint stays as long as it is read, and is removed when a later
   CHECK(skipped.empty());
 }
 
+TEST_CASE("the checkpoints with the lowest losses of their own steps are kept besides the newest") {
+  const TemporaryDirectory folder;
+  SampleCheckpoint sample(1);
+  const auto write = [&](std::int64_t step, std::int64_t evaluated, double loss) {
+    CheckpointState state = sample.state();
+    state.step = step;
+    state.evaluations = EvaluationHistory{evaluated, loss, 1, 0.25, 3};
+    const auto path = write_checkpoint(folder.path(), state, sample.slices(), Retention(1, 0, 2));
+    CHECK(CheckpointReader(path).state().evaluations == state.evaluations);
+  };
+  write(10, 10, 2.5);
+  write(20, 20, 1.5);
+  write(30, 20, 1);  // an evaluation of another step says nothing of these weights
+  write(40, 40, 2.5);
+  write(50, 50, 3);
+  CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000010", "step-00000020", "step-00000050"});
+  write(60, 60, 2);
+  CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000020", "step-00000060"});
+}
+
 TEST_CASE("a search beside a run that replaces its checkpoints finds one that stays, and calls none damaged") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optim/optimizer.h"
+#include "core/optim/learning_rate.h"
 
 #include <catch2/catch.hpp>
 #include <vector>
@@ -85,6 +85,58 @@ TEST_CASE("wsd decays over the last fifth, rounded down") {
   CHECK(learning_rate_at(shorter_than_five, 4) == 0);
 }
 
+// Those of the next three were computed by transformers 5.23, whose warm-up begins at 0 where this one ends: only what
+// follows it is compared.
+void check_equal_after(std::int64_t first, const LearningRateRecipe& rates, const std::vector<double>& expected) {
+  for (std::size_t index = 0; index < expected.size(); ++index) {
+    const double step = static_cast<double>(first) + static_cast<double>(index);
+    INFO("step " << step);
+    CHECK(learning_rate_at(rates, step) == Approx(expected[index]).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("the shapes of wsd's decay are get_wsd_schedule(num_warmup_steps=3, num_decay_steps=6, min_lr_ratio=0.1)") {
+  LearningRateRecipe rates = recipe(Schedule::wsd, 3, 20, 1e-4);
+  rates.decay_length = 6;
+  check_equal_after(12, rates,
+                    {0.001, 0.001, 0.001, 0.00085, 0.0007, 0.00055, 0.0004, 0.00024999999999999995, 0.0001, 0.0001});
+  rates.decay_shape = DecayShape::cosine;
+  check_equal_after(14, rates,
+                    {0.001, 0.0009397114317029974, 0.000775, 0.00055, 0.000325, 0.00016028856829700258, 0.0001});
+  rates.decay_shape = DecayShape::one_minus_sqrt;
+  check_equal_after(14, rates,
+                    {0.001, 0.0006325765385825232, 0.0004803847577293369, 0.00036360389693210714,
+                     0.00026515307716504656, 0.00017841616374225078, 0.0001, 0.0001});
+}
+
+TEST_CASE("cosine_restarts is get_cosine_with_hard_restarts_schedule_with_warmup(2, 14, num_cycles=3)") {
+  LearningRateRecipe rates = recipe(Schedule::cosine_restarts, 2, 14, 0);
+  rates.cycles = 3;
+  const std::vector<double> cycle{0.001, 0.0008535533905932737, 0.0005, 0.00014644660940672628};
+  for (const std::int64_t first : {2, 6, 10}) check_equal_after(first, rates, cycle);
+  CHECK(learning_rate_at(rates, 14) == 0);
+}
+
+TEST_CASE("inverse_sqrt is get_inverse_sqrt_schedule") {
+  check_equal_after(
+      4, recipe(Schedule::inverse_sqrt, 4, 6, 0),
+      {0.001, 0.0008944271909999159, 0.0008164965809277262, 0.0007559289460184544, 0.0007071067811865475});
+  check_equal_after(0, recipe(Schedule::inverse_sqrt, 0, 6, 0), {0.001, 0.0009999500037496877, 0.0009999000149975006});
+  // transformers knows no minimum: it is what the curve falls to.
+  CHECK(learning_rate_at(recipe(Schedule::inverse_sqrt, 4, 6, 4e-4), 16) == Approx(4e-4 + 6e-4 / 2));
+}
+
+TEST_CASE("one cosine without restarts is cosine, and a fifth is wsd's own decay") {
+  LearningRateRecipe explicit_length = recipe(Schedule::wsd, 3, 50, 1e-5);
+  explicit_length.decay_length = 10;
+  for (std::int64_t step = 0; step < 55; ++step) {
+    const auto at = static_cast<double>(step);
+    CHECK(learning_rate_at(recipe(Schedule::cosine_restarts, 3, 50, 1e-5), at) ==
+          learning_rate_at(recipe(Schedule::cosine, 3, 50, 1e-5), at));
+    CHECK(learning_rate_at(explicit_length, at) == learning_rate_at(recipe(Schedule::wsd, 3, 50, 1e-5), at));
+  }
+}
+
 TEST_CASE("a warm-up that reaches into the decay of wsd shortens the decay") {
   const LearningRateRecipe rates = recipe(Schedule::wsd, 18, 20, 0);
   CHECK(learning_rate_at(rates, 17) == 1e-3);
@@ -102,7 +154,8 @@ TEST_CASE("a warm-up as long as the decay or longer leaves only the minimum") {
 }
 
 TEST_CASE("after the warm-up no schedule rises, and none leaves the range from minimum to peak") {
-  for (const Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::constant, Schedule::wsd}) {
+  for (const Schedule schedule :
+       {Schedule::cosine, Schedule::linear, Schedule::constant, Schedule::wsd, Schedule::inverse_sqrt}) {
     const LearningRateRecipe rates = recipe(schedule, 7, 301, 3e-5);
     double before = 1e-3;
     for (std::int64_t step = 6; step < 400; ++step) {

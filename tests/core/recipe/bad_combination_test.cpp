@@ -46,6 +46,7 @@ TEST_CASE("Schedules of short sequences and kept tokens must fit the batch and t
 
 TEST_CASE("Batch and schedule of the learning rate must fit each other", "[recipe]") {
   check(test::training_combinations());
+  check(test::course_combinations());
 }
 
 TEST_CASE("Muon needs matrices to train, and wide states where the model computes", "[recipe]") {

@@ -164,11 +164,6 @@ std::vector<Combination> training_combinations() {
       {R"({"training": {"learning_rate": {"minimum": 0.001}}})",
        "/training/learning_rate/minimum",
        {"0.001", "at most training.learning_rate.peak"}},
-      {R"({"checkpoint": {"keep_every": 10}})", "/checkpoint/keep_every", {"10 keeps none", "checkpoint.every"}},
-      {R"({"checkpoint": {"every": 4, "keep_every": 10}})",
-       "/checkpoint/keep_every",
-       {"10 is not a multiple of 4", "checkpoint.every", "did you mean 12?"}},
-      {R"({"checkpoint": {"every": 5, "keep_every": 10}})", "", {}},
       {R"({"launch": {"network_interfaces": ["ib0"]}, "cluster": {"nodes": 2}})", "", {}},
       {R"({"launch": {"network_interfaces": ["ib0"]}})",
        "/launch/network_interfaces",
@@ -179,15 +174,38 @@ std::vector<Combination> training_combinations() {
       {R"({"launch": {"network_interfaces": ["ib0,ib1"]}, "cluster": {"nodes": 2}})",
        "/launch/network_interfaces",
        {"ib0,ib1", "15 characters"}},
+  };
+}
+
+std::vector<Combination> course_combinations() {
+  return {
       {R"({"training": {"learning_rate": {"warmup_steps": 101}}})", "", {}},
       {R"({"training": {"learning_rate": {"warmup_steps": 50, "decay_steps": 40}}})",
        "/training/learning_rate/decay_steps",
        {"40", "at least", "(50)"}},
       {R"({"training": {"learning_rate": {"warmup_steps": 100}}})", "", {}},
+      {R"({"training": {"learning_rate": {"schedule": "wsd", "warmup_steps": 50, "decay_length": 60}}})",
+       "/training/learning_rate/decay_length",
+       {"60", "at most", "(50)"}},
+      {R"({"training": {"learning_rate": {"schedule": "wsd", "warmup_steps": 50, "decay_length": 50}}})", "", {}},
       {R"({"training": {"evaluate_every": 5}, "data": {"train": [{"path": "a.txt"}]}})",
        "/training/evaluate_every",
        {"nothing to evaluate", "data.validation"}},
       {R"({"training": {"evaluate_every": 5}})", "", {}},
+      {R"({"training": {"early_stopping": {"evaluations": 2}}})",
+       "/training/early_stopping",
+       {"no evaluations", "training.evaluate_every"}},
+      {R"({"training": {"evaluate_every": 5, "early_stopping": {"evaluations": 2}}})", "", {}},
+      {R"({"training": {"evaluate_every": 4}, "checkpoint": {"every": 10, "keep_best": 1}})",
+       "/checkpoint/keep_best",
+       {"1 needs an evaluation", "10", "(4)"}},
+      {R"({"checkpoint": {"every": 10, "keep_best": 1}})", "/checkpoint/keep_best", {"training.evaluate_every (0)"}},
+      {R"({"training": {"evaluate_every": 5}, "checkpoint": {"every": 10, "keep_best": 1}})", "", {}},
+      {R"({"checkpoint": {"keep_every": 10}})", "/checkpoint/keep_every", {"10 keeps none", "checkpoint.every"}},
+      {R"({"checkpoint": {"every": 4, "keep_every": 10}})",
+       "/checkpoint/keep_every",
+       {"10 is not a multiple of 4", "checkpoint.every", "did you mean 12?"}},
+      {R"({"checkpoint": {"every": 5, "keep_every": 10}})", "", {}},
   };
 }
 

@@ -22,6 +22,7 @@ std::vector<Combination> document_combinations();
 std::vector<Combination> curriculum_combinations();
 std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();
+std::vector<Combination> course_combinations();  // schedules, evaluations, checkpoints
 std::vector<Combination> world_combinations();
 std::vector<Combination> node_combinations();
 std::vector<Combination> layout_combinations();

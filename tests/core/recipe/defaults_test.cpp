@@ -60,12 +60,13 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "name": "run", "description": "", "seed": 1234,
     "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true},
     "batch": {"global": 8, "micro": 2, "sequence_length": 128},
-    "training": {"steps": 100, "init_from": null, "adapters_from": null, "evaluate_every": 0, "evaluate_batches": 0, "clip_norm": 1.0,
+    "training": {"steps": 100, "init_from": null, "adapters_from": null, "evaluate_every": 0, "evaluate_batches": 0, "early_stopping": null, "clip_norm": 1.0,
       "spikes": {"loss": 0.0, "gradient_norm": 0.0, "window": 128}, "skip_limit": 10, "rollbacks": 0, "freeze": [],
       "token_dropping": null,
       "optimizer": {"name": "adamw", "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1,
         "muon": {"momentum": 0.95, "nesterov": true, "steps": 5, "scale": "match_rms_adamw"}},
-      "learning_rate": {"schedule": "cosine", "clock": "steps", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100}},
+      "learning_rate": {"schedule": "cosine", "clock": "steps", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100,
+        "decay_length": "auto", "decay_shape": "linear", "cycles": 1}},
     "precision": {"compute": "fp32", "gradients": "fp32", "tf32": false, "fp8_level": "off",
       "fp8_products": "all",
       "fp8_scaling": {"method": "current", "history_steps": 1024, "margin": 0}, "gradient_scaling": "auto",
@@ -82,7 +83,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "link_megabytes_per_second": 0.0, "link_message_microseconds": 0.0, "node_link_speedup": 1.0,
       "layer_delay_microseconds": 0.0, "watchdog_seconds": 600.0,
       "time_limit_seconds": 0.0, "check_replicas_every": 0, "network_interfaces": []},
-    "checkpoint": {"every": 0, "keep": 3, "keep_every": 0, "async": true, "on_failure": "stop", "resume": "auto"},
+    "checkpoint": {"every": 0, "keep": 3, "keep_every": 0, "keep_best": 0, "async": true, "on_failure": "stop", "resume": "auto"},
     "log": {"directory": "runs/run", "every": 1, "tensorboard": true, "routing": false, "fp8_statistics": false}})");
   expected["model"] = json["model"];
   CHECK(nlohmann::json(json) == nlohmann::json(expected));

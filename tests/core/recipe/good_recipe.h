@@ -46,12 +46,13 @@ inline Json large_recipe() {
       "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],
       "validation": [{"path": "/data/c.txt"}]},
     "batch": {"global": 64, "micro": 2, "sequence_length": 128},
-    "training": {"steps": 1000, "init_from": "hf:/models/gpt2", "adapters_from": "/adapters/a", "evaluate_every": 10, "evaluate_batches": 4,
+    "training": {"steps": 1000, "init_from": "hf:/models/gpt2", "adapters_from": "/adapters/a", "evaluate_every": 10, "evaluate_batches": 4, "early_stopping": {"evaluations": 3, "improvement": 0.01},
       "clip_norm": 0.5, "spikes": {"loss": 6.5, "gradient_norm": 8, "window": 64}, "skip_limit": 5, "rollbacks": 2, "freeze": ["embedding.*", "layers.0.*"],
       "token_dropping": {"start": 48, "steps": 300, "multiple": 24, "degree": 1.5, "first_layers": 2, "last_layers": 3},
       "optimizer": {"name": "adamw", "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.01,
         "muon": {"momentum": 0.9, "nesterov": false, "steps": 6, "scale": "original"}},
-      "learning_rate": {"schedule": "wsd", "clock": "tokens", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900}},
+      "learning_rate": {"schedule": "wsd", "clock": "tokens", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900,
+        "decay_length": 100, "decay_shape": "one_minus_sqrt", "cycles": 1}},
     "precision": {"compute": "bf16", "gradients": "bf16", "tf32": true, "fp8_level": "O2",
       "fp8_products": "auto",
       "fp8_scaling": {"method": "delayed", "history_steps": 16, "margin": 1}, "gradient_scaling": "post",
@@ -68,7 +69,7 @@ inline Json large_recipe() {
       "link_megabytes_per_second": 250.5, "link_message_microseconds": 2, "node_link_speedup": 8,
       "layer_delay_microseconds": 700, "watchdog_seconds": 60,
       "time_limit_seconds": 86400, "check_replicas_every": 25, "network_interfaces": ["ib0", "ib1"]},
-    "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "async": false, "on_failure": "continue", "resume": "/runs/large/checkpoints/latest"},
+    "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "keep_best": 3, "async": false, "on_failure": "continue", "resume": "/runs/large/checkpoints/latest"},
     "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true, "fp8_statistics": true}})");
 }
 
