@@ -9,7 +9,7 @@ namespace {
 
 // Orders in which an FP8 input is kept. In other programs that of the forward's product and that of the weight
 // gradient's: FP8 tensor cores need the summed axis to be contiguous.
-double fp8_orders(const PassSetting& setting) { return setting.is_own() ? 1 : 2; }
+double fp8_orders(const ProgramSetting& program) { return program.is_own() ? 1 : 2; }
 
 double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);
@@ -28,19 +28,20 @@ AttentionMethod attention_method(const AttentionSettings& attention, AttentionKe
   return is_math ? AttentionMethod::math : AttentionMethod::flash;
 }
 
-double PassSetting::tokens() const { return divided(batch * sequence_length, context); }
+double TokenSetting::here() const { return divided(all(), context); }
 
-double PassSetting::split_tokens() const { return tokens() / static_cast<double>(splits_sequence ? shards.tensor : 1); }
+double TokenSetting::split() const { return here() / static_cast<double>(row_ranks); }
 
 LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting) {
+  const auto& [program, tokens, shards, numbers, exchange, recompute] = setting;
   LocalShape shape;
-  shape.sequences = static_cast<double>(setting.batch);
-  shape.sequence_length = static_cast<double>(setting.sequence_length);
-  shape.tokens = setting.tokens();
-  shape.split_tokens = setting.split_tokens();
+  shape.sequences = static_cast<double>(tokens.batch);
+  shape.sequence_length = static_cast<double>(tokens.sequence_length);
+  shape.tokens = tokens.here();
+  shape.split_tokens = tokens.split();
   shape.hidden = static_cast<double>(hidden_size);
-  shape.element = element_bytes(element_type(setting.compute));
-  shape.fp8_input = setting.keeps_wide_inputs ? shape.element : (1 + setting.fp8_scale_bytes) * fp8_orders(setting);
+  shape.element = element_bytes(element_type(numbers.compute));
+  shape.fp8_input = numbers.keeps_compute_inputs ? shape.element : (1 + numbers.scale_bytes) * fp8_orders(program);
   return shape;
 }
 

@@ -22,39 +22,64 @@ enum class AttentionMethod { flash, math };
 // Flash where it is requested or left open; dropout in attention needs the scores and uses the math path.
 AttentionMethod attention_method(const AttentionSettings& attention, AttentionKernel kernel);
 
-// How one rank runs a block on one micro-batch.
-struct PassSetting {
+// Which program runs, and on what. By default core/model.
+struct ProgramSetting {
   KeptTensors kept_tensors = KeptTensors::core_model;
   ComputeDevice device = ComputeDevice::cpu;
-  std::int64_t batch = 1;            // sequences
-  std::int64_t sequence_length = 1;  // tokens of a whole sequence
-  std::int64_t kept_tokens = 0;      // of each sequence, in layers that drop tokens; 0: all
-  ShardDegrees shards;
-  bool splits_sequence = false;        // sequence parallelism: norms and residuals hold tokens / tensor
-  std::int64_t context = 1;            // ranks that split a sequence
-  std::int64_t expert_node_ranks = 1;  // of a node that exchange rows first, where the exchange is hierarchical
-  bool sends_tokens_once = false;      // to each node and rank with any of a token's experts, not to each expert
-  std::int64_t expert_overlap = 1;     // parts into which rows of experts are cut
-  bool chooses_exchange = false;       // both of these may change from micro-batch to micro-batch …
-  bool tries_overlap = false;          // … to other numbers of parts …
-  std::int64_t tried_node_ranks = 1;   // … and to hierarchical exchanges among so many of a node first
-  DataType compute = DataType::fp32;
-  Fp8Level fp8_level = Fp8Level::off;
-  bool keeps_wide_inputs = false;  // with FP8: what it keeps are inputs in the compute type, of layers that left FP8
-  bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product
-  double fp8_scale_bytes = 0;    // per FP8 element, where blocks of a tensor have scales of their own
-  double loss_copies = 0;        // of the logits in fp32, that other programs' backward of the loss holds at least
   AttentionKernel attention = AttentionKernel::automatic;
-  Recompute recompute = Recompute::none;
+  double loss_copies = 0;  // of the logits in fp32, that other programs' backward of the loss holds at least
 
   // Whether core/model's modules run, rather than those of other programs.
   bool is_own() const { return kept_tensors == KeptTensors::core_model; }
-  bool drops_tokens() const { return kept_tokens > 0 && kept_tokens < sequence_length; }
+};
+
+// The tokens of a micro-batch, and how ranks divide them.
+struct TokenSetting {
+  std::int64_t batch = 1;            // sequences
+  std::int64_t sequence_length = 1;  // tokens of a whole sequence
+  std::int64_t kept = 0;             // of each sequence, in layers that drop tokens; 0: all
+  std::int64_t context = 1;          // ranks that split a sequence
+  std::int64_t row_ranks = 1;        // tensor ranks that split the rows of norms and residuals (sequence parallelism)
+
+  bool are_dropped() const { return kept > 0 && kept < sequence_length; }
+  bool have_split_rows() const { return row_ranks > 1; }
+  std::int64_t all() const { return batch * sequence_length; }
+  // Those on this rank: where features are split, and where rows are split instead (norms, residuals, and what stages
+  // send to each other). Real numbers, so that a layout that does not divide can still be estimated.
+  double here() const;
+  double split() const;
+};
+
+// The types of numbers.
+struct NumberSetting {
+  DataType compute = DataType::fp32;
+  Fp8Level fp8_level = Fp8Level::off;
+  // With FP8:
+  bool keeps_compute_inputs = false;  // keeps inputs in the compute type, as of layers that have left FP8
+  bool agrees_on_scales = true;       // ranks that hold parts of an operand agree on its scale before the product
+  double scale_bytes = 0;             // per FP8 element, where blocks of a tensor have scales of their own
+
   bool uses_fp8() const { return multiplies_fp8(fp8_level); }
-  // Tokens of the micro-batch on this rank: where features are split, and where sequence parallelism splits tokens
-  // instead (norms, residuals, and what stages send to each other).
-  double tokens() const;
-  double split_tokens() const;
+};
+
+// How expert ranks exchange rows.
+struct ExchangeSetting {
+  std::int64_t node_ranks = 1;        // of a node that exchange rows first, where the exchange is hierarchical
+  std::int64_t parts = 1;             // into which rows are cut
+  bool sends_tokens_once = false;     // to each node and rank with any of a token's experts, not to each expert
+  bool is_chosen = false;             // node_ranks and parts may change from micro-batch to micro-batch …
+  bool tries_parts = false;           // … to other numbers of parts …
+  std::int64_t tried_node_ranks = 1;  // … and to hierarchical exchanges among so many of a node first
+};
+
+// How one rank runs a block on one micro-batch.
+struct PassSetting {
+  ProgramSetting program{};
+  TokenSetting tokens{};
+  ShardDegrees shards{};
+  NumberSetting numbers{};
+  ExchangeSetting exchange{};
+  Recompute recompute = Recompute::none;
 };
 
 // The sizes of a block's tensors on one rank in one micro-batch that all kinds of blocks have: in elements unless said

@@ -102,24 +102,22 @@ std::vector<int> Partition::copies_of(int rank, std::int64_t copies) const {
 
 PassSetting pass_setting(const Partition& partition) {
   const Recipe& recipe = partition.recipe;
+  const Mesh& mesh = partition.mesh;
   const ExchangeMethods& exchange = partition.exchange;
-  return {.batch = recipe.batch.micro,
-          .sequence_length = recipe.batch.sequence_length,
-          .kept_tokens = partition.kept_tokens,
-          .shards = shard_degrees(mesh_in_use(partition.mesh)),
-          // One tensor rank has all rows: nothing is split.
-          .splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1,
-          .context = partition.mesh.context,
-          .expert_node_ranks = relaying_ranks(partition.mesh, exchange.planned.all_to_all),
-          .expert_overlap = exchange.planned.parts,
-          .chooses_exchange = exchange.are_open(),
-          .tries_overlap = exchange.are_open() && !recipe.parallel.expert_overlap,
-          .tried_node_ranks = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic
-                                  ? expert_node_ranks(partition.mesh)
-                                  : 1,
-          .compute = recipe.precision.compute,
-          .fp8_level = recipe.precision.fp8_level,
-          .attention = recipe.kernels.attention,
+  const bool tries_nodes = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic;
+  return {.program = {.attention = recipe.kernels.attention},
+          .tokens = {.batch = recipe.batch.micro,
+                     .sequence_length = recipe.batch.sequence_length,
+                     .kept = partition.kept_tokens,
+                     .context = mesh.context,
+                     .row_ranks = recipe.parallel.sequence ? mesh.tensor : 1},
+          .shards = shard_degrees(mesh_in_use(mesh)),
+          .numbers = {.compute = recipe.precision.compute, .fp8_level = recipe.precision.fp8_level},
+          .exchange = {.node_ranks = relaying_ranks(mesh, exchange.planned.all_to_all),
+                       .parts = exchange.planned.parts,
+                       .is_chosen = exchange.are_open(),
+                       .tries_parts = exchange.are_open() && !recipe.parallel.expert_overlap,
+                       .tried_node_ranks = tries_nodes ? expert_node_ranks(mesh) : 1},
           .recompute = recipe.memory.recompute};
 }
 

@@ -112,11 +112,11 @@ void hold_kernel_memory(const AttentionShape& shape, Operator& core) {
 // The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
 // gradients, and these beside the copy that is sent.
 void write_core(OperatorWriter& writer, const AttentionSettings& attention, const AttentionShape& shape) {
-  const bool is_fused = attention_method(attention, writer.setting().attention) == AttentionMethod::flash;
+  const bool is_fused = attention_method(attention, writer.setting().program.attention) == AttentionMethod::flash;
   const bool drops = attention.dropout > 0;
   Operator& core =
       writer.add("attention.core", is_fused ? OperatorKind::fused_attention : OperatorKind::stored_attention);
-  const double context = static_cast<double>(writer.setting().context);
+  const double context = static_cast<double>(writer.setting().tokens.context);
   // The product that makes the scores; context ranks have a part of the queries but all keys.
   core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
                   shape.sequences * shape.heads};

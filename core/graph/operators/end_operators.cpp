@@ -90,7 +90,7 @@ void write_block(OperatorWriter& writer, const HeadSettings& head) {
   loss.forward_working = unwidened + fp32_bytes * logits_elements;
   // While the loss's backward holds the copies, the gradients of narrower logits and of the head's input do not exist
   // yet.
-  const double copies = writer.setting().loss_copies * fp32_bytes * logits_elements;
+  const double copies = writer.setting().program.loss_copies * fp32_bytes * logits_elements;
   loss.backward_working = std::max(loss.backward_working + unwidened, copies);
 }
 

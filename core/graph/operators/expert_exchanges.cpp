@@ -26,10 +26,9 @@ struct RowStep {
 
 // With all rows of a rank each: to the ranks of its node that have the places of the experts' ranks on theirs, and from
 // these to the experts, with the rows of the whole node.
-std::vector<RowStep> relaying_steps(const PassSetting& setting, double own, const RoutedLoad& load) {
-  const auto ranks = static_cast<double>(setting.shards.expert);
-  const auto inside = static_cast<double>(setting.expert_node_ranks);
-  const PlaceShares places = place_shares(load, setting.expert_node_ranks);
+std::vector<RowStep> relaying_steps(double ranks, std::int64_t node_ranks, double own, const RoutedLoad& load) {
+  const auto inside = static_cast<double>(node_ranks);
+  const PlaceShares places = place_shares(load, node_ranks);
   const RowStep first{RankAxis::expert_inside, own, places.of_busiest, inside, own * inside * places.fullest};
   const RowStep second{RankAxis::expert_across, own * inside * places.of_busiest, load.busiest / places.of_busiest,
                        ranks / inside, own * ranks * load.busiest};
@@ -37,9 +36,9 @@ std::vector<RowStep> relaying_steps(const PassSetting& setting, double own, cons
 }
 
 std::vector<RowStep> row_steps(const OperatorWriter& writer, double own, const RoutedLoad& load) {
-  const PassSetting& setting = writer.setting();
-  if (relays_rows(writer, setting.expert_node_ranks)) return relaying_steps(setting, own, load);
-  const auto ranks = static_cast<double>(setting.shards.expert);
+  const auto ranks = static_cast<double>(writer.setting().shards.expert);
+  const std::int64_t node_ranks = writer.setting().exchange.node_ranks;
+  if (relays_rows(writer, node_ranks)) return relaying_steps(ranks, node_ranks, own, load);
   return {{RankAxis::expert, own, load.busiest, ranks, own * ranks * load.busiest}};
 }
 
@@ -54,10 +53,10 @@ double distinct_share(const MixtureOfExpertsRecipe& moe, double groups) {
 
 // Those that are sent along this axis.
 double sent_share(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, RankAxis axis) {
-  const PassSetting& setting = writer.setting();
-  if (!setting.sends_tokens_once) return 1;
-  const std::int64_t ranks = setting.shards.expert;
-  const std::int64_t groups = axis == RankAxis::expert_across ? ranks / setting.expert_node_ranks : ranks;
+  const ExchangeSetting& exchange = writer.setting().exchange;
+  if (!exchange.sends_tokens_once) return 1;
+  const std::int64_t ranks = writer.setting().shards.expert;
+  const std::int64_t groups = axis == RankAxis::expert_across ? ranks / exchange.node_ranks : ranks;
   return distinct_share(moe, static_cast<double>(groups));
 }
 
@@ -74,7 +73,8 @@ double received_rows(const OperatorWriter& writer, Direction entering, const Exc
   double bytes = 0;
   if (setting.shards.expert > 1) bytes += goes_to_experts ? rows.received : rows.own;
   if (setting.shards.expert_tensor > 1) bytes += goes_to_experts ? rows.gathered : rows.received;
-  if (setting.shards.tensor > 1 && !goes_to_experts && !setting.splits_sequence) bytes += writer.shape().whole_rows();
+  if (setting.shards.tensor > 1 && !goes_to_experts && !setting.tokens.have_split_rows())
+    bytes += writer.shape().whole_rows();
   return bytes;
 }
 
@@ -86,7 +86,7 @@ double routed_tokens(const OperatorWriter& writer) {
 
 RoutedRows routed_rows(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const PassSetting& setting = writer.setting();
-  const std::int64_t tokens = setting.batch * setting.sequence_length;
+  const std::int64_t tokens = setting.tokens.all();
   RoutedLoad load = writer.routed_load();
   const auto ranks = static_cast<double>(setting.shards.expert);
   const auto copies = static_cast<double>(setting.shards.expert_tensor);
@@ -97,7 +97,7 @@ RoutedRows routed_rows(const OperatorWriter& writer, const MixtureOfExpertsRecip
   const auto fullest = static_cast<std::int64_t>(std::ceil(load.fullest * static_cast<double>(tokens)));
   const auto capacity = static_cast<double>(expert_capacity(moe, tokens, fullest));
   const double own =
-      static_cast<double>(moe.experts) * capacity / static_cast<double>(setting.shards.tensor * setting.context);
+      static_cast<double>(moe.experts) * capacity / static_cast<double>(setting.shards.tensor * setting.tokens.context);
   // Every rank has as many places as the fullest.
   load.busiest = 1 / ranks;
   load.of_ranks.clear();
@@ -114,18 +114,18 @@ double relayed_rows(const OperatorWriter& writer, const RoutedRows& rows, std::i
 }
 
 double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows) {
-  const PassSetting& setting = writer.setting();
+  const ExchangeSetting& exchange = writer.setting().exchange;
   // Kernels that send tokens once forward them from buffers.
-  if (!relays_rows(writer, setting.expert_node_ranks) || setting.sends_tokens_once) return 0;
+  if (!relays_rows(writer, exchange.node_ranks) || exchange.sends_tokens_once) return 0;
   // Each is read and written before the first step and before the second one, on both ways.
-  return 2 * 2 * (rows.own + relayed_rows(writer, rows, setting.expert_node_ranks)) * writer.shape().hidden;
+  return 2 * 2 * (rows.own + relayed_rows(writer, rows, exchange.node_ranks)) * writer.shape().hidden;
 }
 
 // The ranks that split an expert's matrices gather each other's rows after the all-to-all, and add up their parts of
 // the results before it.
 void exchange_tokens(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item,
                      Direction entering, const RoutedRows& rows) {
-  const auto parts = static_cast<double>(writer.setting().expert_overlap);
+  const auto parts = static_cast<double>(writer.setting().exchange.parts);
   const double row_bytes = writer.shape().element * writer.shape().hidden;
   const double gathered = row_bytes * rows.places;
   const std::vector<RowStep> steps = row_steps(writer, row_bytes * rows.own, rows.load);
@@ -143,7 +143,7 @@ void exchange_tokens(const OperatorWriter& writer, const MixtureOfExpertsRecipe&
     OperatorWriter::exchange(item, RankAxis::expert_tensor, collective, direction, "expert rows", gathered).parts =
         parts;
     // With whole rows every tensor rank needs the results of all tokens, of which it sent a part.
-    if (direction != entering && !writer.setting().splits_sequence)
+    if (direction != entering && !writer.setting().tokens.have_split_rows())
       OperatorWriter::exchange(item, RankAxis::tensor, Collective::all_gather, direction, "expert results",
                                writer.shape().whole_rows());
   }
@@ -153,7 +153,7 @@ void exchange_tokens(const OperatorWriter& writer, const MixtureOfExpertsRecipe&
 // How many rows there are for each expert; where the exchange is chosen by them also the most for one expert, to every
 // rank.
 void exchange_counts(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
-  const std::int64_t most = writer.setting().chooses_exchange ? writer.setting().shards.expert : 0;
+  const std::int64_t most = writer.setting().exchange.is_chosen ? writer.setting().shards.expert : 0;
   const double bytes = index_bytes * static_cast<double>(moe.experts + most);
   for (const RowStep& step : row_steps(writer, 0, {}))
     OperatorWriter::exchange(item, step.axis, Collective::all_to_all, Direction::forward, "token counts", bytes);

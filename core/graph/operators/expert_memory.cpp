@@ -75,17 +75,17 @@ bool exchanges_rows(const OperatorWriter& writer) {
 }
 
 WorkingBytes working_bytes(const OperatorWriter& writer, const RoutedRows& rows, const NetworkBytes& networks) {
-  const PassSetting& setting = writer.setting();
+  const ExchangeSetting& exchange = writer.setting().exchange;
   const double row_bytes = writer.shape().element * writer.shape().hidden;
   const auto bytes = [&](std::int64_t inside) {
     return RowBytes{row_bytes * rows.own, row_bytes * rows.arriving, row_bytes * rows.places,
                     row_bytes * relayed_rows(writer, rows, inside), networks};
   };
-  std::vector<std::int64_t> parts{setting.expert_overlap};
-  if (setting.tries_overlap) parts.assign(automatic_parts.begin(), automatic_parts.end());
-  WorkingBytes most = hold(writer, bytes(setting.expert_node_ranks), setting.expert_overlap);
+  std::vector<std::int64_t> parts{exchange.parts};
+  if (exchange.tries_parts) parts.assign(automatic_parts.begin(), automatic_parts.end());
+  WorkingBytes most = hold(writer, bytes(exchange.node_ranks), exchange.parts);
   for (const std::int64_t number : parts) {
-    for (const std::int64_t inside : {setting.expert_node_ranks, setting.tried_node_ranks}) {
+    for (const std::int64_t inside : {exchange.node_ranks, exchange.tried_node_ranks}) {
       const WorkingBytes working = hold(writer, bytes(inside), number);
       most.forward = std::max(most.forward, working.forward);
       most.backward = std::max(most.backward, working.backward);

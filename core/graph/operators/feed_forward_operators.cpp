@@ -97,7 +97,7 @@ void write_dense_network(OperatorWriter& writer, std::string path, std::string p
 // their tokens chose and by how much, as far as a capacity needs it, and add up what the losses are made of.
 void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
   const PassSetting& setting = writer.setting();
-  const std::int64_t ranks = setting.shards.tensor * setting.context, tokens = setting.batch * setting.sequence_length;
+  const std::int64_t ranks = setting.shards.tensor * setting.tokens.context, tokens = setting.tokens.all();
   const auto gather = [&](const char* what, std::int64_t bytes) {
     OperatorWriter::exchange(item, RankAxis::tokens, Collective::all_gather, Direction::forward, what,
                              static_cast<double>(bytes));
@@ -147,18 +147,19 @@ struct SplitRows {
 };
 
 void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const SplitRows& rows) {
-  const PassSetting& setting = writer.setting();
-  if (!setting.uses_fp8() || !setting.agrees_on_scales) return;
-  const auto ranks = static_cast<double>(setting.shards.expert_tensor);
-  const auto experts = static_cast<double>(rows.experts) / static_cast<double>(setting.shards.expert);
-  const double of_weights = setting.fp8_level == Fp8Level::o3 ? 0 : rows.weights * experts;
+  const NumberSetting& numbers = writer.setting().numbers;
+  const ShardDegrees& shards = writer.setting().shards;
+  if (!numbers.uses_fp8() || !numbers.agrees_on_scales) return;
+  const auto ranks = static_cast<double>(shards.expert_tensor);
+  const auto experts = static_cast<double>(rows.experts) / static_cast<double>(shards.expert);
+  const double of_weights = numbers.fp8_level == Fp8Level::o3 ? 0 : rows.weights * experts;
   const auto gather = [&](Direction direction, double values) {
     if (values > 0)
       OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_gather, direction, "FP8 maxima",
                                fp32_bytes * ranks * values);
   };
   gather(Direction::forward, rows.input_rows + of_weights);
-  if (setting.shards.expert_tensor > 1) item.received += fp32_bytes * ranks * (rows.input_rows + of_weights);
+  if (shards.expert_tensor > 1) item.received += fp32_bytes * ranks * (rows.input_rows + of_weights);
   gather(Direction::backward, rows.gradient_rows);
 }
 
@@ -194,7 +195,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .width = width,
                         .networks = local_experts,
                         .useful_rows = routed_tokens(writer) * expert_tensor * rows.load.kept,
-                        .parts = static_cast<double>(writer.setting().expert_overlap),
+                        .parts = static_cast<double>(writer.setting().exchange.parts),
                         .is_grouped = true,
                         .keeps_activated = writer.kept_elsewhere()};
   Operator& up = write_up(writer, network);
@@ -207,7 +208,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   write_activation(writer, network);
   Operator& down = write_down(writer, network);
   agree_on_row_scales(writer, down, {.experts = moe.experts, .weights = 1, .input_rows = places});
-  if (writer.setting().uses_fp8()) writer.save(down, "experts.scales", fp32_bytes * places);
+  if (writer.setting().numbers.uses_fp8()) writer.save(down, "experts.scales", fp32_bytes * places);
   // The gradient of a token's scores needs the output of each of its experts.
   writer.save(down, "experts.output", row_bytes * own);
   // Its movement of memory is counted with the dispatch, here only its collectives.

@@ -48,7 +48,7 @@ bool OperatorWriter::is_frozen(std::string_view parameter) const {
 }
 
 bool OperatorWriter::takes_fp8(std::string_view weight) const {
-  return setting_.uses_fp8() && graph_.parameter(block_, weight).takes_fp8();
+  return setting_.numbers.uses_fp8() && graph_.parameter(block_, weight).takes_fp8();
 }
 
 double OperatorWriter::input_bytes(std::string_view weight) const {
@@ -59,7 +59,7 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
   // First, since the caller goes on with the product.
   for (const Parameter& matrix : weights_from(weight)) add_adapter(name, product, matrix);
   Operator& item = grouped_linear(std::move(name), product, weight);
-  if (item.uses_fp8 && setting_.agrees_on_scales) agree_on_scales(item);
+  if (item.uses_fp8 && setting_.numbers.agrees_on_scales) agree_on_scales(item);
   if (item.uses_fp8 && is_own()) hold_cast_gradient(item);
   return item;
 }
@@ -86,7 +86,7 @@ Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& 
   item.matrix = static_cast<std::size_t>(std::ranges::find(parameters, first) - parameters.begin());
   if (!takes_fp8(weight)) return item;
   item.uses_fp8 = true;
-  if (stores_fp8(setting_.fp8_level) && !is_own()) {
+  if (stores_fp8(setting_.numbers.fp8_level) && !is_own()) {
     for (const Parameter& matrix : weights_from(weight)) {
       if (!item.has_weight_gradient) continue;
       const std::int64_t elements = local_elements(matrix, setting_.shards);
@@ -103,9 +103,9 @@ Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& 
 // A scale is the logical tensor's, so the ranks that hold parts of it agree on its maximum: the input's and the
 // weight's together in the forward, the output gradient's in the backward. Weights that are stored in FP8 have scales.
 void OperatorWriter::agree_on_scales(Operator& item) const {
-  const double operands = setting_.fp8_level == Fp8Level::o3 ? 1 : 2;
+  const double operands = setting_.numbers.fp8_level == Fp8Level::o3 ? 1 : 2;
   for (const auto& [axis, ranks] :
-       {std::pair{RankAxis::tensor, setting_.shards.tensor}, std::pair{RankAxis::context, setting_.context}}) {
+       {std::pair{RankAxis::tensor, setting_.shards.tensor}, std::pair{RankAxis::context, setting_.tokens.context}}) {
     if (ranks == 1) continue;
     exchange(item, axis, Collective::all_reduce, Direction::forward, "FP8 maxima", operands * fp32_bytes);
     item.received += operands * fp32_bytes;
@@ -193,7 +193,7 @@ Exchange& OperatorWriter::exchange(Operator& item, RankAxis axis, Collective col
 void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const {
   const double bytes = shape_.whole_rows();
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    if (!setting_.splits_sequence) {
+    if (!setting_.tokens.have_split_rows()) {
       if (direction == gathers) continue;
       exchange(item, RankAxis::tensor, Collective::all_reduce, direction, tensors, bytes);
       if (direction == Direction::forward && setting_.shards.tensor > 1) item.received += bytes;
@@ -202,7 +202,8 @@ void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char
     const Collective collective = direction == gathers ? Collective::all_gather : Collective::reduce_scatter;
     Exchange& rows = exchange(item, RankAxis::tensor, collective, direction, tensors, bytes);
     // Rows are gathered in FP8 where the product takes FP8.
-    if (direction == gathers && item.uses_fp8 && !setting_.keeps_wide_inputs) rows.compression = shape_.element;
+    if (direction == gathers && item.uses_fp8 && !setting_.numbers.keeps_compute_inputs)
+      rows.compression = shape_.element;
     rows.exposure = exposure;
     if (direction == Direction::forward)
       item.received += direction == gathers ? bytes / rows.compression : shape_.element * shape_.residual();
@@ -214,7 +215,7 @@ void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char
 void OperatorWriter::enter_features(Operator& item) const {
   const std::size_t gather = item.exchanges.size();
   exchange_rows(item, Direction::forward, "activations", Exposure::beside_product);
-  if (!setting_.splits_sequence) return;
+  if (!setting_.tokens.have_split_rows()) return;
   Exchange again = item.exchanges[gather];
   again.direction = Direction::backward;
   again.exposure = Exposure::gathered_again;
@@ -223,7 +224,7 @@ void OperatorWriter::enter_features(Operator& item) const {
 }
 
 void OperatorWriter::hold_gathered_rows(Operator& item) const {
-  if (!setting_.splits_sequence) return;
+  if (!setting_.tokens.have_split_rows()) return;
   // FP8 is gathered as FP8; what core/model widens is counted with the product.
   const double rows = is_own() && item.uses_fp8 ? shape_.tokens * shape_.hidden : shape_.whole_rows();
   item.forward_working += rows;

@@ -22,14 +22,16 @@ class OperatorWriter {
 
   const PassSetting& setting() const { return setting_; }
   const LocalShape& shape() const { return shape_; }
-  bool is_own() const { return setting_.is_own(); }
+  bool is_own() const { return setting_.program.is_own(); }
   // Whether this program's operators run, on this kind of device.
-  bool is_cpu() const { return is_own() && setting_.device == ComputeDevice::cpu; }
-  bool is_cuda() const { return is_own() && setting_.device == ComputeDevice::cuda; }
+  bool is_cpu() const { return is_own() && setting_.program.device == ComputeDevice::cpu; }
+  bool is_cuda() const { return is_own() && setting_.program.device == ComputeDevice::cuda; }
   // Whether products of the compute type are made in fp32, beside copies.
-  bool widens_fp16() const { return is_cpu() && setting_.compute == DataType::fp16; }
+  bool widens_fp16() const { return is_cpu() && setting_.numbers.compute == DataType::fp16; }
   // The block must have experts.
-  RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, block_, setting_); }
+  RoutedLoad routed_load() const {
+    return llmtrain::routed_load(graph_, block_, setting_.tokens.all(), setting_.shards.expert);
+  }
 
   // Where the operators that are added from here on belong.
   void begin_half(LayerHalf half) { half_ = half; }

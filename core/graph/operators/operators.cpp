@@ -43,8 +43,8 @@ std::vector<HalfBytes> halves_of(const OperatorList& operators, Recompute recomp
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting) {
   const Block& described = graph.blocks[block];
   PassSetting kept = setting;
-  const bool drops = described.layer() != nullptr && described.layer()->drops_tokens && setting.drops_tokens();
-  if (drops) kept.sequence_length = setting.kept_tokens;
+  const bool drops = described.layer() != nullptr && described.layer()->drops_tokens && setting.tokens.are_dropped();
+  if (drops) kept.tokens.sequence_length = setting.tokens.kept;
   OperatorWriter writer(graph, block, kept);
   std::visit([&](const auto& settings) { write_block(writer, settings); }, described.settings);
   if (drops) write_token_dropping(writer, local_shape(described.hidden_size(), setting));
@@ -83,8 +83,8 @@ bool is_exchanged_again(const Operator& item, Recompute recompute) {
 
 double training_flops_per_sample(const Graph& graph, std::int64_t sequence_length, std::int64_t kept_tokens) {
   PassSetting setting;
-  setting.sequence_length = sequence_length;
-  setting.kept_tokens = kept_tokens;
+  setting.tokens.sequence_length = sequence_length;
+  setting.tokens.kept = kept_tokens;
   BlockCache<double> of_blocks(graph);
   double flops = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)

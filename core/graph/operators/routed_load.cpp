@@ -19,9 +19,8 @@ RoutedLoad even_load(const MixtureOfExpertsRecipe& moe, std::int64_t ranks) {
 
 }  // namespace
 
-RoutedLoad routed_load(const Graph& graph, std::size_t block, const PassSetting& setting) {
+RoutedLoad routed_load(const Graph& graph, std::size_t block, std::int64_t tokens, std::int64_t ranks) {
   const MixtureOfExpertsRecipe& moe = *graph.blocks[block].experts();
-  const std::int64_t ranks = setting.shards.expert, tokens = setting.batch * setting.sequence_length;
   if (graph.routing == nullptr) return even_load(moe, ranks);
   const ExpertShares& shares = graph.routing->typical_shares(graph.blocks[block].layer()->index);
   const auto limit = expert_limit(moe, tokens);
@@ -51,16 +50,15 @@ PlaceShares place_shares(const RoutedLoad& load, std::int64_t inside) {
   return {of_places[static_cast<std::size_t>(busiest % inside)], *std::ranges::max_element(of_places)};
 }
 
-std::int64_t idle_ranks(const Graph& graph, std::size_t block, const PassSetting& setting) {
+std::int64_t idle_ranks(const Graph& graph, std::size_t block, const TokenSetting& tokens, const ShardDegrees& shards) {
   const MixtureOfExpertsRecipe& moe = *graph.blocks[block].experts();
-  const std::int64_t tokens = setting.batch * setting.sequence_length;
   // Tokens whose rows meet at the experts: of each rank those that it routes.
-  const std::int64_t senders = setting.shards.expert * setting.shards.expert_tensor;
-  const std::int64_t meeting = std::max<std::int64_t>(1, tokens * senders / (setting.shards.tensor * setting.context));
+  const std::int64_t senders = shards.expert * shards.expert_tensor;
+  const std::int64_t meeting = std::max<std::int64_t>(1, tokens.all() * senders / (shards.tensor * tokens.context));
   const auto counts =
       counts_by_share(graph.routing->typical_shares(graph.blocks[block].layer()->index), meeting, moe.top_k);
-  const std::int64_t limit = expert_limit(moe, tokens).value_or(std::numeric_limits<std::int64_t>::max());
-  std::vector<std::int64_t> of_ranks(static_cast<std::size_t>(setting.shards.expert), 0);
+  const std::int64_t limit = expert_limit(moe, tokens.all()).value_or(std::numeric_limits<std::int64_t>::max());
+  std::vector<std::int64_t> of_ranks(static_cast<std::size_t>(shards.expert), 0);
   for (std::size_t expert = 0; expert < counts.size(); ++expert)
     of_ranks[expert * of_ranks.size() / counts.size()] += std::min(counts[expert], limit);
   return std::ranges::count(of_ranks, 0);

@@ -19,8 +19,9 @@ struct RoutedLoad {
   std::vector<double> of_ranks{};  // as busiest, of every rank; none: even
 };
 
-// The block must have experts.
-RoutedLoad routed_load(const Graph& graph, std::size_t block, const PassSetting& setting);
+// The load of a micro-batch of so many tokens, where so many `ranks` share the experts of the block, which must have
+// some.
+RoutedLoad routed_load(const Graph& graph, std::size_t block, std::int64_t tokens, std::int64_t ranks);
 
 // Hierarchical exchanges take rows through the ranks with the same place on their nodes: which shares of the kept
 // choices of a micro-batch's tokens are at such ranks. Even: 1 ÷ the ranks of a node.
@@ -34,6 +35,6 @@ PlaceShares place_shares(const RoutedLoad& load, std::int64_t inside);
 
 // Ranks without tokens, of those that share the block's experts: a run rounds shares to whole tokens. Of a model that
 // replays.
-std::int64_t idle_ranks(const Graph& graph, std::size_t block, const PassSetting& setting);
+std::int64_t idle_ranks(const Graph& graph, std::size_t block, const TokenSetting& tokens, const ShardDegrees& shards);
 
 }  // namespace llmtrain

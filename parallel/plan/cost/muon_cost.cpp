@@ -73,7 +73,7 @@ double pass_bytes(const StateTypes& types) {
 
 // Orthogonalising runs in bf16 on GPUs.
 Roofline product_roofline(const PricedLayout& priced) {
-  const bool is_gpu = priced.setting().device == ComputeDevice::cuda;
+  const bool is_gpu = priced.setting().program.device == ComputeDevice::cuda;
   return {priced.profile, is_gpu ? DataType::bf16 : DataType::fp32};
 }
 

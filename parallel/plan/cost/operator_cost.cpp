@@ -51,7 +51,7 @@ void add_casts(const PricedLayout& priced, const MatrixProduct& product, bool ha
   const double output = product.rows * product.columns;
   // Read one element, write two FP8 ones with their scales; at O3 read and write one byte.
   const double bytes = element + 2 * (1 + priced.program().fp8.scale_bytes);
-  const double weight_bytes = priced.setting().fp8_level == Fp8Level::o3 ? 2 : bytes;
+  const double weight_bytes = priced.setting().numbers.fp8_level == Fp8Level::o3 ? 2 : bytes;
   cost.forward += priced.roofline.pass(factor * bytes * input);
   cost.forward += priced.roofline.pass(factor * weight_bytes * weight) * weight_cast_share(priced);
   cost.backward += priced.roofline.pass(factor * bytes * output);
@@ -258,7 +258,7 @@ Message message_of(const PricedLayout& priced, std::size_t value) {
   PassSetting whole = priced.setting();
   // The size of the whole tensor; what tensor ranks send of it does not depend on sequence parallelism, because without
   // it they scatter their equal copies for the transfer and gather them after it.
-  whole.splits_sequence = false;
+  whole.tokens.row_ranks = 1;
   const double bytes = value_bytes(priced.graph().values[value], whole);
   return {bytes / static_cast<double>(priced.mesh().tensor), priced.recipe().parallel.sequence ? 0 : bytes};
 }

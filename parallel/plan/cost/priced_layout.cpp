@@ -11,18 +11,19 @@ namespace {
 PassSetting pass_setting(const Partition& partition, const ClusterProfile& profile) {
   const Program& program = profile.program;
   PassSetting setting = pass_setting(partition);
-  setting.device = compute_device(partition.recipe, profile);
+  setting.program.device = compute_device(partition.recipe, profile);
   // No other program is known to run on CPUs: there, a plan is this one's.
-  const bool is_own = setting.device == ComputeDevice::cpu || program.name == Program{}.name;
-  setting.kept_tensors = is_own ? KeptTensors::core_model : KeptTensors::megatron;
-  setting.loss_copies = partition.mesh.tensor > 1 ? program.memory.parallel_loss_copies : program.memory.loss_copies;
-  setting.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
-  setting.fp8_scale_bytes = program.fp8.scale_bytes;
+  const bool is_own = setting.program.device == ComputeDevice::cpu || program.name == Program{}.name;
+  setting.program.kept_tensors = is_own ? KeptTensors::core_model : KeptTensors::megatron;
+  setting.program.loss_copies =
+      partition.mesh.tensor > 1 ? program.memory.parallel_loss_copies : program.memory.loss_copies;
+  setting.numbers.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
+  setting.numbers.scale_bytes = program.fp8.scale_bytes;
   // Levels above O0 differ in gradients and states alone.
-  if (!program.fp8.states && stores_fp8(setting.fp8_level)) setting.fp8_level = Fp8Level::o0;
-  setting.sends_tokens_once = program.experts.sends_tokens_once;
-  if (setting.sends_tokens_once && can_relay_rows(partition.mesh))
-    setting.expert_node_ranks = expert_node_ranks(partition.mesh);
+  if (!program.fp8.states && stores_fp8(setting.numbers.fp8_level)) setting.numbers.fp8_level = Fp8Level::o0;
+  setting.exchange.sends_tokens_once = program.experts.sends_tokens_once;
+  if (setting.exchange.sends_tokens_once && can_relay_rows(partition.mesh))
+    setting.exchange.node_ranks = expert_node_ranks(partition.mesh);
   return setting;
 }
 

@@ -227,7 +227,7 @@ void offload_states(const Partition& partition, std::size_t index, Blocks& block
 // Up to ZeRO-1 whole gradients are resident.
 void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, Blocks& blocks, StageMemory& stage) {
   const Partition& partition = priced.partition;
-  const bool is_own = priced.setting().is_own();
+  const bool is_own = priced.setting().program.is_own();
   const bool is_widened = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.gradients_may_fall_back();
   double unreduced = 0, partial = 0, summed = 0, cast = 0, wide = 0, flat = 0;
   // Without data ranks nothing is reduced before the optimizer's step.
@@ -286,7 +286,7 @@ void hold_slices_twice(const Partition& partition, std::size_t index, StageMemor
 
 StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, Blocks& blocks) {
   const Partition& partition = priced.partition;
-  const bool is_cpu = priced.setting().device == ComputeDevice::cpu;
+  const bool is_cpu = priced.setting().program.device == ComputeDevice::cpu;
   StageMemory stage = model_states(partition, index, priced.program());
   if (is_cpu) stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
   hold_gradients(priced, index, fp8, blocks, stage);
@@ -361,25 +361,26 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
 
 StepMemory make_step_memory(const PricedLayout& priced, Fp8Layers fp8) {
   StepMemory memory = make_pass_memory(priced, fp8);
-  memory.rank_holdings.push_back({Category::buffers, muon_workspace(priced.partition, priced.setting().device),
+  memory.rank_holdings.push_back({Category::buffers, muon_workspace(priced.partition, priced.setting().program.device),
                                   Event::optimizer_starts, Event::optimizer_ends});
   return memory;
 }
 
 StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8) {
   const Partition& partition = priced.partition;
-  PassSetting wide = priced.setting();
-  wide.keeps_wide_inputs = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.products_may_fall_back();
-  const OperatorLists wide_operators(priced.graph(), wide);
-  Blocks blocks(partition, wide.keeps_wide_inputs ? wide_operators : priced.operators);
+  PassSetting fallen_back = priced.setting();
+  const bool falls_back = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.products_may_fall_back();
+  fallen_back.numbers.keeps_compute_inputs = falls_back;
+  const OperatorLists fallen_back_operators(priced.graph(), fallen_back);
+  Blocks blocks(partition, falls_back ? fallen_back_operators : priced.operators);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     memory.stages.push_back(make_stage(priced, stage, fp8, blocks));
   add_lent_gradients(partition, memory);
   // Not per stage: these exist once per process.
-  memory.rank[Category::framework] = framework_bytes(priced.setting().device, partition.mesh);
+  memory.rank[Category::framework] = framework_bytes(priced.setting().program.device, partition.mesh);
   memory.rank[Category::communication] =
-      communicator_bytes(priced.setting().device, partition.mesh, partition.recipe.model.moe.has_value());
+      communicator_bytes(priced.setting().program.device, partition.mesh, partition.recipe.model.moe.has_value());
   memory.rank[Category::buffers] = input_bytes(partition);
   return memory;
 }

@@ -88,7 +88,7 @@ std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfi
 std::vector<Fp8Payoff> fp8_payoffs(const PricedLayout& priced) {
   const Graph& graph = priced.graph();
   std::vector<Fp8Payoff> all;
-  if (!priced.setting().uses_fp8()) return all;
+  if (!priced.setting().numbers.uses_fp8()) return all;
   BlockCache<std::vector<Fp8Payoff>> known(graph);
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     for (Fp8Payoff payoff : known.of(block, [&] { return payoffs_of(priced, block); })) {

@@ -29,15 +29,15 @@ namespace {
 double recomputed_flops(const Partition& partition) {
   const Graph& graph = *partition.graph;
   PassSetting setting;
-  setting.sequence_length = partition.recipe.batch.sequence_length;
-  setting.attention = partition.recipe.kernels.attention;
+  setting.tokens.sequence_length = partition.recipe.batch.sequence_length;
+  setting.program.attention = partition.recipe.kernels.attention;
   const Recompute recompute = partition.recipe.memory.recompute;
   const OperatorLists operators(graph, setting);
   BlockCache<double> repeated(graph);
   double flops = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
     flops += repeated.of(block, [&] { return repeated_flops(operators.of(block), recompute); });
-  return flops / static_cast<double>(setting.sequence_length);
+  return flops / static_cast<double>(setting.tokens.sequence_length);
 }
 
 // The simulator subtracts times: a difference of zero may come out slightly negative by rounding.
@@ -112,11 +112,11 @@ std::optional<PlannedRouting> planned_routing(const PricedLayout& priced) {
     const MixtureOfExpertsRecipe* const moe = graph.blocks[block].experts();
     if (moe == nullptr) continue;
     const auto choices = static_cast<double>(moe->top_k);
-    const RoutedLoad load = routed_load(graph, block, setting);
+    const RoutedLoad load = routed_load(graph, block, setting.tokens.all(), setting.shards.expert);
     mean.expert_load += part * load.fullest * static_cast<double>(moe->experts) / choices;
     mean.rank_load += part * load.busiest * static_cast<double>(setting.shards.expert);
     mean.dropped_share += part * (1 - load.kept / choices);
-    mean.idle_ranks += part * static_cast<double>(idle_ranks(graph, block, setting));
+    mean.idle_ranks += part * static_cast<double>(idle_ranks(graph, block, setting.tokens, setting.shards));
   }
   // What is kept is a sum of shares, which may round above the choices.
   mean.dropped_share = std::max(0.0, mean.dropped_share);

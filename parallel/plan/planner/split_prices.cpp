@@ -36,10 +36,10 @@ class ExchangePrices {
   ExchangePrices(const Partition& partition, const ClusterProfile& profile)
       : priced_(partition, profile),
         block_(first_block_with_experts(*partition.graph)),
-        load_(routed_load(*partition.graph, block_, priced_.setting())) {}
+        load_(routed_load(*partition.graph, block_, tokens(), priced_.setting().shards.expert)) {}
 
   // Tokens of a whole micro-batch.
-  std::int64_t tokens() const { return priced_.setting().batch * priced_.setting().sequence_length; }
+  std::int64_t tokens() const { return priced_.setting().tokens.all(); }
   // Rows that a rank sends to the fullest expert.
   std::int64_t fullest(std::int64_t tokens) const {
     return static_cast<std::int64_t>(load_.fullest * static_cast<double>(tokens) / ranks_with_tokens());
@@ -50,10 +50,11 @@ class ExchangePrices {
 
   double seconds(const ExchangeMethod& method, std::int64_t tokens) const {
     PassSetting setting = priced_.setting();
-    setting.batch = 1;
-    setting.sequence_length = tokens;
-    if (!setting.sends_tokens_once) setting.expert_node_ranks = relaying_ranks(priced_.mesh(), method.all_to_all);
-    setting.expert_overlap = method.parts;
+    setting.tokens.batch = 1;
+    setting.tokens.sequence_length = tokens;
+    if (!setting.exchange.sends_tokens_once)
+      setting.exchange.node_ranks = relaying_ranks(priced_.mesh(), method.all_to_all);
+    setting.exchange.parts = method.parts;
     const PricedLayout priced(priced_.partition, priced_.profile, setting);
     OperatorList operators;
     for (const Operator& item : priced.operators.of(block_))
@@ -72,7 +73,7 @@ class ExchangePrices {
 
  private:
   double ranks_with_tokens() const {
-    return static_cast<double>(priced_.setting().shards.tensor * priced_.setting().context);
+    return static_cast<double>(priced_.setting().shards.tensor * priced_.setting().tokens.context);
   }
 
   PricedLayout priced_;

@@ -9,7 +9,7 @@ namespace {
 // Forward FLOPs of one sequence of this many tokens.
 double flops_of(const Graph& graph, std::size_t block, std::int64_t tokens) {
   PassSetting setting;
-  setting.sequence_length = tokens;
+  setting.tokens.sequence_length = tokens;
   return forward_flops(test::operators_of(graph, block, setting));
 }
 
@@ -55,8 +55,8 @@ TEST_CASE("recomputation repeats whole layers, or only attention that stores sco
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   const auto repeated = [&](AttentionKernel attention, Recompute recompute) {
     PassSetting setting;
-    setting.sequence_length = 128;
-    setting.attention = attention;
+    setting.tokens.sequence_length = 128;
+    setting.program.attention = attention;
     return repeated_flops(test::operators_of(graph, 1, setting), recompute);
   };
   CHECK(repeated(AttentionKernel::math, Recompute::none) == 0);
@@ -64,7 +64,7 @@ TEST_CASE("recomputation repeats whole layers, or only attention that stores sco
   CHECK(repeated(AttentionKernel::flash, Recompute::selective) == 0);
   CHECK(repeated(AttentionKernel::flash, Recompute::full) == flops_of(graph, 1, 128));
   PassSetting setting;
-  setting.sequence_length = 128;
+  setting.tokens.sequence_length = 128;
   CHECK(repeated_flops(test::operators_of(graph, 3, setting), Recompute::full) == 0);
 }
 

@@ -18,13 +18,10 @@ std::vector<PassSetting> settings() {
     for (const ComputeDevice device : {ComputeDevice::cpu, ComputeDevice::cuda})
       for (const std::int64_t tensor : {1, 4})
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
-          settings.push_back({.kept_tensors = kept,
-                              .device = device,
-                              .batch = 2,
-                              .sequence_length = 64,
+          settings.push_back({.program = {.kept_tensors = kept, .device = device},
+                              .tokens = {.batch = 2, .sequence_length = 64, .row_ranks = tensor},
                               .shards = {.tensor = tensor, .expert_tensor = tensor},
-                              .splits_sequence = tensor > 1,
-                              .compute = DataType::bf16,
+                              .numbers = {.compute = DataType::bf16},
                               .recompute = recompute});
   return settings;
 }

@@ -149,7 +149,7 @@ TEST_CASE("FLOPs count the experts that a token is routed to") {
   const double attention = 2.0 * 4096 * (4096 + 2 * 1024 + 4096) + 4.0 * 512 * 4096;
   const auto layer = [&] {
     PassSetting setting;
-    setting.sequence_length = 512;
+    setting.tokens.sequence_length = 512;
     return forward_flops(test::operators_of(Graph::build(model), 1, setting)) / 512;
   };
   CHECK(layer() == Approx(attention + router + 2 * expert));

@@ -29,10 +29,10 @@ ModelRecipe deep_llama() {
 
 PassSetting fp8_pass(KeptTensors kept) {
   PassSetting setting;
-  setting.kept_tensors = kept;
-  setting.sequence_length = 64;
-  setting.compute = DataType::bf16;
-  setting.fp8_level = Fp8Level::o1;
+  setting.program.kept_tensors = kept;
+  setting.tokens.sequence_length = 64;
+  setting.numbers.compute = DataType::bf16;
+  setting.numbers.fp8_level = Fp8Level::o1;
   return setting;
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("a layer in high precision costs and keeps what it does without FP8") 
   for (const KeptTensors kept : {KeptTensors::core_model, KeptTensors::megatron}) {
     const PassSetting setting = fp8_pass(kept);
     PassSetting off = setting;
-    off.fp8_level = Fp8Level::off;
+    off.numbers.fp8_level = Fp8Level::off;
     CHECK(test::saved_bytes(graph, 1, setting) == test::saved_bytes(graph, 1, off));
     CHECK(test::pass_peak(graph, 1, setting).backward == test::pass_peak(graph, 1, off).backward);
     // The down projection's input: 64 tokens of 14,336 features, of two bytes instead of one (other programs: two).

@@ -29,8 +29,8 @@ ModelRecipe mixture(std::int64_t experts, std::int64_t top_k, std::int64_t every
 
 PassSetting setting_of(std::int64_t batch, std::int64_t sequence_length, std::int64_t expert_ranks) {
   PassSetting setting;
-  setting.batch = batch;
-  setting.sequence_length = sequence_length;
+  setting.tokens.batch = batch;
+  setting.tokens.sequence_length = sequence_length;
   setting.shards.expert = expert_ranks;
   return setting;
 }
@@ -156,11 +156,11 @@ TEST_CASE("a plan's busiest rank computes its share of all ranks' rows, and send
   model.moe->routing_zipf = 1;
   const Graph graph = Graph::build_with_routing(model);
   const PassSetting setting = setting_of(1, 100, 2);
-  const RoutedLoad load = routed_load(graph, 1, setting);
+  const RoutedLoad load = routed_load(graph, 1, setting.tokens.all(), setting.shards.expert);
   CHECK(load.kept == Approx(1));
   CHECK(load.busiest == Approx(18.0 / 25));
   CHECK(load.fullest == Approx(12.0 / 25));
-  CHECK(idle_ranks(graph, 1, setting) == 0);
+  CHECK(idle_ranks(graph, 1, setting.tokens, setting.shards) == 0);
   const OperatorList operators = block_operators(graph, 1, setting);
   const auto row = [&](const std::string& name) {
     return *std::ranges::find_if(operators, [&](const Operator& item) { return item.name.ends_with(name); });
@@ -174,7 +174,8 @@ TEST_CASE("a plan's busiest rank computes its share of all ranks' rows, and send
   CHECK(sent(row("dispatch")).waited_bytes / 2 == Approx(72 * bytes));
   // With a capacity of 25 tokens the first expert loses 23 of 48.
   model.moe->capacity_factor = 1;
-  const RoutedLoad limited = routed_load(Graph::build_with_routing(model), 1, setting);
+  const RoutedLoad limited =
+      routed_load(Graph::build_with_routing(model), 1, setting.tokens.all(), setting.shards.expert);
   CHECK(limited.kept == Approx(0.77));
   CHECK(limited.busiest == Approx(0.49 / 0.77));
 }
@@ -187,8 +188,8 @@ TEST_CASE("a plan's hierarchical exchange takes rows through the rank that has t
   model.moe->routing_zipf = 1;
   const Graph graph = Graph::build_with_routing(model);
   PassSetting setting = setting_of(1, 100, 4);
-  setting.expert_node_ranks = 2;
-  const PlaceShares places = place_shares(routed_load(graph, 1, setting), 2);
+  setting.exchange.node_ranks = 2;
+  const PlaceShares places = place_shares(routed_load(graph, 1, setting.tokens.all(), setting.shards.expert), 2);
   CHECK(places.of_busiest == Approx(1568.0 / 2283));
   CHECK(places.fullest == Approx(1568.0 / 2283));
   const OperatorList operators = block_operators(graph, 1, setting);
@@ -244,26 +245,27 @@ TEST_CASE("ranks without tokens are counted") {
   const PassSetting setting = setting_of(1, 16, 4);
   model.moe->capacity_factor = 0;
   const Graph graph = Graph::build_with_routing(model);
-  CHECK(idle_ranks(graph, 4, setting) == 3);
-  CHECK(routed_load(graph, 4, setting).busiest == 1);
+  CHECK(idle_ranks(graph, 4, setting.tokens, setting.shards) == 3);
+  CHECK(routed_load(graph, 4, setting.tokens.all(), setting.shards.expert).busiest == 1);
 }
 
 TEST_CASE("so are ranks whose share of the tokens that meet is rounded to none") {
   ModelRecipe model = mixture(8, 1);
   model.moe->capacity_factor = 0;
   model.moe->routing_zipf = 100;
-  CHECK(idle_ranks(Graph::build_with_routing(model), 1, setting_of(1, 16, 8)) == 7);
+  const PassSetting eight = setting_of(1, 16, 8);
+  CHECK(idle_ranks(Graph::build_with_routing(model), 1, eight.tokens, eight.shards) == 7);
   // Shares 0.849, 0.106, 0.031 and 0.013: of 32 tokens 27, 3, 1 and 1, of 8 tokens 7, 1, 0 and 0.
   model = mixture(4, 1);
   model.moe->capacity_factor = 0;
   model.moe->routing_zipf = 3;
   const Graph graph = Graph::build_with_routing(model);
   PassSetting setting = setting_of(1, 8, 4);
-  CHECK(idle_ranks(graph, 1, setting) == 0);
+  CHECK(idle_ranks(graph, 1, setting.tokens, setting.shards) == 0);
   setting.shards.tensor = 4;  // each rank routes two
-  CHECK(idle_ranks(graph, 1, setting) == 2);
+  CHECK(idle_ranks(graph, 1, setting.tokens, setting.shards) == 2);
   setting.shards.expert_tensor = 4;  // and computes those of four
-  CHECK(idle_ranks(graph, 1, setting) == 0);
+  CHECK(idle_ranks(graph, 1, setting.tokens, setting.shards) == 0);
 }
 
 }  // namespace llmtrain

@@ -13,11 +13,11 @@ using test::saved_bytes;
 
 PassSetting cuda_setting(std::int64_t batch, std::int64_t sequence) {
   PassSetting setting;
-  setting.kept_tensors = KeptTensors::megatron;
-  setting.batch = batch;
-  setting.sequence_length = sequence;
-  setting.compute = DataType::bf16;
-  setting.attention = AttentionKernel::math;
+  setting.program.kept_tensors = KeptTensors::megatron;
+  setting.tokens.batch = batch;
+  setting.tokens.sequence_length = sequence;
+  setting.numbers.compute = DataType::bf16;
+  setting.program.attention = AttentionKernel::math;
   return setting;
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("a layer stores what the activation recompute paper counts, to the byt
     // Two sums of whole rows beside the input; with rows split, two gathers of them all and two sums of this rank's.
     setting.recompute = Recompute::computation;
     CHECK(saved() == 2 * sbh + (t > 1 ? 2 * 2 * sbh : 0));
-    setting.splits_sequence = true;
+    setting.tokens.row_ranks = shape.t;
     CHECK(saved() == 2 * sbh / t + 2 * 2 * (sbh + sbh / t));
 
     setting.recompute = Recompute::selective;
@@ -75,8 +75,7 @@ TEST_CASE("embedding and head store the paper's extra terms") {
   const double s = 128, b = 2, h = 64, v = 50257 + 7;  // padded to a multiple of eight ranks
   const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
   PassSetting setting = cuda_setting(2, 128);
-  setting.shards.tensor = 8;
-  setting.splits_sequence = true;
+  setting.shards.tensor = setting.tokens.row_ranks = 8;
   CHECK(saved_bytes(graph, 0, setting) == s * b * h / 8);
   CHECK(saved_bytes(graph, 3, setting) == 4 * s * b * h / 8 * (1 + v / h));
 }
@@ -91,7 +90,7 @@ TEST_CASE("masks are stored only with dropout") {
 TEST_CASE("flash attention stores one number per row instead of the scores") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
-  setting.attention = AttentionKernel::flash;
+  setting.program.attention = AttentionKernel::flash;
   const double kept = 128 * 2 * (32 * 64 + 4 * 4);
   CHECK(saved_bytes(graph, 1, setting) == kept);
   setting.recompute = Recompute::selective;
@@ -109,7 +108,7 @@ TEST_CASE("dropout uses math attention") {
 TEST_CASE("grouped heads, gates and query-key norms") {
   const Graph graph = Graph::build(test::qwen3_600m());  // q 2048, k = v 1024, 16 + 8 heads, gated 3072
   PassSetting setting = cuda_setting(1, 512);
-  setting.attention = AttentionKernel::flash;
+  setting.program.attention = AttentionKernel::flash;
   const double h = 1024, q = 2048, k = 1024, f = 3072;
   const double elements = 4 * h + (q + k) + (q + 2 * k) + q + 3 * f;
   CHECK(saved_bytes(graph, 1, setting) == 512 * (2 * elements + 4 * (16 + 8) + 4 * 16));
@@ -123,7 +122,7 @@ TEST_CASE("context parallelism stores scores of a rank's part of each sequence a
   const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
   PassSetting setting = cuda_setting(2, 128);
   const double whole = saved_bytes(graph, 1, setting), head = saved_bytes(graph, 3, setting);
-  setting.context = 4;
+  setting.tokens.context = 4;
   CHECK(saved_bytes(graph, 1, setting) == whole / 4);
   CHECK(saved_bytes(graph, 3, setting) == head / 4);
 }
@@ -131,36 +130,36 @@ TEST_CASE("context parallelism stores scores of a rank's part of each sequence a
 TEST_CASE("FP8 stores inputs of matrix products with one byte per element, in both orders") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
-  setting.attention = AttentionKernel::flash;
+  setting.program.attention = AttentionKernel::flash;
   const double wide = saved_bytes(graph, 1, setting);
-  setting.fp8_level = Fp8Level::o1;
+  setting.numbers.fp8_level = Fp8Level::o1;
   CHECK(saved_bytes(graph, 1, setting) == wide + 2 * 128 * 2 * 64);  // and flash attention's output
-  setting.attention = AttentionKernel::math;
+  setting.program.attention = AttentionKernel::math;
   CHECK(saved_bytes(graph, 1, setting) == saved_bytes(graph, 1, cuda_setting(2, 128)));
 }
 
 TEST_CASE("on the CPU FP8 stores inputs of matrix products with one byte per element, except attention's output") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting;
-  setting.batch = 2;
-  setting.sequence_length = 128;
-  setting.attention = AttentionKernel::flash;
+  setting.tokens.batch = 2;
+  setting.tokens.sequence_length = 128;
+  setting.program.attention = AttentionKernel::flash;
   const double wide = saved_bytes(graph, 1, setting), tokens = 256;
-  setting.fp8_level = Fp8Level::o0;
+  setting.numbers.fp8_level = Fp8Level::o0;
   const double inputs = tokens * (2 * 64 + static_cast<double>(graph.model.ffn_hidden_size));
   CHECK(saved_bytes(graph, 1, setting) == wide - 3 * inputs);  // fp32 otherwise
   setting.recompute = Recompute::selective;                    // the three are made again
   const double selective = saved_bytes(graph, 1, setting);
-  setting.fp8_level = Fp8Level::off;
+  setting.numbers.fp8_level = Fp8Level::off;
   CHECK(saved_bytes(graph, 1, setting) == selective);
 }
 
 TEST_CASE("the CPU stores statistics, and no masks") {
   const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
   PassSetting setting;
-  setting.batch = 2;
-  setting.sequence_length = 128;
-  setting.attention = AttentionKernel::math;
+  setting.tokens.batch = 2;
+  setting.tokens.sequence_length = 128;
+  setting.program.attention = AttentionKernel::math;
   const double tokens = 256, h = 64, residual = 4 * tokens * h, scores = 4 * 2 * 4.0 * 128 * 128;
   const double statistics = 2 * 2 * 4 * tokens;
   CHECK(saved_bytes(graph, 1, setting) == 16 * residual + scores + statistics);
@@ -170,7 +169,7 @@ TEST_CASE("the CPU stores statistics, and no masks") {
   CHECK(saved_bytes(graph, 1, setting) == 10 * residual + statistics);
   setting.recompute = Recompute::full;
   CHECK(saved_bytes(graph, 1, setting) == residual);
-  setting.compute = DataType::bf16;
+  setting.numbers.compute = DataType::bf16;
   CHECK(saved_bytes(graph, 1, setting) == residual / 2);
 }
 
@@ -178,7 +177,7 @@ TEST_CASE("experts store the inputs, inner tensors and outputs of their capacity
   ModelRecipe model = test::mixtral_8x7b();
   const Graph graph = Graph::build(model);
   PassSetting setting = cuda_setting(1, 512);
-  setting.attention = AttentionKernel::flash;
+  setting.program.attention = AttentionKernel::flash;
   const double rows = 2 * 512;  // top 2 of eight, even
   CHECK(bytes_of(graph, 1, setting, "experts.input") == 2 * rows * 4096);
   CHECK(bytes_of(graph, 1, setting, "experts.hidden") == 2 * rows * 2 * 14336);
@@ -203,7 +202,7 @@ TEST_CASE("on the CPU experts store no input, and no empty places") {
   model.moe->capacity_factor = 1.5;
   model.moe->z_coefficient = 0.001;
   PassSetting setting;
-  setting.sequence_length = 512;
+  setting.tokens.sequence_length = 512;
   const Graph graph = Graph::build(model);
   const double rows = 2 * 512;
   CHECK(bytes_of(graph, 1, setting, "experts.input") == 0);
@@ -211,7 +210,7 @@ TEST_CASE("on the CPU experts store no input, and no empty places") {
   CHECK(bytes_of(graph, 1, setting, "experts.output") == 4 * rows * 4096);
   CHECK(bytes_of(graph, 1, setting, "experts.choices") == (3 * 8 + 4) * rows);
   CHECK(bytes_of(graph, 1, setting, "experts.log_sums") == 4 * 512);
-  setting.kept_tensors = KeptTensors::megatron;
+  setting.program.kept_tensors = KeptTensors::megatron;
   CHECK(bytes_of(graph, 1, setting, "experts.hidden") == 4 * 1.5 * rows * 2 * 14336);
 }
 
@@ -221,8 +220,8 @@ TEST_CASE("more recompute stores less, and the peak of a pass is at least what i
       for (const ModelRecipe& model : test::all_small_models()) {
         const Graph graph = Graph::build(model);
         PassSetting setting = cuda_setting(3, 16);
-        setting.kept_tensors = kept;
-        setting.attention = kernel;
+        setting.program.kept_tensors = kept;
+        setting.program.attention = kernel;
         double before = saved_bytes(graph, 1, setting);
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
           setting.recompute = recompute;
@@ -240,8 +239,8 @@ TEST_CASE("more recompute stores less, and the peak of a pass is at least what i
 TEST_CASE("working memory of a fp32 layer, operator by operator") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting;
-  setting.batch = 2;
-  setting.sequence_length = 128;
+  setting.tokens.batch = 2;
+  setting.tokens.sequence_length = 128;
   const double residual = 4 * 256 * 64, saved = saved_bytes(graph, 1, setting);
   // Backward: the gradients of the output and of the activation's input, four residuals wide.
   CHECK(pass_peak(graph, 1, setting).forward == saved + residual);
@@ -249,9 +248,9 @@ TEST_CASE("working memory of a fp32 layer, operator by operator") {
   // Four heads of 128 × 128 scores are as wide as two residuals. Alive in attention's half are then four residuals and
   // the scores, the gradients of the output, of the next half and of attention's output (1 each) and of query, key and
   // value (3), and the gradients of probabilities and scores.
-  setting.sequence_length = 512;
-  setting.batch = 1;
-  setting.attention = AttentionKernel::math;
+  setting.tokens.sequence_length = 512;
+  setting.tokens.batch = 1;
+  setting.program.attention = AttentionKernel::math;
   const double wide = 4 * 512 * 64, scores = 4 * 4 * 512.0 * 512, statistics = 8 * 512;
   CHECK(pass_peak(graph, 1, setting).forward == Approx((1 + 1 + 3 + 1) * wide + statistics + 2 * scores));
   CHECK(pass_peak(graph, 1, setting).backward == Approx((1 + 1 + 3 + 1 + 6) * wide + statistics + 3 * scores));
@@ -268,15 +267,15 @@ TEST_CASE("full recompute holds one layer's tensors during that layer's backward
 TEST_CASE("the CPU's head holds one chunk of the logits, CUDA's head all of them") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting;
-  setting.batch = 8;
-  setting.sequence_length = 1024;
+  setting.tokens.batch = 8;
+  setting.tokens.sequence_length = 1024;
   const double tokens = 8192, residual = 4 * tokens * 64;
   // 128 MiB hold 667 rows of fp32 logits: thirteen chunks of 631 rows.
   const double saved = 2 * residual + 8 * tokens;
   CHECK(pass_peak(graph, 3, setting).forward == saved + residual + 4 * tokens + 4 * 631.0 * (50257 + 64));
   CHECK(pass_peak(graph, 3, setting).backward == saved + residual);
-  setting.kept_tensors = KeptTensors::megatron;
-  setting.compute = DataType::bf16;
+  setting.program.kept_tensors = KeptTensors::megatron;
+  setting.numbers.compute = DataType::bf16;
   const double logits = tokens * 50257;
   CHECK(pass_peak(graph, 3, setting).forward == 2 * residual / 2 + (4 + 2 + 4) * logits);
   CHECK(pass_peak(graph, 3, setting).backward == 3 * residual / 2 + (4 + 2) * logits);

@@ -73,7 +73,7 @@ TEST_CASE("a decoder's blocks are a chain of values of the model's width") {
   CHECK(graph.values.front().name == "embedding");
   CHECK(graph.values.back().name == "layers.3");
   PassSetting setting;
-  setting.batch = 3, setting.sequence_length = 32;
+  setting.tokens.batch = 3, setting.tokens.sequence_length = 32;
   CHECK(value_bytes(graph.values.front(), setting) == 4 * 3 * 32 * 64);
   CHECK(held_values({graph, setting}, Values{1, 2}, Values{0}, Values{2}).empty());
 }
@@ -84,7 +84,7 @@ TEST_CASE("what several blocks keep is one tensor, and what only later ones read
   graph.blocks[3].inputs = {1};
   graph.blocks[4].inputs = {3, 2};
   PassSetting setting;
-  setting.batch = 2, setting.sequence_length = 16;
+  setting.tokens.batch = 2, setting.tokens.sequence_length = 16;
   const double value = 4 * 2 * 16 * 64;
   const std::vector<HeldValues> held = held_values({graph, setting}, Values{1, 2, 3, 4}, Values{0}, Values{4});
   REQUIRE(held.size() == 4);

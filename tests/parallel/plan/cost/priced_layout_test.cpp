@@ -50,8 +50,8 @@ TEST_CASE("the program says what is kept between passes, and the device which op
     const Partition partition = bf16_partition({std::string("cluster.device=") + asked});
     const ClusterProfile profile = profile_of(device, program);
     const PricedLayout priced(partition, profile);
-    CHECK(priced.setting().kept_tensors == kept);
-    CHECK(priced.setting().device == runs_on);
+    CHECK(priced.setting().program.kept_tensors == kept);
+    CHECK(priced.setting().program.device == runs_on);
   }
 }
 

@@ -37,13 +37,13 @@ double states_of(const MemoryCase& value, std::int64_t layers) {
 // `layers`: how many layers' activations a rank holds at once, of all micro-batches.
 double activations_of(const MemoryCase& value, double layers) {
   PassSetting setting;
-  setting.kept_tensors = KeptTensors::megatron;
-  setting.batch = value.recipe.batch.micro;
-  setting.sequence_length = 2048;
+  setting.program.kept_tensors = KeptTensors::megatron;
+  setting.tokens.batch = value.recipe.batch.micro;
+  setting.tokens.sequence_length = 2048;
   setting.shards.tensor = 8;
-  setting.splits_sequence = value.recipe.parallel.sequence;
-  setting.compute = DataType::fp16;
-  setting.attention = AttentionKernel::math;
+  setting.tokens.row_ranks = value.recipe.parallel.sequence ? 8 : 1;
+  setting.numbers.compute = DataType::fp16;
+  setting.program.attention = AttentionKernel::math;
   setting.recompute = value.recipe.memory.recompute;
   return layers * saved_bytes(block_operators(value.graph(), 1, setting), setting.recompute);
 }
