@@ -15,9 +15,9 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "kernels/accumulation_type.h"
 #include "kernels/vector/cross_entropy.h"
 #include "kernels/vector/level.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -85,7 +85,7 @@ at::Tensor fused_forward_backward(const vector::CrossEntropyRow<Value>& kernel, 
 }
 
 at::Tensor reference_log_probabilities(const at::Tensor& logits) {
-  return at::log_softmax(logits, 1, wide_type(logits));
+  return at::log_softmax(logits, 1, accumulation_type(logits));
 }
 
 at::Tensor reference_losses(const at::Tensor& log_probabilities, const at::Tensor& targets) {
@@ -181,7 +181,7 @@ at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor&
 at::Tensor cross_entropy_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice) {
   check_shapes(logits, targets);
   check_targets(targets, slice.whole);
-  const auto options = logits.options().dtype(wide_type(logits));
+  const auto options = logits.options().dtype(accumulation_type(logits));
   if (!can_fuse(logits, targets)) return reference_statistics(logits, targets, slice, options);
   const auto kernels = kernels_of_processor();
   const at::Tensor statistics = at::empty({targets.size(0), 3}, options);

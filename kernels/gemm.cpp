@@ -7,11 +7,11 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include "kernels/accumulation_type.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/products/single_row.h"
 #include "kernels/vector_dispatch.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -115,8 +115,8 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dwei
   }
 }
 
-std::optional<at::Tensor> wide_bias(const std::optional<at::Tensor>& bias) {
-  return bias ? std::optional(wide(*bias)) : std::nullopt;
+std::optional<at::Tensor> widened_bias(const std::optional<at::Tensor>& bias) {
+  return bias ? std::optional(widened(*bias)) : std::nullopt;
 }
 
 // What one token needs: a pass over the weight, which is all that the product costs.
@@ -142,7 +142,7 @@ at::Tensor single_row(const at::Tensor& x, const at::Tensor& weight, const std::
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  if (is_widened(x)) return kernels::linear(wide(x), wide(weight), wide_bias(bias)).to(at::kHalf);
+  if (is_widened(x)) return kernels::linear(widened(x), widened(weight), widened_bias(bias)).to(at::kHalf);
   if (is_single_row(x, weight, bias)) return single_row(x, weight, bias);
   if (!runs_in_onednn(x, weight)) return library_product(x, weight.t(), bias);
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
@@ -151,7 +151,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
 }
 
 at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight) {
-  if (is_widened(dy)) return linear_backward_input(wide(dy), wide(weight)).to(at::kHalf);
+  if (is_widened(dy)) return linear_backward_input(widened(dy), widened(weight)).to(at::kHalf);
   if (!runs_in_onednn(dy, weight)) return library_product(dy, weight, std::nullopt);
   at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
   multiply(dy, weight, std::nullopt, dx, Accumulation::overwrite);
@@ -159,7 +159,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation) {
-  if (is_widened(dy)) return weight_gradient(wide(dy), wide(x), dweight, accumulation, VaryingSize::none);
+  if (is_widened(dy)) return weight_gradient(widened(dy), widened(x), dweight, accumulation, VaryingSize::none);
   weight_gradient(dy, x, dweight, accumulation, VaryingSize::none);
 }
 
@@ -168,7 +168,7 @@ void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
   if (runs_in_onednn(x, weight)) {
     multiply(x, weight.t(), bias, y, Accumulation::overwrite, VaryingSize::m);
   } else if (is_widened(x)) {
-    y.copy_(kernels::linear(wide(x), wide(weight), wide_bias(bias)));
+    y.copy_(kernels::linear(widened(x), widened(weight), widened_bias(bias)));
   } else {
     y.copy_(library_product(x, weight.t(), bias));
   }
@@ -179,7 +179,7 @@ void group_backward_input(const at::Tensor& dy, const at::Tensor& weight, at::Te
   if (runs_in_onednn(dy, weight)) {
     multiply(dy, weight, std::nullopt, dx, accumulation, VaryingSize::m);
   } else if (is_widened(dy)) {
-    store(dx, linear_backward_input(wide(dy), wide(weight)), accumulation);
+    store(dx, linear_backward_input(widened(dy), widened(weight)), accumulation);
   } else if (runs_in_cublas(dy, dx)) {
     multiply_in_place(dy, weight, dx, accumulation);
   } else {
@@ -189,14 +189,14 @@ void group_backward_input(const at::Tensor& dy, const at::Tensor& weight, at::Te
 
 void group_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor dweight, Accumulation accumulation) {
   if (dy.size(0) > 0 && is_widened(dy))
-    return weight_gradient(wide(dy), wide(x), dweight, accumulation, VaryingSize::k);
+    return weight_gradient(widened(dy), widened(x), dweight, accumulation, VaryingSize::k);
   if (dy.size(0) > 0) return weight_gradient(dy, x, dweight, accumulation, VaryingSize::k);
   if (accumulation == Accumulation::overwrite) dweight.zero_();
 }
 
 void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation) {
   // A bf16 sum over many rows would stop growing once a row is below its last bit.
-  store(dbias, at::sum(dy, {0}, false, wide_type(dy)), accumulation);
+  store(dbias, at::sum(dy, {0}, false, accumulation_type(dy)), accumulation);
 }
 
 }  // namespace llmtrain::kernels

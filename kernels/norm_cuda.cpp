@@ -8,7 +8,7 @@
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/sum.h>
 
-#include "kernels/wide_type.h"
+#include "kernels/accumulation_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -59,7 +59,7 @@ void cuda_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
   at::Tensor products =
       mean.defined() ? at::sub(rows, mean.unsqueeze(1)).mul_(rstd.unsqueeze(1)) : at::mul(rows, rstd.unsqueeze(1));
   dweight.add_(products.mul_(gradient).sum(0));
-  if (dbias) dbias->add_(at::sum(gradient, {0}, false, wide_type(gradient)));
+  if (dbias) dbias->add_(at::sum(gradient, {0}, false, accumulation_type(gradient)));
 }
 
 }  // namespace llmtrain::kernels

@@ -9,9 +9,9 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/accumulation_type.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/reduction.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -49,7 +49,7 @@ double reference_sum(const at::Tensor& x) {
 // The sum over the rows of [rows, elements]. LibTorch reads 16-bit numbers as they are where the result is fp32, and
 // would make a copy of all numbers in float64 where that is the result.
 at::Tensor squares_of_rows(const at::Tensor& x) {
-  return at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, false, wide_type(x)).to(at::kDouble).square().sum();
+  return at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, false, accumulation_type(x)).to(at::kDouble).square().sum();
 }
 
 // Shorter than a processor's blocks, which are summed in float64: rounding grows with the length.

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "core/graph/pass_setting.h"
+#include "kernels/accumulation_type.h"
 #include "kernels/gemm.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain {
 
@@ -85,7 +85,7 @@ at::Tensor HeadBlock::losses(const at::Tensor& normed, const Batch& batch, const
 at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_gradient,
                                 at::Tensor* dnormed) const {
   // Losses are fp32 at least: in bf16 a mean of them would have two or three digits.
-  at::Tensor losses = at::empty({normed.size(0)}, normed.options().dtype(kernels::wide_type(normed)));
+  at::Tensor losses = at::empty({normed.size(0)}, normed.options().dtype(kernels::accumulation_type(normed)));
   std::optional<double> gradient_scale;
   if (dnormed != nullptr) {
     gradient_scale = loss_gradient;

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "kernels/accumulation_type.h"
 #include "kernels/attention/document_attention.h"
 #include "kernels/attention/flash_attention.h"
 #include "kernels/attention/flash_attention_cuda.h"
 #include "kernels/attention/math_attention.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -61,7 +61,7 @@ AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& quer
   const AttentionOutput by_heads{by_head(saved.out), saved.statistics};
   const AttentionGradients d = library_flash_attention_backward(by_head(dout), by_head(query), share_heads(key, heads),
                                                                 share_heads(value, heads), by_heads, call);
-  // The sums over runs and over the heads of a group stay wide and are rounded once, here.
+  // The sums over runs and over the heads of a group stay in the type of sums and are rounded once, here.
   const auto type = query.scalar_type();
   return {by_head(d.query).to(type), sum_shared_heads(d.key, key.size(2)).to(type),
           sum_shared_heads(d.value, value.size(2)).to(type)};
@@ -74,7 +74,7 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
                         const AttentionCall& call) {
   const bool is_flash = call.method == AttentionMethod::flash;
   if (is_widened(query)) {
-    const AttentionOutput output = forward(wide(query), wide(key), wide(value), call);
+    const AttentionOutput output = forward(widened(query), widened(key), widened(value), call);
     // Log-sum-exps are fp32 in every type; probabilities are kept in that of the query.
     return {narrow(output.out), is_flash ? output.statistics : narrow(output.statistics)};
   }
@@ -84,8 +84,8 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
 AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value, const AttentionOutput& saved, const AttentionCall& call) {
   if (is_widened(query)) {
-    const AttentionGradients d =
-        backward(wide(dout), wide(query), wide(key), wide(value), {wide(saved.out), wide(saved.statistics)}, call);
+    const AttentionGradients d = backward(widened(dout), widened(query), widened(key), widened(value),
+                                          {widened(saved.out), widened(saved.statistics)}, call);
     return {narrow(d.query), narrow(d.key), narrow(d.value), d.bias};
   }
   return call.method == AttentionMethod::flash ? flash_backward(dout, query, key, value, saved, call)

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "kernels/accumulation_type.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -159,7 +159,7 @@ void attend_together(const std::vector<Stretch>& stretches, const at::Tensor& qu
   const at::Tensor keys = held_by(stretches, memory.key, length, sequences);
   const at::Tensor values = held_by(stretches, memory.value, length, sequences);
   at::Tensor scores = at::matmul(rows(query).reshape({count, kv_heads, group, dim}), keys.transpose(2, 3))
-                          .to(wide_type(query))
+                          .to(accumulation_type(query))
                           .mul_(attention_scale(dim));
   scores.masked_fill_(tokens.unseen, -std::numeric_limits<double>::infinity());
   const at::Tensor probabilities = at::_softmax(scores, 3, false).to(query.scalar_type());

@@ -14,8 +14,8 @@
 #include <optional>
 #include <tuple>
 
+#include "kernels/accumulation_type.h"
 #include "kernels/attention/flash_attention.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {

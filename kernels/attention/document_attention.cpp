@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/accumulation_type.h"
 #include "kernels/attention/flash_attention_cuda.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -127,7 +127,7 @@ AttentionGradients document_attention_backward(const at::Tensor& dout, const at:
                                                const AttentionCall& call) {
   if (is_one_call(query, call)) return cuda_flash_attention_backward(dout, query, key, value, saved, call);
   AttentionGradients all{empty_like_heads(query), empty_like_heads(key), empty_like_heads(value)};
-  if (call.bias.defined()) all.bias = at::zeros(call.bias.sizes(), query.options().dtype(wide_type(query)));
+  if (call.bias.defined()) all.bias = at::zeros(call.bias.sizes(), query.options().dtype(accumulation_type(query)));
   std::int64_t first = 0;
   for (const Part& part : parts_at_hand(call, query.size(1))) {
     if (is_one_sided(part)) {

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/accumulation_type.h"
 #include "kernels/attention/cuda_attention_calls.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -119,7 +119,7 @@ AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const a
                                                  const AttentionCall& call) {
   if (is_one_call(call)) return attend_backward(dout, make_only_call({query, key, value}, call), saved);
   // Keys and values collect contributions from every run, in fp32, so that the sums are rounded once.
-  const auto sum_of = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(wide_type(x))); };
+  const auto sum_of = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(accumulation_type(x))); };
   const at::Tensor dkey = sum_of(key), dvalue = sum_of(value);
   std::vector<at::Tensor> dqueries;
   std::int64_t row = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/accumulation_type.h"
 #include "kernels/attention/flash_attention.h"
-#include "kernels/wide_type.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -41,7 +41,7 @@ ScaledOperands with_keys(const ScaledOperands& x, const PositionRun& run) {
 }
 
 // The softmax over the union of two sets of keys: each part's output weighted by its share of the whole sum,
-// exp(lse_part − lse). Wide, as it is a sum of two rounded results.
+// exp(lse_part − lse). In the type of sums, as it is one of two rounded results.
 AttentionOutput joined(const AttentionOutput& a, const AttentionOutput& b) {
   const at::Tensor log_sum_exp = at::logaddexp(a.statistics, b.statistics);
   const auto weighted = [&](const AttentionOutput& part) {
@@ -58,7 +58,7 @@ AttentionOutput attend_run(const ScaledOperands& x, const PositionRun& run) {
   return joined(attend(with_keys(x, {0, run.begin}), Mask::none), own);
 }
 
-// Adds one run's gradients to the wide sums; keys and values collect contributions from every run.
+// Adds one run's gradients to the sums; keys and values collect contributions from every run.
 void add_gradients(AttentionGradients& sums, const AttentionGradients& part, const PositionRun& rows,
                    const PositionRun& keys) {
   sums.query.narrow(2, rows.begin, rows.length).add_(part.query);
@@ -104,10 +104,10 @@ AttentionGradients library_flash_attention_backward(const at::Tensor& dout, cons
   const ScaledOperands all{query, key, value, call.scale_of(query.size(3))};
   if (!call.is_causal) return attend_backward(dout, all, saved, Mask::none);
   if (call.queries.is_whole()) return attend_backward(dout, all, saved, Mask::causal);
-  const auto wide = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(wide_type(x))); };
+  const auto sum_of = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(accumulation_type(x))); };
   // Given the output and log-sum-exp over all keys, the backward over some keys uses their true probabilities, so the
   // gradients of the two parts simply add.
-  AttentionGradients sums{wide(query), wide(key), wide(value)};
+  AttentionGradients sums{sum_of(query), sum_of(key), sum_of(value)};
   std::int64_t row = 0;
   for (const PositionRun& run : call.queries.runs_of(query.size(2))) {
     const PositionRun rows{row, run.length}, past{0, run.begin};

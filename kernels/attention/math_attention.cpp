@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/wide_type.h"
+#include "kernels/accumulation_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -32,7 +32,8 @@ at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tens
 // Scale, bias, mask and softmax run in fp32 at least; the result is in query's dtype.
 at::Tensor probabilities_of(const at::Tensor& query, const at::Tensor& key, const AttentionCall& call) {
   // In 16 bits the scale, which is not always a power of two, would round the scores a second time.
-  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide_type(query)).mul_(call.scale_of(query.size(3)));
+  at::Tensor scores =
+      at::matmul(query, key.transpose(2, 3)).to(accumulation_type(query)).mul_(call.scale_of(query.size(3)));
   if (call.bias.defined()) scores.add_(call.bias);
   if (call.is_causal) scores.add_(future(call.queries, query.size(2), scores));
   return at::_softmax(scores, 3, false).to(query.scalar_type());
@@ -90,7 +91,7 @@ AttentionGradients math_attention_backward(const at::Tensor& dout, const at::Ten
   if (call.dropout.active()) drop(dprobabilities, call);
   // dscores = p·(dp − Σ p·dp); the bias was added to scaled scores.
   at::Tensor dscores = at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type());
-  const at::Tensor dbias = call.bias.defined() ? at::sum(dscores, {0}, false, wide_type(query)) : at::Tensor();
+  const at::Tensor dbias = call.bias.defined() ? at::sum(dscores, {0}, false, accumulation_type(query)) : at::Tensor();
   dscores.mul_(call.scale_of(query.size(3)));
   const at::Tensor dquery = at::matmul(dscores, share_heads(key, heads));
   const at::Tensor dkey = at::matmul(dscores.transpose(2, 3), by_head(query));

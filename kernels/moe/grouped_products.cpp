@@ -15,8 +15,8 @@
 #include <cstdint>
 
 #include "core/base/error.h"
+#include "kernels/accumulation_type.h"
 #include "kernels/fp8/fp8.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -186,7 +186,7 @@ void grouped_backward_bias(const at::Tensor& dy, const ExpertRows& map, const at
   } else if (dy.size(0) > 0) {
     // A thread for each column of each expert, which adds its rows in their order.
     const at::Tensor offsets = at::constant_pad_nd(map.ends, {1, 0}).to(at::kLong);
-    const at::Tensor wide = dy.to(wide_type(dy)).contiguous();
+    const at::Tensor wide = dy.to(accumulation_type(dy)).contiguous();
     store(dbiases, at::segment_reduce(wide, "sum", {}, {}, offsets, 0, true, 0), accumulation);
   } else if (accumulation == Accumulation::overwrite) {
     dbiases.zero_();

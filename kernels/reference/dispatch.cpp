@@ -3,8 +3,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "kernels/accumulation_type.h"
 #include "kernels/reference/operators.h"
-#include "kernels/wide_type.h"
 
 // What goes back to tokens is gathered by row_of, not added to them by choice_of: sums then have the order of the
 // choices on a GPU too, and rows that no expert has are never read.
@@ -27,7 +27,7 @@ at::Tensor at_rows(const at::Tensor& rows, const at::Tensor& row_of) {
 
 // y[t] = Σ_j gates[t, j] · rows[row of (t, j)]; undefined gates are all 1.
 at::Tensor sum_choices(const at::Tensor& rows, const at::Tensor& gates, const ExpertRows& map) {
-  at::Tensor y = at::zeros({map.row_of.size(0), rows.size(1)}, rows.options().dtype(wide_type(rows)));
+  at::Tensor y = at::zeros({map.row_of.size(0), rows.size(1)}, rows.options().dtype(accumulation_type(rows)));
   if (rows.size(0) == 0) return y.to(rows.scalar_type());
   for (std::int64_t j = 0; j < map.row_of.size(1); ++j) {
     const at::Tensor picked = at_rows(rows, map.row_of.select(1, j));
@@ -50,7 +50,7 @@ CombineGradients combine_backward(const at::Tensor& dy, const at::Tensor& rows, 
                                   const ExpertRows& map) {
   if (rows.size(0) == 0) return {at::zeros_like(rows, dy.options()), at::zeros_like(gates)};
   const at::Tensor given = reference::dispatch_forward(dy, map);
-  const at::Tensor products = (given.to(wide_type(dy)) * rows).sum(1).to(gates.scalar_type());
+  const at::Tensor products = (given.to(accumulation_type(dy)) * rows).sum(1).to(gates.scalar_type());
   const at::Tensor dgates = at_rows(products, map.row_of.flatten()).view_as(gates);
   return {(given * gate_of(gates, map)).to(dy.scalar_type()), dgates};
 }

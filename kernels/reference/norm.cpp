@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/accumulation_type.h"
 #include "kernels/reference/operators.h"
-#include "kernels/wide_type.h"
 
 #include <ATen/TensorOperators.h>
 
 namespace llmtrain::kernels::reference {
 namespace {
 
-at::Tensor wide_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).to(wide_type(x)); }
+at::Tensor wide_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).to(accumulation_type(x)); }
 
 // (x − mean)·rstd as [rows, H] in the statistics' type.
 at::Tensor normalized_rows(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd) {

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "core/graph/pass_setting.h"
+#include "kernels/accumulation_type.h"
 #include "kernels/host_copy.h"
 #include "kernels/random/random.h"
-#include "kernels/wide_type.h"
 
 namespace llmtrain {
 namespace {
@@ -28,7 +28,7 @@ namespace {
 at::Tensor jittered(const at::Tensor& x, const ExpertRouter::Pass& pass) {
   if (!pass.jitter.active()) return x;
   // A copy: the experts see x as it is.
-  at::Tensor result = x.to(kernels::wide_type(x), false, true);
+  at::Tensor result = x.to(kernels::accumulation_type(x), false, true);
   kernels::jitter_rows_(result, pass.jitter, pass.rows);
   return result;
 }

@@ -39,8 +39,8 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
-    wide_.emplace(graph, store, options.fp8_history, options.gradient_fallback);
-    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *wide_,
+    uncast_.emplace(graph, store, options.fp8_history, options.gradient_fallback);
+    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *uncast_,
                     options.device);
   }
   allocate(group, options, ranks);
@@ -102,7 +102,7 @@ at::Tensor ShardedParameters::take_gradients() {
   // The cast's scale is then that of the sum, and the sum is rounded once.
   tensor_gradients_.sum(gradients);
   if (has_statistics_) keep_exact_sums(gradients);
-  wide_->take(gradients);
+  uncast_->take(gradients);
   const at::Tensor payload = shards_from(2) ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
   scales_->cast_gradients(gradients, payload);
   return payload;
@@ -205,7 +205,7 @@ void ShardedParameters::reduce() {
   // Before the data ranks' sum: both ends then reduce the same values and stay bitwise equal.
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
-  if (wide_) wide_reduction_ = wide_->sum(ranks_);
+  if (uncast_) uncast_reduction_ = uncast_->sum(ranks_);
   if (scales_ && Fp8Sum::takes(ranks_, unreduced_)) {
     // Once per step.
     fp8_reduction_.emplace(ranks_, zero_stage_ == 0 ? unreduced_.slice(0, 0, shards_.elements) : unreduced_);
@@ -226,7 +226,7 @@ void ShardedParameters::reduce() {
 
 void ShardedParameters::finish_reduction() {
   if (!std::exchange(is_reducing_, false)) return;
-  wide_reduction_.wait();
+  uncast_reduction_.wait();
   if (fp8_reduction_) {
     finish_fp8_reduction();
     has_reduced_ = true;
@@ -292,7 +292,7 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     const bool is_whole = !has_master_ && !shards_from(3);
     const TensorScales::Held held{is_whole ? weights_ : source_, is_whole ? FlatInterval{0, shards_.elements} : place_};
     scales_->update(*optimizer_, update, held, owned_gradients(), place_);
-    wide_->drop();
+    uncast_->drop();
     return round();
   }
   optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
@@ -306,7 +306,7 @@ void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
 
 void ShardedParameters::start_step() {
   seen().drop_gradients();
-  if (wide_) wide_->drop();
+  if (uncast_) uncast_->drop();
   has_reduced_ = false;
 }
 

@@ -23,7 +23,7 @@
 #include "parallel/shard/states/sharded_matrices.h"
 #include "parallel/shard/states/tensor_gradients.h"
 #include "parallel/shard/states/tensor_scales.h"
-#include "parallel/shard/states/wide_gradients.h"
+#include "parallel/shard/states/uncast_gradients.h"
 #include "parallel/shard/step_scalars.h"
 
 namespace llmtrain {
@@ -52,7 +52,7 @@ struct ShardingOptions {
 // StateContents::weights, and of frozen parameters, there is nothing to reduce or update.
 //
 // With FP8 gradients (TensorScales) the gradients of the micro-batches are summed in the group's accumulator type and
-// cast once, at the reduction, of which there is one per step, or stay in that type (WideGradients); weights are in
+// cast once, at the reduction, of which there is one per step, or stay in that type (UncastGradients); weights are in
 // fp16 with scales, from FP8 level O2 on the optimizer's states in small types, too, and at O3 the fp16 weights are the
 // master of weights in FP8.
 class ShardedParameters {
@@ -160,7 +160,7 @@ class ShardedParameters {
   TensorGradients tensor_gradients_;
   bool is_trained_;                          // has gradients and optimizer states
   bool has_master_;                          // source_ has its own memory, else it is a part of weights_
-  std::optional<WideGradients> wide_;        // at FP8 levels
+  std::optional<UncastGradients> uncast_;    // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
   GradientFallback* gradient_fallback_;      // likewise, where gradients may leave FP8
   at::ScalarType compute_ = at::kFloat;      // of modules
@@ -178,7 +178,7 @@ class ShardedParameters {
   at::Tensor gathered_;             // at stage 3, from gather() to free()
   at::Tensor unreduced_, partial_;  // during a reduction
   PartnerSum partner_sum_;
-  Handle gather_, reduction_, wide_reduction_;
+  Handle gather_, reduction_, uncast_reduction_;
   std::optional<Fp8Sum> fp8_reduction_;
   bool is_reducing_ = false;
   bool has_reduced_ = false;  // in this step

@@ -79,9 +79,9 @@ std::vector<at::ScalarType> types_of(const at::Tensor& weights, const Optimizer&
 
 TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy,
                            GradientScaling scaling, const DataParallel& ranks, const TensorParts& parts,
-                           const WideGradients& wide, const at::Device& device)
+                           const UncastGradients& uncast, const at::Device& device)
     : store_(store),
-      wide_(wide),
+      uncast_(uncast),
       ranks_(ranks),
       parts_(parts),
       copy_(copy),
@@ -207,7 +207,7 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
   // A power of two keeps the products exact, which μ, growing by a thousandth of a doubling per step, is not.
   gradient_scales_.mul_(kernels::power_below(headroom_));
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (wide_.have(i)) {
+    if (uncast_.have(i)) {
       payload.slice(0, ranges[i].begin, ranges[i].end).zero_();
       continue;
     }
@@ -220,7 +220,7 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
 
 void TensorScales::compare_sums(const at::Tensor& sums, const at::Tensor& exact, FlatInterval place) const {
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    if (wide_.have(i)) return;
+    if (uncast_.have(i)) return;
     statistics_->add_cast(Fp8Tensors::gradient_sums, piece_of(exact, piece, place), piece_of(sums, piece, place),
                           gradient_scale(i));
   });
@@ -234,7 +234,7 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
   if (zero_stage_ > 0) ranks_.sum(counts).wait();
   if (parts_.ranks() > 1) parts_.sum(counts);
   counts_ = counts;
-  for (std::size_t i = 0; i < states_.size(); ++i) counted_[i] = !wide_.have(i);
+  for (std::size_t i = 0; i < states_.size(); ++i) counted_[i] = !uncast_.have(i);
   if (scaling_ == GradientScaling::automatic) adapt_headroom();
 }
 
@@ -273,7 +273,7 @@ at::Tensor TensorScales::squares(const at::Tensor& gradients, FlatInterval place
   at::Tensor device_sum = at::zeros({}, gradients.options().dtype(at::kDouble));
   for_pieces(intersection(place, part), [&](std::size_t i, FlatInterval piece) {
     if (store_.part(store_.ranges()[i].parameter).copy != 0) return;
-    const at::Tensor values = widened_gradients(gradients, place, i, piece);
+    const at::Tensor values = gradients_in_fp32(gradients, place, i, piece);
     if (values.is_cpu()) {
       sum += kernels::sum_of_squares(values);
     } else {
@@ -283,9 +283,9 @@ at::Tensor TensorScales::squares(const at::Tensor& gradients, FlatInterval place
   return gradients.is_cpu() ? at::scalar_tensor(sum, at::kDouble) : device_sum;
 }
 
-at::Tensor TensorScales::widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,
+at::Tensor TensorScales::gradients_in_fp32(const at::Tensor& gradients, FlatInterval place, std::size_t i,
                                            FlatInterval piece) const {
-  if (wide_.have(i)) return wide_.piece(i, piece);
+  if (uncast_.have(i)) return uncast_.piece(i, piece);
   return kernels::widen_fp8(piece_of(gradients, piece, place), gradient_scale(i), at::kFloat);
 }
 
@@ -298,11 +298,11 @@ void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, c
 ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
                                      FlatInterval place, std::size_t i, FlatInterval piece,
                                      const at::Tensor& scales) const {
-  const bool is_wide = wide_.have(i);
+  const bool is_uncast = uncast_.have(i);
   ScaledUpdate scaled{update, scales[static_cast<std::int64_t>(i)],
-                      is_wide ? at::ones({1}, scales.options()) : gradient_scale(i)};
+                      is_uncast ? at::ones({1}, scales.options()) : gradient_scale(i)};
   scaled.of.weights = piece_of(of.weights, piece, of.held);
-  scaled.of.gradients = is_wide ? wide_.piece(i, piece) : piece_of(gradients, piece, place);
+  scaled.of.gradients = is_uncast ? uncast_.piece(i, piece) : piece_of(gradients, piece, place);
   scaled.of.begin = piece.begin - place.begin;
   return scaled;
 }

@@ -15,7 +15,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
 #include "parallel/shard/rank_groups.h"
-#include "parallel/shard/states/wide_gradients.h"
+#include "parallel/shard/states/uncast_gradients.h"
 
 namespace llmtrain {
 
@@ -40,10 +40,10 @@ using StateNumbers = std::vector<float>;
 class TensorScales {
  public:
   // The group must be an FP8 one; `copy`: what the modules see of the weights. The store outlives this, and so does
-  // `wide`, which has the gradients that are not cast: their payloads are 0.
+  // `uncast`, which has the gradients that are not cast: their payloads are 0.
   enum class WeightCopy { none, e4m3 };
   TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, GradientScaling scaling,
-               const DataParallel& ranks, const TensorParts& parts, const WideGradients& wide,
+               const DataParallel& ranks, const TensorParts& parts, const UncastGradients& uncast,
                const at::Device& device);
 
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
@@ -137,11 +137,11 @@ class TensorScales {
                      FlatInterval place);
 
   // The sums of gradients in a piece of range i, in fp32.
-  at::Tensor widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,
+  at::Tensor gradients_in_fp32(const at::Tensor& gradients, FlatInterval place, std::size_t i,
                                FlatInterval piece) const;
 
   const ParameterStore& store_;
-  const WideGradients& wide_;
+  const UncastGradients& uncast_;
   DataParallel ranks_;
   TensorParts parts_;
   WeightCopy copy_;

@@ -22,11 +22,11 @@ namespace llmtrain {
 // their own (gradient_fallback.h), where those of the others become FP8: they stay in the type in which the
 // micro-batches were summed, and data ranks sum them as they are. Each of these ranks has all of them until the update,
 // at every ZeRO stage.
-class WideGradients {
+class UncastGradients {
  public:
   // All outlive this; `history` and `fallback` are null where none leave so.
-  WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
-                const GradientFallback* fallback);
+  UncastGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
+                  const GradientFallback* fallback);
 
   // Copies those of a step from the accumulated gradients of the whole store. Which they are is decided here, and holds
   // until drop().

@@ -49,7 +49,7 @@ struct Stepped {
   std::vector<at::Tensor> moments;  // of the owned elements
   double squares = 0;
   at::Tensor exact;                        // the sum of all ranks' gradients
-  std::vector<FlatInterval> wide, narrow;  // ranges of the store that have and have not left
+  std::vector<FlatInterval> uncast, cast;  // ranges of the store that have and have not left
 };
 
 Stepped stepped_with_left_projection(ShardRank& rank) {
@@ -59,7 +59,7 @@ Stepped stepped_with_left_projection(ShardRank& rank) {
   result.exact = at::zeros({rank.store.elements()}, at::kDouble);
   for (int position = 0; position < rank.groups.data.ranks(); ++position) result.exact += own_gradients(rank, position);
   for (const FlatRange& range : rank.store.ranges())
-    (is_projection(rank.graph.parameters[range.parameter]) ? result.wide : result.narrow)
+    (is_projection(rank.graph.parameters[range.parameter]) ? result.uncast : result.cast)
         .push_back({range.begin, range.end});
   for (std::size_t i = 0; i < 2; ++i) {
     at::Tensor values = rank.parameters.optimizer_states().at(i).values.to(at::kDouble);
@@ -96,15 +96,15 @@ TEST_CASE("gradients of a layer that has left FP8 are summed and used as they ar
     INFO(shards.in_words());
     const Recipe recipe = leaving_recipe(shards, Fp8Level::o1);
     const Fp8History history = projection_has_left(layout_of(recipe, shards.ranks)->graph());
-    double squares = 0, wide = 0, narrow = 0;
+    double squares = 0, uncast = 0, cast = 0;
     const auto ranks = on_ranks(recipe, shards.ranks, stepped_with_left_projection, &history);
     for (const Stepped& rank : ranks) {
       squares += rank.squares;
-      wide = std::max(wide, error_of(rank, rank.moments.at(0), rank.wide));
-      narrow = std::max(narrow, error_of(rank, rank.moments.at(0), rank.narrow));
+      uncast = std::max(uncast, error_of(rank, rank.moments.at(0), rank.uncast));
+      cast = std::max(cast, error_of(rank, rank.moments.at(0), rank.cast));
     }
-    CHECK(wide < 1e-6);
-    CHECK(narrow > 0.02);
+    CHECK(uncast < 1e-6);
+    CHECK(cast > 0.02);
     CHECK(squares == Approx(ranks.front().exact.square().sum().item<double>()).epsilon(0.01));
   }
 }
@@ -115,14 +115,14 @@ TEST_CASE("small moments take gradients of a layer that has left FP8 as they are
     INFO(shards.in_words());
     const Recipe recipe = leaving_recipe(shards, Fp8Level::o2);
     const Fp8History history = projection_has_left(layout_of(recipe, shards.ranks)->graph());
-    double wide = 0, narrow = 0;
+    double uncast = 0, cast = 0;
     for (const Stepped& rank : on_ranks(recipe, shards.ranks, stepped_with_left_projection, &history)) {
       const at::Tensor gradients = (rank.moments.at(1) / (1 - recipe.training.optimizer.beta2)).sqrt();
-      wide = std::max(wide, error_of(rank, gradients, rank.wide));
-      narrow = std::max(narrow, error_of(rank, gradients, rank.narrow));
+      uncast = std::max(uncast, error_of(rank, gradients, rank.uncast));
+      cast = std::max(cast, error_of(rank, gradients, rank.cast));
     }
-    CHECK(wide < 0x1p-11);
-    CHECK(narrow > 0.02);
+    CHECK(uncast < 0x1p-11);
+    CHECK(cast > 0.02);
   }
 }
 

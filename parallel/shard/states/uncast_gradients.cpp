@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/states/wide_gradients.h"
+#include "parallel/shard/states/uncast_gradients.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -8,19 +8,19 @@
 
 namespace llmtrain {
 
-WideGradients::WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
-                             const GradientFallback* fallback)
+UncastGradients::UncastGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
+                                 const GradientFallback* fallback)
     : store_(store), history_(history), fallback_(fallback), places_(store.ranges().size()) {
   if (history == nullptr) return;
   for (const FlatRange& range : store.ranges()) products_.push_back(fp8_product_of(graph, range.parameter));
 }
 
-bool WideGradients::has_left(std::size_t range) const {
+bool UncastGradients::has_left(std::size_t range) const {
   if (history_ != nullptr && history_->has_fallen_back(products_[range])) return true;
   return fallback_ != nullptr && fallback_->has_left(store_.ranges()[range].parameter);
 }
 
-void WideGradients::take(const at::Tensor& accumulated) {
+void UncastGradients::take(const at::Tensor& accumulated) {
   drop();
   std::vector<at::Tensor> own;
   std::int64_t end = 0;
@@ -35,14 +35,14 @@ void WideGradients::take(const at::Tensor& accumulated) {
   if (!own.empty()) sums_ = at::cat(own);
 }
 
-Handle WideGradients::sum(const DataParallel& ranks) const { return sums_.defined() ? ranks.sum(sums_) : Handle(); }
+Handle UncastGradients::sum(const DataParallel& ranks) const { return sums_.defined() ? ranks.sum(sums_) : Handle(); }
 
-at::Tensor WideGradients::of_range(std::size_t range) const {
+at::Tensor UncastGradients::of_range(std::size_t range) const {
   const FlatRange& elements = store_.ranges()[range];
   return sums_.narrow(0, places_[range].value(), elements.end - elements.begin);
 }
 
-at::Tensor WideGradients::piece(std::size_t range, FlatInterval elements) const {
+at::Tensor UncastGradients::piece(std::size_t range, FlatInterval elements) const {
   const std::int64_t begin = elements.begin - store_.ranges()[range].begin;
   return of_range(range).narrow(0, begin, elements.count()).to(at::kFloat);
 }
