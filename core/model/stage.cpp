@@ -36,7 +36,7 @@ std::unique_ptr<BlockModule> module_of(const LayerSettings& settings, const Bloc
                                                   rope ? &options.rope->of(*rope) : nullptr, options.context,
                                                   options.experts, kept);
   if (!settings.drops_tokens) return layer;
-  return std::make_unique<TokenDroppingLayer>(std::move(layer), settings.index);
+  return std::make_unique<TokenDroppingLayer>(parameters, std::move(layer));
 }
 
 std::unique_ptr<BlockModule> module_of(const HeadSettings& settings, const BlockParameters& parameters,

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "core/base/hash.h"
 #include "kernels/attention/row_documents.h"
 #include "kernels/host_copy.h"
 #include "kernels/random/dropout.h"
@@ -97,8 +95,8 @@ struct TokenDroppingLayer::Saved : SavedActivations {
   std::unique_ptr<SavedActivations> inner;
 };
 
-TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::int64_t layer)
-    : inner_(std::move(inner)), site_(stable_hash("layers." + std::to_string(layer) + ".token_dropping")) {}
+TokenDroppingLayer::TokenDroppingLayer(const BlockParameters& parameters, std::unique_ptr<BlockModule> inner)
+    : inner_(std::move(inner)), site_(parameters.random_site("token_dropping")) {}
 
 BlockModule::Output TokenDroppingLayer::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
   if (!drops(batch, pass)) return inner_->forward(std::move(inputs), batch, pass);

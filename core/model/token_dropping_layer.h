@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/model/block_module.h"
+#include "core/model/layers/block_parameters.h"
 
 namespace llmtrain {
 
@@ -17,9 +18,9 @@ namespace llmtrain {
 // evaluation, or with as many kept tokens as there are, it is the layer itself.
 class TokenDroppingLayer final : public BlockModule {
  public:
-  // `layer`: the index in the model of the layer `inner`, whose outputs go on from as many of its first inputs, all of
-  // one axis of rows and one shape. Needs whole sequences on this rank, one document each.
-  TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::int64_t layer);
+  // `inner`: the block of these parameters, whose outputs go on from as many of its first inputs, all of one axis of
+  // rows and one shape. Needs whole sequences on this rank, one document each.
+  TokenDroppingLayer(const BlockParameters& parameters, std::unique_ptr<BlockModule> inner);
 
   Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
   Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
