@@ -10,6 +10,7 @@
 #include "core/base/printable.h"
 #include "core/json/document.h"
 #include "core/recipe/model_from/model_from.h"
+#include "core/recipe/recipe_file.h"
 #include "core/recipe/recipe_reader.h"
 #include "core/recipe/rules/rules.h"
 
@@ -109,7 +110,7 @@ std::string apply_overrides(const std::vector<Override>& overrides, Document& do
 void refuse_folder(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return;
-  const auto inside = path / "recipe.json";
+  const auto inside = recipe_file(path);
   refuse(path.string() + ": is a folder; give a recipe's file" +
          (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside.string() + "?" : ""));
 }

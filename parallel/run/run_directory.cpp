@@ -24,6 +24,7 @@
 #include "core/checkpoint/file_in_place.h"
 #include "core/recipe/keys/resume_rules.h"
 #include "core/recipe/recipe_difference.h"
+#include "core/recipe/recipe_file.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/run/run_beginning.h"
@@ -41,7 +42,6 @@ namespace fs = std::filesystem;
   throw Error(ExitCode::cannot_write, path.string() + ": " + what + "; choose another --run-dir");
 }
 
-fs::path recipe_file(const fs::path& folder) { return folder / "recipe.json"; }
 fs::path lock_file(const fs::path& folder) { return folder / ".lock"; }
 
 // A recipe.json alone is a person's, which a run would replace by its own. Copies of runs may lack hidden files.

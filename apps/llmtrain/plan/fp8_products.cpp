@@ -10,6 +10,7 @@
 
 #include "apps/llmtrain/machine/profiles.h"
 #include "core/base/error.h"
+#include "core/recipe/recipe_file.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/planner/fp8_payoff.h"
 
@@ -19,7 +20,7 @@ namespace {
 // The patterns of the run in the recipe's folder, which begin with the recipe's own; none where there is no run, or one
 // that this recipe does not go on with, as opening the folder will say.
 std::optional<std::vector<std::string>> patterns_so_far(const Recipe& recipe) {
-  const std::filesystem::path file = std::filesystem::path(recipe.log.directory) / "recipe.json";
+  const std::filesystem::path file = recipe_file(recipe.log.directory);
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) return std::nullopt;
   try {

@@ -10,6 +10,7 @@
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/recipe_difference.h"
+#include "core/recipe/recipe_file.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/recipe_reader.h"
 
@@ -79,8 +80,7 @@ ModelOrigin read_model_origin(const std::string& source) {
     return {model_recipe_from_huggingface(folder), (folder / "config.json").string(), huggingface_window(folder)};
   }
   const fs::path folder = source;
-  for (const char* file : {"manifest.json", "recipe.json"}) {
-    const fs::path path = folder / file;
+  for (const fs::path& path : {folder / "manifest.json", recipe_file(folder)}) {
     if (!is_file(path)) continue;
     const auto json = parse_json<Json>(read_text_file(path), path.string());
     const bool is_manifest = json.is_object() && json.contains("recipe");

@@ -12,6 +12,7 @@
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/recipe/recipe_difference.h"
+#include "core/recipe/recipe_file.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 ComparedRun read_run(const fs::path& directory) {
-  const fs::path recipe = directory / "recipe.json", metrics = directory / "metrics.jsonl";
+  const fs::path recipe = recipe_file(directory), metrics = directory / "metrics.jsonl";
   std::error_code error;
   if (fs::is_regular_file(directory, error))
     throw Error(ExitCode::missing_input, directory.string() + ": is a file; give the directory of a run");
