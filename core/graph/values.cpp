@@ -52,9 +52,9 @@ double values_bytes(const Graph& graph, std::span<const std::size_t> values, con
   return bytes;
 }
 
-double passed_bytes(const Graph& graph, std::size_t block, const PassSetting& setting) {
-  const Block& passes = graph.blocks[block];
-  return values_bytes(graph, passes.outputs.empty() ? passes.inputs : passes.outputs, setting);
+double output_bytes(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  const Block& described = graph.blocks[block];
+  return values_bytes(graph, described.outputs.empty() ? described.inputs : described.outputs, setting);
 }
 
 }  // namespace llmtrain

@@ -21,6 +21,6 @@ double value_bytes(const Value& value, const PassSetting& setting);
 // The same summed over values of a graph.
 double values_bytes(const Graph& graph, std::span<const std::size_t> values, const PassSetting& setting);
 // What a block's output and its gradient take each; of the head, whose output is as good as nothing, its input's.
-double passed_bytes(const Graph& graph, std::size_t block, const PassSetting& setting);
+double output_bytes(const Graph& graph, std::size_t block, const PassSetting& setting);
 
 }  // namespace llmtrain

@@ -31,13 +31,13 @@ std::vector<HeldValues> held_values(const OperatorLists& operators, std::span<co
   std::set<std::size_t> kept;  // by the blocks so far
   for (const std::size_t block : blocks) {
     HeldValues& of_block = bytes.emplace_back();
-    const Block& passes = graph.blocks[block];
-    for (std::size_t input = 0; input < passes.inputs.size(); ++input) {
+    const Block& described = graph.blocks[block];
+    for (std::size_t input = 0; input < described.inputs.size(); ++input) {
       const double of_input = kept_input_bytes(operators.of(block), setting.recompute, input);
-      if (of_input > 0 && !kept.insert(passes.inputs[input]).second) of_block.repeated += of_input;
+      if (of_input > 0 && !kept.insert(described.inputs[input]).second) of_block.repeated += of_input;
     }
     for (const std::size_t value : values_across(graph, block + 1)) {
-      if (std::ranges::count(passes.outputs, value) > 0) continue;
+      if (std::ranges::count(described.outputs, value) > 0) continue;
       const double of_value = value_bytes(graph.values[value], setting);
       of_block.beside_backward += of_value;
       if (!kept.contains(value)) of_block.beside_forward += of_value;

@@ -131,7 +131,7 @@ double kept_input_bytes(const OperatorList& operators, Recompute recompute, std:
 // Selective recompute frees attention's scores before the feed-forward half begins and recomputes them after its
 // backward; a layer that is repeated as a whole holds all of its tensors again, with its output and that output's
 // gradient. What other ranks sent goes as the repeated forward comes to it.
-PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double passed) {
+PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double output) {
   const bool repeats_all = repeats_layers(recompute) && is_repeated(operators.front(), recompute);
   double weight_gradient = 0;
   for (const Operator& item : operators) weight_gradient = std::max(weight_gradient, item.unscaled_weight_gradient);
@@ -146,7 +146,7 @@ PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double pa
     before += repeats_all ? half.saved : half.kept;
     saved += half.saved;
   }
-  if (repeats_all) peak.backward = std::max(peak.backward, saved + 2 * passed);
+  if (repeats_all) peak.backward = std::max(peak.backward, saved + 2 * output);
   return peak;
 }
 

@@ -156,7 +156,7 @@ struct PassPeak {
   double forward = 0;
   double backward = 0;
 };
-// `passed`: passed_bytes() of the block (core/graph/values.h).
-PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double passed);
+// `output`: output_bytes() of the block (core/graph/values.h).
+PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double output);
 
 }  // namespace llmtrain

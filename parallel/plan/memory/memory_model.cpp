@@ -94,7 +94,7 @@ struct BlockMemory {
   double saved = 0;
   PassPeak peak;
   double weights = 0;  // bytes in the compute type
-  double passed = 0;   // passed_bytes()
+  double output = 0;   // output_bytes()
 };
 
 // Computes the memory of blocks that are alike once.
@@ -107,8 +107,8 @@ class Blocks {
     return cache_.of(block, [&] {
       const OperatorList& list = operators_.of(block);
       const Recompute recompute = operators_.setting().recompute;
-      const double passed = passed_bytes(operators_.graph(), block, operators_.setting());
-      return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, passed), weight_bytes(block), passed};
+      const double output = output_bytes(operators_.graph(), block, operators_.setting());
+      return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
     });
   }
   const OperatorLists& operators() const { return operators_; }
@@ -131,7 +131,7 @@ class Blocks {
 // What a stage's blocks have at once in one micro-batch: saved when all have run, and at the peak of each pass.
 struct BlockPeaks {
   double saved = 0, forward = 0, backward = 0;
-  double largest_saved = 0, largest_passed = 0;  // of one block
+  double largest_saved = 0, largest_output = 0;  // of one block
 };
 
 BlockPeaks peaks_of(const Partition& partition, std::size_t index, Blocks& blocks) {
@@ -148,7 +148,7 @@ BlockPeaks peaks_of(const Partition& partition, std::size_t index, Blocks& block
     peaks.backward = std::max(peaks.backward, before + memory.peak.backward + values.beside_backward);
     peaks.saved = before + memory.saved;
     peaks.largest_saved = std::max(peaks.largest_saved, memory.saved);
-    peaks.largest_passed = std::max(peaks.largest_passed, memory.passed);
+    peaks.largest_output = std::max(peaks.largest_output, memory.output);
   }
   return peaks;
 }
@@ -168,7 +168,7 @@ void hold_activations(const Partition& partition, std::size_t index, Blocks& blo
   const BlockPeaks peaks = peaks_of(partition, index, blocks);
   double saved = kept_bytes(partition, blocks.operators(), index, peaks.saved);
   // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
-  const double whole = partition.recipe.training.token_dropping ? peaks.largest_passed : 0;
+  const double whole = partition.recipe.training.token_dropping ? peaks.largest_output : 0;
   const double elsewhere = from_before + (is_one_rank ? 0 : to_next);
   double forward = std::max(0.0, peaks.forward - elsewhere - saved) + whole;
   double backward = std::max(0.0, peaks.backward - elsewhere - saved) + whole;
@@ -229,7 +229,7 @@ void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8
   const Partition& partition = priced.partition;
   const bool is_own = priced.setting().program.is_own();
   const bool is_widened = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.gradients_may_fall_back();
-  double unreduced = 0, partial = 0, summed = 0, cast = 0, wide = 0, flat = 0;
+  double unreduced = 0, partial = 0, summed = 0, cast = 0, uncast = 0, flat = 0;
   // Without data ranks nothing is reduced before the optimizer's step.
   bool sums_step = !partition.shape.reduces;
   for (const StateGroup& group : partition.groups[index]) {
@@ -238,7 +238,7 @@ void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8
     if (group.is_fp8) flat += group.types.gradient_bytes() * whole;
     const bool sums = is_own && group.types.accumulator;
     if (is_widened && group.types.accumulator)
-      wide += element_bytes(*group.types.accumulator) * static_cast<double>(group.elements());
+      uncast += element_bytes(*group.types.accumulator) * static_cast<double>(group.elements());
     // Whole gradients are accumulated in a type of their own, and only those that the reduction reads are FP8.
     if (sums) summed += element_bytes(*group.types.accumulator) * whole;
     if (sums && group.accumulates_step(partition.shape)) {
@@ -261,8 +261,8 @@ void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8
   stage.hold({Category::gradients, summed, begin, end});
   stage.hold({Category::gradients, cast, are_cast, Event::gradients_are_reduced});
   // Those of layers that have left FP8, in other programs throughout the step.
-  if (is_own) stage.hold({Category::gradients, wide, are_cast, Event::optimizer_ends});
-  if (!is_own) stage.resident[Category::gradients] += wide;
+  if (is_own) stage.hold({Category::gradients, uncast, are_cast, Event::optimizer_ends});
+  if (!is_own) stage.resident[Category::gradients] += uncast;
   // The shard that a later reduction receives before it is added to the first one's.
   stage.hold({Category::gradients, partial, Event::later_reduction_starts, Event::later_gradients_are_reduced});
 }

@@ -73,8 +73,8 @@ LayoutBounds::PassPrice LayoutBounds::price(const DegreeChoice& degrees, const P
         const double bytes = saved.of(block, [&] { return saved_bytes(operators, passes.recompute); });
         price.unit_bytes = std::min(price.unit_bytes, bytes);
       } else if (block + 1 == graph_->blocks.size()) {
-        const double passed = passed_bytes(*graph_, block, priced.setting());
-        price.end_bytes = pass_peak(operators, passes.recompute, passed).backward;
+        const double output = output_bytes(*graph_, block, priced.setting());
+        price.end_bytes = pass_peak(operators, passes.recompute, output).backward;
       }
     }
   } catch (const Error&) {

@@ -82,7 +82,7 @@ double saved_bytes(const Graph& graph, std::size_t block, const PassSetting& set
 }
 
 PassPeak pass_peak(const Graph& graph, std::size_t block, const PassSetting& setting) {
-  return pass_peak(operators_of(graph, block, setting), setting.recompute, passed_bytes(graph, block, setting));
+  return pass_peak(operators_of(graph, block, setting), setting.recompute, output_bytes(graph, block, setting));
 }
 
 std::vector<ModelRecipe> all_small_models() {
