@@ -5,19 +5,8 @@
 
 namespace llmtrain {
 
-namespace {
-
-std::vector<BlockField> fields(const EmbeddingSettings&) { return {{BatchField::token_ids}}; }
-// What is between the ends reads what these make of the samples.
-std::vector<BlockField> fields(const LayerSettings&) { return {}; }
-std::vector<BlockField> fields(const HeadSettings&) {
-  return {{BatchField::targets}, {BatchField::counted_rows, false}};
-}
-
-}  // namespace
-
-std::vector<BlockField> fields_of(const Block& block) {
-  return std::visit([](const auto& settings) { return fields(settings); }, block.settings);
+std::span<const BlockField> fields_of(const Block& block) {
+  return std::visit([](const auto& settings) { return std::span<const BlockField>(settings.fields); }, block.settings);
 }
 
 FieldSet fields_read(const Graph& graph, std::span<const std::size_t> blocks) {

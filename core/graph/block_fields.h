@@ -13,12 +13,7 @@
 
 namespace llmtrain {
 
-// A field of the batch that a block reads: one that it needs, or one that samples may have.
-struct BlockField {
-  BatchField field{};
-  bool is_needed = true;
-};
-std::vector<BlockField> fields_of(const Block& block);
+std::span<const BlockField> fields_of(const Block& block);
 
 // For each field, by index_of(), whether somebody reads it.
 using FieldSet = std::array<bool, batch_field_names.size()>;

@@ -6,11 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/model/embedding_block.h"
-#include "core/model/head_block.h"
+#include "core/model/block_modules.h"
 #include "core/model/layers/block_parameters.h"
-#include "core/model/token_dropping_layer.h"
-#include "core/model/transformer_layer.h"
 
 namespace llmtrain {
 namespace {
@@ -21,27 +18,6 @@ StageOptions through(const KeptExchanges& kept, StageOptions options) {
   options.context = kept.context();
   options.experts = kept.experts();
   return options;
-}
-
-// The module of each kind of block: overloads for all alternatives of BlockSettings.
-std::unique_ptr<BlockModule> module_of(const EmbeddingSettings& settings, const BlockParameters& parameters,
-                                       const StageOptions&, KeptExchanges*) {
-  return std::make_unique<EmbeddingBlock>(parameters, settings);
-}
-
-std::unique_ptr<BlockModule> module_of(const LayerSettings& settings, const BlockParameters& parameters,
-                                       const StageOptions& options, KeptExchanges* kept) {
-  const auto& rope = settings.attention.rope;
-  auto layer = std::make_unique<TransformerLayer>(parameters, settings, options.attention, options.recompute,
-                                                  rope ? &options.rope->of(*rope) : nullptr, options.context,
-                                                  options.experts, kept);
-  if (!settings.drops_tokens) return layer;
-  return std::make_unique<TokenDroppingLayer>(parameters, std::move(layer));
-}
-
-std::unique_ptr<BlockModule> module_of(const HeadSettings& settings, const BlockParameters& parameters,
-                                       const StageOptions&, KeptExchanges*) {
-  return std::make_unique<HeadBlock>(parameters, settings);
 }
 
 std::optional<std::int64_t> layer_of(const Block& block) {

@@ -13,6 +13,7 @@ namespace llmtrain {
 
 constexpr double fp32_bytes = 4;
 constexpr double dropout_mask_bytes = 1;  // per element, as other programs keep it
+constexpr const char* ends_exchange = "embedding and head";  // what their exchanges are of
 
 // Writes the operators of one block: the context that its parts need, and the operators common to all kinds of blocks.
 // Functions that append an operator return it for further settings; the reference is valid until the next append.
@@ -101,11 +102,6 @@ class OperatorWriter {
   OperatorModule module_ = OperatorModule::none;
   OperatorList operators_;
 };
-
-// The operators of each kind of block: overloads for all alternatives of BlockSettings.
-void write_block(OperatorWriter& writer, const EmbeddingSettings& embedding);
-void write_block(OperatorWriter& writer, const LayerSettings& layer);
-void write_block(OperatorWriter& writer, const HeadSettings& head);
 
 // The halves of a layer.
 void write_attention(OperatorWriter& writer, const LayerSettings& layer);

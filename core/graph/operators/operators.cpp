@@ -46,7 +46,7 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
   const bool drops = described.layer() != nullptr && described.layer()->drops_tokens && setting.tokens.are_dropped();
   if (drops) kept.tokens.sequence_length = setting.tokens.kept;
   OperatorWriter writer(graph, block, kept);
-  std::visit([&](const auto& settings) { write_block(writer, settings); }, described.settings);
+  std::visit([&](const auto& settings) { write_operators(writer, settings); }, described.settings);
   if (drops) write_token_dropping(writer, local_shape(described.hidden_size(), setting));
   OperatorList operators = writer.take();
   // What a layer keeps of some of its tokens is a copy.
@@ -54,14 +54,6 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
     for (SavedTensor& tensor : item.saved)
       if (drops) tensor.input.reset();
   return operators;
-}
-
-void write_block(OperatorWriter& writer, const LayerSettings& layer) {
-  writer.begin_half(LayerHalf::attention);
-  write_attention(writer, layer);
-  writer.begin_half(LayerHalf::feed_forward);
-  write_feed_forward(writer, layer);
-  writer.begin_half(LayerHalf::none);
 }
 
 bool is_repeated(const Operator& item, Recompute recompute) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/graph/blocks/head.h"
+
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include "core/graph/blocks/graph_writer.h"
 #include "core/graph/operators/operator_writer.h"
 
 namespace llmtrain {
 namespace {
-
-constexpr const char* ends = "embedding and head";
 
 // `vocabulary`: the tokens whose logits this rank computes.
 double chunk_rows(const LocalShape& shape, std::int64_t vocabulary) {
@@ -35,33 +35,19 @@ void save_for_head(const OperatorWriter& writer, const NormSettings& settings, O
 
 }  // namespace
 
-// The embedding rows are summed over the tensor ranks, each of which has a part of the vocabulary.
-void write_block(OperatorWriter& writer, const EmbeddingSettings& embedding) {
-  const LocalShape& shape = writer.shape();
-  const double elements = shape.tokens * shape.hidden;
-  const bool has_positions = embedding.has_positions;
-  // Forward: reads a row (and one of positions) and writes it. Backward: reads the gradient, and reads and writes rows
-  // of the table's.
-  Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
-  lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
-  writer.exchange_rows(lookup, Direction::backward, ends, Exposure::whole);
-  if (writer.is_frozen("token.weight")) {
-    // Only the tokens' gradient needs all rows; that of positions reads and adds once.
-    std::erase_if(lookup.exchanges, [](const Exchange& each) { return each.direction == Direction::backward; });
-    lookup.backward.elements = has_positions && !writer.is_frozen("position.weight") ? elements : 0;
-  }
-  // A GPU's operators widen the gradient to the type of the table's.
-  if (writer.is_cuda() && shape.element < fp32_bytes) lookup.backward_scratch = fp32_bytes * elements;
-  if (embedding.dropout == 0) return;
-  Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
-  writer.hold_masks(dropout, shape.residual());
-  if (!writer.is_own()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
+void write_graph(GraphWriter& writer, const HeadSettings& head) {
+  writer.read_value();
+  writer.raise(loss_names::head, 1, true);
+  writer.leave_out_block_name();
+  writer.add_norm("final_norm", head.norm);
+  if (writer.model().tie_embeddings) return writer.share("embedding", "token.weight", "head.weight");
+  writer.add_table("head.weight", head.vocabulary, padded_rows(head.vocabulary), true);
 }
 
 // The loss ends the model, so core/model computes its gradient chunk by chunk in the forward. Other programs keep the
 // logits in fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is
 // taken are alive.
-void write_block(OperatorWriter& writer, const HeadSettings& head) {
+void write_operators(OperatorWriter& writer, const HeadSettings& head) {
   const LocalShape& shape = writer.shape();
   const std::int64_t own = local_units({Split::Kind::padded, 0, head.vocabulary}, writer.setting().shards.tensor);
   const auto vocabulary = static_cast<double>(own);
@@ -70,7 +56,7 @@ void write_block(OperatorWriter& writer, const HeadSettings& head) {
   // FP8 levels leave the head in the compute type (arXiv 2310.18313).
   Operator& logits = writer.product("logits", {shape.tokens, vocabulary, shape.hidden}, "head.weight");
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.
-  writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
+  writer.exchange_rows(logits, Direction::forward, ends_exchange, Exposure::whole);
   if (!writer.is_own()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
 
   Operator& loss = writer.add("loss", OperatorKind::cross_entropy);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/blocks/layer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/graph/blocks/graph_writer.h"
+#include "core/graph/operators/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+using Linear = GraphWriter::Linear;
+
+// One weight for all heads, of which each rank has some.
+void add_head_norm(GraphWriter& writer, const std::string& name, std::int64_t head_dim) {
+  writer.add({.local_name = name + ".weight",
+              .shape = {head_dim},
+              .sums_over_ranks = true,
+              .initialization = Initialization::ones});
+}
+
+void add_attention(GraphWriter& writer, const AttentionSettings& attention) {
+  const std::int64_t hidden = writer.model().hidden_size, heads = attention.heads, kv_heads = attention.kv_heads;
+  const std::int64_t query = heads * attention.head_dim, key = kv_heads * attention.head_dim;
+  // Query, key and value split by output features, that is by heads, and the output by input features: one sum over the
+  // tensor ranks per half of a layer (arXiv 1909.08053, section 3). They are adjacent, weights before biases, so that
+  // flat storage makes them one matrix.
+  const Linear projections[] = {{"attention.query", query, hidden, even_outputs(heads)},
+                                {"attention.key", key, hidden, repeated_outputs(kv_heads), Joined::product},
+                                {"attention.value", key, hidden, repeated_outputs(kv_heads), Joined::product}};
+  for (const Linear& projection : projections) writer.add_matrix(projection);
+  for (const Linear& projection : projections)
+    if (writer.model().qkv_bias) writer.add_bias(projection);
+  if (attention.head_norm_epsilon) {
+    add_head_norm(writer, "attention.query_norm", attention.head_dim);
+    add_head_norm(writer, "attention.key_norm", attention.head_dim);
+  }
+  writer.add_last_matrix({"attention.output", hidden, query, even_inputs(heads)});
+  if (writer.model().bias) writer.add_bias({"attention.output", hidden});
+}
+
+// Routers are small, and what they choose is sensitive: they are no layer's matrices. Each tensor rank routes tokens of
+// its own.
+void add_router_weight(GraphWriter& writer, const std::string& name, std::int64_t output, std::int64_t input) {
+  Parameter parameter = writer.weight({name, output, input});
+  parameter.sums_over_ranks = true;
+  writer.add(std::move(parameter));
+}
+
+// The cosine router projects tokens into a space of its own before it compares them with the experts, and scales the
+// cosines by 2·exp(τ), at most 100, where the temperature τ starts at 0 (Chi et al., arXiv 2204.09179).
+void add_router(GraphWriter& writer, const MixtureOfExpertsRecipe& moe) {
+  const std::int64_t hidden = writer.model().hidden_size;
+  if (moe.router == Router::linear) return add_router_weight(writer, "ffn.router", moe.experts, hidden);
+  add_router_weight(writer, "ffn.router_projection", cosine_router_width, hidden);
+  add_router_weight(writer, "ffn.router", moe.experts, cosine_router_width);
+  writer.add({.local_name = "ffn.router.temperature",
+              .shape = {1},
+              .sums_over_ranks = true,
+              .initialization = Initialization::zeros});
+}
+
+void add_feed_forward(GraphWriter& writer, const std::string& name, Activation activation, std::int64_t inner,
+                      std::int64_t experts) {
+  const std::int64_t hidden = writer.model().hidden_size;
+  const Split split = even_outputs(inner);
+  std::vector<Linear> first;
+  if (activation == Activation::swiglu) first.push_back({name + ".gate", inner, hidden, split, {}, experts});
+  // Gate and up next to each other, weights before biases: each pair is one matrix for one product, but that of
+  // experts, whose grouped products are two.
+  const Joined joined = experts > 0 ? Joined::input : Joined::product;
+  first.push_back({name + ".up", inner, hidden, split, first.empty() ? Joined::none : joined, experts});
+  for (const Linear& linear : first) writer.add_matrix(linear);
+  for (const Linear& linear : first)
+    if (writer.model().bias) writer.add_bias(linear);
+  writer.add_last_matrix({name + ".down", hidden, inner, even_inputs(inner), {}, experts});
+  if (writer.model().bias) writer.add_bias({name + ".down", hidden, 0, {}, {}, experts});
+}
+
+void add_experts(GraphWriter& writer, const MixtureOfExpertsRecipe& moe, Activation activation) {
+  add_router(writer, moe);
+  if (moe.balances()) writer.raise(loss_names::balance, moe.balance_coefficient, false);
+  if (moe.z_coefficient > 0) writer.raise(loss_names::z, moe.z_coefficient, false);
+  if (moe.shared_gate) writer.add(writer.weight({"ffn.shared_gate", 1, writer.model().hidden_size}));
+  // Several shared experts compute the same as one that is as wide as all of them.
+  if (moe.shared_experts > 0)
+    add_feed_forward(writer, "ffn.shared", activation, moe.shared_experts * moe.ffn_hidden_size, 0);
+  add_feed_forward(writer, "ffn.experts", activation, moe.ffn_hidden_size, moe.experts);
+}
+
+}  // namespace
+
+void write_graph(GraphWriter& writer, const LayerSettings& layer) {
+  writer.read_value();
+  writer.make_value();
+  writer.block().is_unit = true;
+  writer.add_norm("attention_norm", layer.norm);
+  add_attention(writer, layer.attention);
+  writer.add_norm("ffn_norm", layer.norm);
+  if (layer.feed_forward.experts) {
+    add_experts(writer, *layer.feed_forward.experts, layer.feed_forward.activation);
+  } else {
+    add_feed_forward(writer, "ffn", layer.feed_forward.activation, layer.feed_forward.width, 0);
+  }
+  writer.add_adapters();
+}
+
+void write_operators(OperatorWriter& writer, const LayerSettings& layer) {
+  writer.begin_half(LayerHalf::attention);
+  write_attention(writer, layer);
+  writer.begin_half(LayerHalf::feed_forward);
+  write_feed_forward(writer, layer);
+  writer.begin_half(LayerHalf::none);
+}
+
+}  // namespace llmtrain

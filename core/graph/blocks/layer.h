@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "core/graph/blocks/block_kind.h"
+
+namespace llmtrain {
+
+// Rotary positions of queries and keys.
+struct RopeSettings {
+  std::int64_t positions = 0;  // that may occur: 0 up to this
+  std::int64_t head_dim = 0;
+  double theta = 10000;
+  std::optional<RopeScalingRecipe> scaling{};
+
+  bool operator==(const RopeSettings&) const = default;
+};
+
+// Causal self-attention with grouped queries.
+struct AttentionSettings {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::optional<double> head_norm_epsilon{};  // of root-mean-square norms of each query and key; none: no such norms
+  std::optional<RopeSettings> rope{};
+  double dropout = 0;  // of probabilities
+
+  bool operator==(const AttentionSettings&) const = default;
+};
+
+// A dense network, or a mixture of experts in its place.
+struct FeedForwardSettings {
+  Activation activation = Activation::gelu_tanh;
+  std::int64_t width = 0;  // of the dense network
+  std::optional<MixtureOfExpertsRecipe> experts{};
+
+  bool operator==(const FeedForwardSettings&) const = default;
+};
+
+// A pre-norm transformer layer.
+struct LayerSettings {
+  static constexpr bool reads_in_backward = true;
+  static constexpr bool runs_again = true;
+  // What is between the ends reads what these make of the samples.
+  static constexpr std::array fields = no_fields;
+
+  std::int64_t index = 0;  // among the model's layers, by which metrics, caches and foreign files count them
+  std::int64_t hidden_size = 0;
+  NormSettings norm{};
+  double dropout = 0;  // of what both halves add to the residual stream
+  AttentionSettings attention{};
+  FeedForwardSettings feed_forward{};
+  bool drops_tokens = false;  // may see a part of each sequence alone (core/graph/marks/token_dropping.h)
+
+  bool operator==(const LayerSettings&) const = default;
+};
+
+void write_graph(GraphWriter& writer, const LayerSettings& layer);
+void write_operators(OperatorWriter& writer, const LayerSettings& layer);
+
+}  // namespace llmtrain
