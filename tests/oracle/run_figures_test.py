@@ -26,9 +26,10 @@ MODEL = {"architecture": "gpt2", "layers": 1, "hidden_size": 16, "heads": 2, "vo
 CHARTS = {"Loss": "loss", "Validation loss": "validation_loss", "Learning rate": "learning_rate",
           "Gradient norm": "grad_norm", "Speed": "tokens_per_second", "MFU": "mfu", "Memory": "memory_bytes",
           "Experts' load": "expert_load", "Dropped choices": "dropped_share", "Balance loss": "balance_loss",
-          "Router entropy": "router_entropy"}
+          "Z-loss": "z_loss", "Router entropy": "router_entropy"}
 TAGS = {"validation_loss": "validation/loss",
-        **{name: f"routing/{name}" for name in ("expert_load", "dropped_share", "balance_loss", "router_entropy")}}
+        **{name: f"routing/{name}" for name in ("expert_load", "dropped_share", "balance_loss", "z_loss",
+                                                   "router_entropy")}}
 PLOT = (488, 190)  # the units in which a chart is drawn, to two decimals
 UNITS = {"": 1, "k": 1e3, "M": 1e6, "µs": 1e-6, "ms": 1e-3, "s": 1, "%": 1e-2, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string_view>
+#include <vector>
 
 namespace llmtrain {
 namespace {
@@ -27,19 +28,30 @@ std::string number(double value) {
 
 class MetricsText {
  public:
-  explicit MetricsText(const std::string& run) : label_("{run=\"" + escaped(run) + "\"} ") {}
+  explicit MetricsText(const std::string& run) : run_("run=\"" + escaped(run) + "\"") {}
 
   void gauge(const char* name, const char* help, double value) { add(name, "gauge", help, value); }
   void counter(const char* name, const char* help, double value) { add(name, "counter", help, value); }
+  // One metric with a sample for each term; nothing without terms.
+  void terms(const char* name, const char* help, const std::vector<LossTermRow>& terms) {
+    if (!terms.empty()) begin(name, "gauge", help);
+    for (const LossTermRow& term : terms) sample(name, run_ + ",term=\"" + escaped(term.name) + "\"", term.value);
+  }
   std::string text() const { return text_; }
 
  private:
   void add(const char* name, const char* type, const char* help, double value) {
-    text_ += fmt::format("# HELP llmtrain_{0} {1}\n# TYPE llmtrain_{0} {2}\nllmtrain_{0}{3}{4}\n", name, help, type,
-                         label_, number(value));
+    begin(name, type, help);
+    sample(name, run_, value);
+  }
+  void begin(const char* name, const char* type, const char* help) {
+    text_ += fmt::format("# HELP llmtrain_{0} {1}\n# TYPE llmtrain_{0} {2}\n", name, help, type);
+  }
+  void sample(const char* name, const std::string& labels, double value) {
+    text_ += fmt::format("llmtrain_{}{{{}}} {}\n", name, labels, number(value));
   }
 
-  std::string label_;
+  std::string run_;
   std::string text_;
 };
 
@@ -54,8 +66,11 @@ std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, R
   writer.gauge("steps", "Steps of the whole run.", static_cast<double>(recipe.training.steps));
   writer.counter("tokens_total", "Tokens trained on.", static_cast<double>(row.tokens));
   writer.gauge("loss", "Training loss of the step, in nats per token.", row.loss);
+  writer.terms("loss_term", "Term of the step's training loss, without its coefficient.", row.terms);
   if (progress.validation())
     writer.gauge("validation_loss", "Newest validation loss, in nats per token.", progress.validation()->loss);
+  writer.terms("validation_loss_term", "Term of the newest validation loss, without its coefficient.",
+               progress.validation_terms());
   writer.gauge("learning_rate", "Learning rate of the step.", row.learning_rate);
   writer.gauge("gradient_norm", "Gradient norm of the step before clipping.", row.gradient_norm);
   writer.gauge("step_seconds", "Duration of the step.", row.step_seconds);
@@ -66,6 +81,8 @@ std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, R
   writer.counter("skipped_updates_total", "Updates skipped for a gradient norm that was not finite, or for a spike.",
                  static_cast<double>(row.skipped));
   if (row.routing) {
+    writer.gauge("balance_loss", "Balance loss of the routers, without its coefficient.", row.routing->balance_loss);
+    writer.gauge("z_loss", "Z-loss of the routers, without its coefficient.", row.routing->z_loss);
     writer.gauge("expert_load_ratio", "Tokens of the fullest expert by the mean.", row.routing->expert_load);
     writer.gauge("dropped_ratio", "Share of the tokens' choices beyond an expert's capacity.",
                  row.routing->dropped_share);

@@ -1,32 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/run/report/run_charts.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstddef>
+#include <utility>
 
 #include "core/page/line_chart.h"
 
 namespace llmtrain {
 namespace {
 
-std::vector<ChartLine> lines_of(const std::vector<const RunCurves*>& runs, Curve RunCurves::*curve) {
+using Runs = std::vector<const RunCurves*>;
+
+std::vector<ChartLine> lines_of(const Runs& runs, Curve RunCurves::*curve) {
   std::vector<ChartLine> lines;
   for (std::size_t i = 0; i < runs.size(); ++i)
     if (!(runs[i]->*curve).empty()) lines.push_back({runs[i]->name, (runs[i]->*curve).points(), i});
   return lines;
 }
 
+std::vector<ChartLine> lines_of(const Runs& runs, const std::string& term, Curve RunCurves::Term::*curve) {
+  std::vector<ChartLine> lines;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto found = std::ranges::find(runs[i]->terms, term, &RunCurves::Term::name);
+    if (found == runs[i]->terms.end() || ((*found).*curve).empty()) continue;
+    lines.push_back({runs[i]->name, ((*found).*curve).points(), i});
+  }
+  return lines;
+}
+
+// The names of all runs' terms, in the order in which they come up.
+std::vector<std::string> term_names(const Runs& runs) {
+  std::vector<std::string> names;
+  for (const RunCurves* const run : runs)
+    for (const RunCurves::Term& term : run->terms)
+      if (std::ranges::count(names, term.name) == 0) names.push_back(term.name);
+  return names;
+}
+
+// What a chart of a loss has, and one of the same in evaluations.
+struct LossLines {
+  std::string of;    // "loss": what it is
+  std::string unit;  // "in nats per token"
+  std::vector<ChartLine> training, validation;
+};
+
+std::string capitalized(std::string text) {
+  if (!text.empty()) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
+}
+
 // One run's lines are named by what they are; several runs' by the run.
-Html loss_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name) {
-  LineChart loss{.title = "Loss", .note = "Training, in nats per token", .x_name = x_name, .may_be_logarithmic = true};
-  loss.lines = lines_of(runs, &RunCurves::loss);
-  LineChart validation{.title = "Validation loss", .note = "In nats per token", .x_name = x_name};
-  validation.lines = lines_of(runs, &RunCurves::validation_loss);
-  if (runs.size() > 1 || validation.lines.empty()) return line_chart(loss) + line_chart(validation);
+Html loss_charts(LossLines lines, const std::string& x_name, bool is_one_run) {
+  LineChart loss{
+      .title = capitalized(lines.of), .note = "Training, " + lines.unit, .x_name = x_name, .may_be_logarithmic = true};
+  loss.lines = std::move(lines.training);
+  LineChart validation{.title = "Validation " + lines.of, .note = capitalized(lines.unit), .x_name = x_name};
+  validation.lines = std::move(lines.validation);
+  if (!is_one_run || validation.lines.empty()) return line_chart(loss) + line_chart(validation);
   validation.lines.front().name = "validation";
   validation.lines.front().colour = 1;
   for (ChartLine& line : loss.lines) line.name = "training";
   loss.lines.push_back(std::move(validation.lines.front()));
-  loss.note = "In nats per token; orange: validation";
+  loss.note = capitalized(lines.unit + "; orange: validation");
   return line_chart(loss);
 }
 
@@ -40,21 +77,37 @@ void RunCurves::add(const TrainingRow& row, double x) {
   mfu.add(x, row.mfu);
   memory.add(x, static_cast<double>(row.memory_bytes));
   tensors.add(x, static_cast<double>(row.tensor_bytes));
+  for (const LossTermRow& of_term : row.terms) term(of_term.name).loss.add(x, of_term.value);
   if (row.routing) {
     expert_load.add(x, row.routing->expert_load);
     dropped_share.add(x, row.routing->dropped_share);
     balance_loss.add(x, row.routing->balance_loss);
+    z_loss.add(x, row.routing->z_loss);
     router_entropy.add(x, row.routing->router_entropy);
   }
   if (row.loss_scale) loss_scale.add(x, *row.loss_scale);
   if (row.saturated_share) saturated_share.add(x, *row.saturated_share);
 }
 
-void RunCurves::add(const EvaluationRow& row, double x) { validation_loss.add(x, row.validation_loss); }
+void RunCurves::add(const EvaluationRow& row, double x) {
+  validation_loss.add(x, row.validation_loss);
+  for (const LossTermRow& of_term : row.terms) term(of_term.name).validation_loss.add(x, of_term.value);
+}
+
+RunCurves::Term& RunCurves::term(const std::string& term_name) {
+  const auto found = std::ranges::find(terms, term_name, &Term::name);
+  return found != terms.end() ? *found : terms.emplace_back(Term{term_name, Curve(), Curve()});
+}
 
 Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
                 const std::optional<PlannedFigures>& planned) {
-  Html charts = loss_charts(runs, x_name);
+  Html charts;
+  const auto add_losses = [&](LossLines lines) { charts += loss_charts(std::move(lines), x_name, runs.size() == 1); };
+  add_losses(
+      {"loss", "in nats per token", lines_of(runs, &RunCurves::loss), lines_of(runs, &RunCurves::validation_loss)});
+  for (const std::string& term : term_names(runs))
+    add_losses({"loss term “" + term + "”", "without its coefficient", lines_of(runs, term, &RunCurves::Term::loss),
+                lines_of(runs, term, &RunCurves::Term::validation_loss)});
   const auto add = [&](LineChart chart, Curve RunCurves::*curve) {
     chart.x_name = x_name;
     chart.lines = lines_of(runs, curve);
@@ -91,6 +144,7 @@ Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_
   add({.title = "Balance loss",
        .note = "Without its coefficient; where routing is even GShard's is 1, load-importance 0"},
       &RunCurves::balance_loss);
+  add({.title = "Z-loss", .note = "Of the routers' logits, without its coefficient"}, &RunCurves::z_loss);
   add({.title = "Router entropy",
        .note = "Of a token's probabilities; 1 where all experts are equal",
        .has_zero = true},

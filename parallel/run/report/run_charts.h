@@ -15,13 +15,22 @@ namespace llmtrain {
 struct RunCurves {
   std::string name;
   Curve loss, validation_loss, learning_rate, gradient_norm, tokens_per_second, mfu, memory, tensors;
-  Curve expert_load, dropped_share, balance_loss, router_entropy;  // of a model with experts
-  Curve loss_scale;                                                // with fp16
-  Curve saturated_share;                                           // with FP8 gradients
+  // The curves of one of several terms of the loss.
+  struct Term {
+    std::string name;
+    Curve loss, validation_loss;
+  };
+  std::vector<Term> terms;
+  Curve expert_load, dropped_share, balance_loss, z_loss, router_entropy;  // of a model with experts
+  Curve loss_scale;                                                        // with fp16
+  Curve saturated_share;                                                   // with FP8 gradients
 
   // `x`: what the row is drawn over, such as its step.
   void add(const TrainingRow& row, double x);
   void add(const EvaluationRow& row, double x);
+
+ private:
+  Term& term(const std::string& term_name);
 };
 
 // What was planned, for a run that has a plan.
@@ -33,7 +42,7 @@ struct PlannedFigures {
 };
 
 // Charts of runs over each other; those that no run has values for are left out. Loss and validation loss
-// share a chart where there is one run. `x_name`: "step" or "tokens".
+// share a chart where there is one run, and so do those of each term. `x_name`: "step" or "tokens".
 Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
                 const std::optional<PlannedFigures>& planned);
 

@@ -12,7 +12,8 @@
 namespace llmtrain {
 namespace {
 
-using Row = nlohmann::json;
+// Terms of the loss stay in their order.
+using Row = nlohmann::ordered_json;
 
 double number(const Row& row, const char* key) {
   const auto found = row.find(key);
@@ -22,6 +23,14 @@ double number(const Row& row, const char* key) {
 std::int64_t whole(const Row& row, const char* key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_number() ? found->get<std::int64_t>() : 0;
+}
+
+std::vector<LossTermRow> terms_of(const Row& row) {
+  std::vector<LossTermRow> terms;
+  const auto found = row.find("loss_terms");
+  if (found == row.end() || !found->is_object()) return terms;
+  for (const auto& [name, value] : found->items()) terms.push_back({name, number(*found, name.c_str())});
+  return terms;
 }
 
 TrainingRow training_row(const Row& row) {
@@ -37,6 +46,7 @@ TrainingRow training_row(const Row& row) {
   result.memory_bytes = whole(row, "memory_bytes");
   result.tensor_bytes = whole(row, "tensor_bytes");
   result.skipped = whole(row, "skipped");
+  result.terms = terms_of(row);
   if (row.contains("loss_scale")) result.loss_scale = number(row, "loss_scale");
   if (row.contains("saturated_share")) result.saturated_share = number(row, "saturated_share");
   if (row.contains("expert_load"))
@@ -57,7 +67,7 @@ RunMetrics read_metrics(const std::filesystem::path& file) {
     // A run that is going on, or that was killed, may have left the last line incomplete.
     if (!row.is_object() || !row.contains("step")) continue;
     if (row.contains("validation_loss"))
-      metrics.evaluations.push_back({whole(row, "step"), number(row, "validation_loss")});
+      metrics.evaluations.push_back({whole(row, "step"), number(row, "validation_loss"), terms_of(row)});
     if (row.contains("loss")) metrics.training.push_back(training_row(row));
   }
   return metrics;

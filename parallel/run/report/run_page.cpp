@@ -4,6 +4,7 @@
 #include <spdlog/fmt/chrono.h>
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -66,6 +67,18 @@ Html headline(const Recipe& recipe, const RunProgress& progress, RunState state)
   return text;
 }
 
+// A card for each term of the loss, where there are several.
+Html term_cards(const RunProgress& progress) {
+  Html text;
+  for (const LossTermRow& term : progress.last()->terms) {
+    const auto validation = std::ranges::find(progress.validation_terms(), term.name, &LossTermRow::name);
+    text += html_card(
+        "Loss term " + term.name, loss_text(term.value),
+        validation != progress.validation_terms().end() ? "validation " + loss_text(validation->value) : std::string());
+  }
+  return text;
+}
+
 Html cards(const Recipe& recipe, const RunProgress& progress, const std::optional<PlannedFigures>& planned,
            RunState state) {
   if (!progress.last()) return Html("<p class=\"note\">No step has been recorded yet.</p>\n");
@@ -83,6 +96,7 @@ Html cards(const Recipe& recipe, const RunProgress& progress, const std::optiona
                       fmt::format("at step {}{}", progress.validation()->step,
                                   progress.best_validation() ? ", best " + loss_text(progress.best_validation()->loss)
                                                              : std::string()));
+  text += term_cards(progress);
   text += html_card("Step", duration_text(progress.step_seconds()),
                     against_plan(planned ? planned->step_seconds : 0, duration_text));
   text += html_card("Speed", format_count(progress.tokens_per_second()),
@@ -110,6 +124,7 @@ void RunProgress::add(const TrainingRow& row) {
 void RunProgress::add(const EvaluationRow& row) {
   curves_.add(row, static_cast<double>(row.step));
   validation_ = {row.step, row.validation_loss};
+  validation_terms_ = row.terms;
   keep_best(best_validation_, *validation_);
 }
 

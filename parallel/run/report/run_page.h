@@ -27,6 +27,8 @@ class RunProgress {
   const std::optional<TrainingRow>& last() const { return last_; }
   const std::optional<LossFigure>& best() const { return best_; }
   const std::optional<LossFigure>& validation() const { return validation_; }
+  // Those of the newest evaluation, where the loss has several.
+  const std::vector<LossTermRow>& validation_terms() const { return validation_terms_; }
   const std::optional<LossFigure>& best_validation() const { return best_validation_; }
   // Medians over the last hundred rows; not a number without one.
   double step_seconds() const;
@@ -36,6 +38,7 @@ class RunProgress {
   RunCurves curves_;
   std::optional<TrainingRow> last_;
   std::optional<LossFigure> best_, validation_, best_validation_;
+  std::vector<LossTermRow> validation_terms_;
   std::deque<TrainingRow> recent_;
 };
 

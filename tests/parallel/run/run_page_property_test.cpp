@@ -17,7 +17,7 @@ using test::hostile_text;
 using test::tags_of;
 
 TrainingRow training_row(std::int64_t step) {
-  return {.step = step, .loss = 3, .tokens = 128 * step, .step_seconds = 1};
+  return {.step = step, .loss = 3, .tokens = 128 * step, .step_seconds = 1, .terms = {{"loss", 2}, {"other", 1}}};
 }
 
 // Whose every text, whoever writes it, is `text`.

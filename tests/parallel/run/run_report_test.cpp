@@ -47,10 +47,11 @@ TEST_CASE("metrics are read as they were written, up to a row that is not comple
   row.routing = RoutingRow{1.5, 2.5, 0.25, 3, 0.5};
   row.loss_scale = 1024;
   row.saturated_share = 0.125;
+  row.terms = {{"loss", 0.25}, {"auxiliary", 1.0 / 7}};
   row.skipped = 2;
   {
     MetricsLog log(folder.path(), {"", 1, false}, 0);
-    log.write(EvaluationRow{0, 5.5});
+    log.write(EvaluationRow{0, 5.5, {{"loss", 5.25}, {"auxiliary", not_a_number}}});
     log.write(row);
     log.write(row_of(4, not_a_number));
   }
@@ -68,6 +69,11 @@ TEST_CASE("metrics are read as they were written, up to a row that is not comple
          read.routing->expert_load == 3 && read.routing->router_entropy == 0.5));
   CHECK(read.loss_scale == 1024);
   CHECK(read.saturated_share == 0.125);
+  REQUIRE((read.terms.size() == 2 && metrics.evaluations[0].terms.size() == 2));
+  CHECK((read.terms[0].name == "loss" && read.terms[0].value == 0.25));
+  CHECK((read.terms[1].name == "auxiliary" && read.terms[1].value == 1.0 / 7));
+  CHECK((metrics.evaluations[0].terms[0].value == 5.25 && std::isnan(metrics.evaluations[0].terms[1].value)));
+  CHECK(metrics.training[1].terms.empty());
   CHECK(std::isnan(metrics.training[1].loss));
   CHECK_FALSE(metrics.training[1].routing);
 }
@@ -127,6 +133,31 @@ TEST_CASE("a live page shows the newest rows, those before a resume too, and how
   CHECK(contains(read_file(page), "Ended by an error"));
 }
 
+// The first row of `progress` has no terms, as where a run goes on with a term more.
+RunProgress progress_of_terms() {
+  RunProgress progress;
+  progress.add(row_of(1, 4));
+  TrainingRow row = row_of(2, 3);
+  row.terms = {{"loss", 2.5}, {"<b>auxiliary", 0.5}};
+  progress.add(row);
+  progress.add(EvaluationRow{2, 3.5, {{"loss", 2.75}, {"<b>auxiliary", 0.75}}});
+  return progress;
+}
+
+TEST_CASE("a page has the terms of a loss by name, where there are several") {
+  const Recipe recipe = run_recipe("/runs/first");
+  const std::string page = run_page(recipe, progress_of_terms(), std::nullopt, RunState::finished);
+  for (const char* part : {"<h2>Loss</h2>", "<h2>Loss term “loss”</h2>", "<h2>Loss term “&lt;b&gt;auxiliary”</h2>",
+                           "Without its coefficient; orange: validation", "0.5000", "validation 0.7500"}) {
+    INFO(part);
+    CHECK(contains(page, part));
+  }
+  CHECK_FALSE(contains(page, "<b>"));
+  RunProgress one;
+  one.add(row_of(1, 4));
+  CHECK_FALSE(contains(run_page(recipe, one, std::nullopt, RunState::finished), "term"));
+}
+
 TEST_CASE("a page stays small and well formed however long the run is") {
   Recipe recipe = run_recipe("/runs/long");
   recipe.name = "<b>&";
@@ -162,6 +193,18 @@ TEST_CASE("Prometheus' text format") {
         "llmtrain_running{run=\"a\\\"b\\\\c\"} 1\n"})
     CHECK(contains(text, line));
   CHECK(contains(prometheus_text(recipe, progress, RunState::finished), "llmtrain_running{run=\"a\\\"b\\\\c\"} 0\n"));
+  CHECK_FALSE(contains(text, "term"));
+}
+
+TEST_CASE("Prometheus' text format has the terms of a loss under one heading") {
+  const std::string text =
+      prometheus_text(run_recipe("/runs/first", {"name=a"}), progress_of_terms(), RunState::running);
+  for (const char* lines :
+       {"# TYPE llmtrain_loss_term gauge\nllmtrain_loss_term{run=\"a\",term=\"loss\"} 2.5\n"
+        "llmtrain_loss_term{run=\"a\",term=\"<b>auxiliary\"} 0.5\n",
+        "# TYPE llmtrain_validation_loss_term gauge\nllmtrain_validation_loss_term{run=\"a\",term=\"loss\"} 2.75\n"
+        "llmtrain_validation_loss_term{run=\"a\",term=\"<b>auxiliary\"} 0.75\n"})
+    CHECK(contains(text, lines));
 }
 
 fs::path write_run(const TemporaryDirectory& folder, const std::string& name, const std::vector<Override>& overrides,

@@ -26,6 +26,9 @@ COLUMNS = {
     "train/tensor_bytes": "tensor_bytes",
     "validation/loss": "validation_loss",
 }
+# The tags of the loss's terms: the column that rows with them have, and the name in it.
+TERMS = {f"{kind}/loss_terms/{name}": (total, name)
+         for kind, total in (("train", "loss"), ("validation", "validation_loss")) for name in ("loss", "second")}
 
 
 def as_float(number):
@@ -56,7 +59,10 @@ class TensorboardReaderTest(unittest.TestCase):
 
     def check_curves(self):
         curves = self.curves()
-        self.assertEqual(set(curves), set(COLUMNS))
+        self.assertEqual(set(curves), set(COLUMNS) | set(TERMS))
+        for tag, (total, name) in TERMS.items():
+            expected = [(row["step"], as_float(row["loss_terms"][name])) for row in self.rows() if total in row]
+            self.assertEqual(repr(curves[tag]), repr(expected), tag)
         for tag, column in COLUMNS.items():
             expected = [(row["step"], as_float(row[column])) for row in self.rows() if column in row]
             self.assertEqual(repr(curves[tag]), repr(expected), tag)
