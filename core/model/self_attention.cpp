@@ -38,6 +38,7 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, const LayerSetti
       dropout_(layer.attention.dropout),
       dropout_site_(parameters.random_site("attention.probabilities")),
       method_(method_for(layer.attention, kernel)),
+      by_cudnn_(kernel == AttentionKernel::cudnn),
       // Flash keeps one number per row, which is cheap; the math path keeps S × S probabilities, which recompute drops.
       keeps_probabilities_(method_ == kernels::AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
@@ -120,7 +121,12 @@ kernels::Dropout SelfAttention::probability_dropout(const Sequences& rows, const
 }
 
 kernels::AttentionCall SelfAttention::call(const Sequences& rows, const PassContext& pass) const {
-  return {method_, probability_dropout(rows, pass), rows.part, {rows.documents, rows.document_starts}};
+  kernels::AttentionCall call{method_,
+                              probability_dropout(rows, pass),
+                              rows.part,
+                              {rows.documents, rows.document_starts}};
+  call.by_cudnn = by_cudnn_;
+  return call;
 }
 
 kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAndValues& all, const Sequences& rows,

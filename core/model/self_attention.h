@@ -65,6 +65,7 @@ class SelfAttention {
   double dropout_;
   std::uint64_t dropout_site_;
   kernels::AttentionMethod method_;
+  bool by_cudnn_;  // but for generation
   bool keeps_probabilities_;
   const kernels::RopeTable* rope_;  // null without rotary positions
   const ContextRanks* context_;     // null where no ranks share the sequences

@@ -100,7 +100,8 @@ struct MemoryRecipe {
   bool operator==(const MemoryRecipe&) const = default;
 };
 
-enum class AttentionKernel { automatic, flash, math };
+// cudnn: flash attention by cuDNN's kernel, on GPUs.
+enum class AttentionKernel { automatic, flash, math, cudnn };
 
 struct KernelsRecipe {
   AttentionKernel attention = AttentionKernel::automatic;

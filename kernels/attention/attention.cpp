@@ -35,6 +35,11 @@ void check(const at::Tensor& query, const at::Tensor& key, const AttentionCall& 
     refuse("flash attention holds no scores that a bias per head could be added to; the math path does");
   if (is_flash && call.dropout.active())
     refuse("flash attention holds no probabilities that could be dropped; the math path does");
+  if (call.by_cudnn && (!is_flash || !query.is_cuda() || query.element_size() != 2))
+    refuse("cuDNN's is flash attention, on GPUs, in 16 bits");
+  if (call.by_cudnn && (!call.queries.is_whole() || !call.documents.runs.empty()))
+    refuse("cuDNN's is of whole sequences, without documents");
+  if (call.by_cudnn && query.size(3) > longest_cudnn_head) refuse("cuDNN's has no longer heads");
   if (call.dropout.active() && !call.documents.runs.empty())
     refuse("dropout is placed by the pairs of a sequence's tokens, which attention within documents does not hold");
   if (call.bias.defined() && call.bias.sizes() != at::IntArrayRef{query.size(2), query.size(1), key.size(1)})

@@ -24,6 +24,8 @@ enum class AttentionMethod {
 // What products of queries and keys are multiplied with, unless a call says otherwise.
 inline double attention_scale(std::int64_t head_dim) { return 1.0 / std::sqrt(static_cast<double>(head_dim)); }
 
+constexpr std::int64_t longest_cudnn_head = 128;  // elements; longer ones only on some GPUs
+
 // Which keys each query sees, and how. By default causal self-attention within sequences.
 struct AttentionCall {
   AttentionMethod method = AttentionMethod::flash;
@@ -43,6 +45,9 @@ struct AttentionCall {
   // sequences: learned distances (Raffel et al., arXiv 1910.10683) or fixed ones (Press et al., arXiv 2108.12409).
   at::Tensor bias{};
   std::optional<double> scale{};  // of the products of queries and keys; none: attention_scale()
+  // Flash attention by cuDNN's kernel, whose last bits may differ from call to call: on a GPU, of whole sequences, in
+  // 16 bits, with heads of at most longest_cudnn_head elements.
+  bool by_cudnn = false;
 
   double scale_of(std::int64_t head_dim) const { return scale.value_or(attention_scale(head_dim)); }
   const RowDocuments& documents_of_keys() const { return key_documents.runs.empty() ? documents : key_documents; }

@@ -3,6 +3,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_cudnn_attention_backward.h>
+#include <ATen/ops/_cudnn_attention_forward.h>
 #include <ATen/ops/_efficient_attention_backward.h>
 #include <ATen/ops/_efficient_attention_forward.h>
 #include <ATen/ops/_flash_attention_backward.h>
@@ -16,6 +18,7 @@
 
 #include "kernels/accumulation_type.h"
 #include "kernels/attention/flash_attention.h"
+#include "kernels/attention/math_attention.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -115,6 +118,23 @@ AttentionGradients call_flash_backward(const at::Tensor& dout, const CudaAttenti
       flash_rows(x, saved.out), saved.statistics.contiguous(), starts_q, starts_k, longest(x.queries, x.query),
       longest(x.keys, x.key), no_dropout, x.is_causal, none, none, x.scale);
   return {query.view(x.query.sizes()), key.view(x.key.sizes()), value.view(x.value.sizes())};
+}
+
+AttentionOutput call_cudnn(const CudaAttentionCall& x) {
+  const auto result = at::_cudnn_attention_forward(by_head(x.query), by_head(x.key), by_head(x.value), std::nullopt,
+                                                   std::nullopt, std::nullopt, x.query.size(1), x.key.size(1), true,
+                                                   no_dropout, x.is_causal, false, x.scale);
+  return {by_head(std::get<0>(result)).contiguous(), std::get<1>(result).squeeze(3)};
+}
+
+AttentionGradients call_cudnn_backward(const at::Tensor& dout, const CudaAttentionCall& x,
+                                       const AttentionOutput& saved) {
+  const at::Tensor none;
+  const auto [query, key, value] =
+      at::_cudnn_attention_backward(by_head(dout), by_head(x.query), by_head(x.key), by_head(x.value),
+                                    by_head(saved.out), saved.statistics.unsqueeze(3), none, none, none, none, none,
+                                    x.query.size(1), x.key.size(1), no_dropout, x.is_causal, x.scale);
+  return {by_head(query).contiguous(), by_head(key).contiguous(), by_head(value).contiguous()};
 }
 
 AttentionOutput call_efficient(const CudaAttentionCall& x) {

@@ -24,6 +24,7 @@ struct CudaAttentionCall {
   double scale;
   bool is_causal;
   std::optional<DocumentStarts> queries, keys;  // their documents: both or neither
+  bool by_cudnn = false;
 };
 
 // FlashAttention has no fp32 and no longer heads.
@@ -31,6 +32,11 @@ bool has_flash(const at::Tensor& query);
 
 AttentionOutput call_flash(const CudaAttentionCall& x);
 AttentionGradients call_flash_backward(const at::Tensor& dout, const CudaAttentionCall& x,
+                                       const AttentionOutput& saved);
+
+// cuDNN's kernel: of 16 bits, of heads of at most 128 elements, without documents.
+AttentionOutput call_cudnn(const CudaAttentionCall& x);
+AttentionGradients call_cudnn_backward(const at::Tensor& dout, const CudaAttentionCall& x,
                                        const AttentionOutput& saved);
 
 AttentionOutput call_efficient(const CudaAttentionCall& x);

@@ -37,6 +37,9 @@ struct Operands {
   at::Tensor query, key, value;
 };
 
+// cuDNN has no sequences of one key, to which FlashAttention attends as well.
+bool goes_to_cudnn(const Operands& x, const AttentionCall& call) { return call.by_cudnn && x.key.size(1) > 1; }
+
 CudaAttentionCall make_call(const Operands& x, const AttentionCall& call) {
   return {padded_heads(x.query),
           padded_heads(x.key),
@@ -45,7 +48,8 @@ CudaAttentionCall make_call(const Operands& x, const AttentionCall& call) {
           call.scale_of(x.query.size(3)),
           call.is_causal,
           {},
-          {}};
+          {},
+          goes_to_cudnn(x, call)};
 }
 
 DocumentStarts starts_of(const RowDocuments& documents, const at::Device& device) {
@@ -66,8 +70,19 @@ CudaAttentionCall make_only_call(const Operands& x, const AttentionCall& call) {
 // Positions matter to a causal mask alone.
 bool is_one_call(const AttentionCall& call) { return call.queries.is_whole() || !call.is_causal; }
 
+AttentionOutput run_kernel(const CudaAttentionCall& call) {
+  if (call.by_cudnn) return call_cudnn(call);
+  return has_flash(call.query) ? call_flash(call) : call_efficient(call);
+}
+
+AttentionGradients run_backward_kernel(const at::Tensor& dout, const CudaAttentionCall& call,
+                                       const AttentionOutput& saved) {
+  if (call.by_cudnn) return call_cudnn_backward(dout, call, saved);
+  return has_flash(call.query) ? call_flash_backward(dout, call, saved) : call_efficient_backward(dout, call, saved);
+}
+
 AttentionOutput attend(const CudaAttentionCall& call) {
-  AttentionOutput output = has_flash(call.query) ? call_flash(call) : call_efficient(call);
+  AttentionOutput output = run_kernel(call);
   output.out = without_padding(output.out, call.head_dim);
   return output;
 }
@@ -75,9 +90,7 @@ AttentionOutput attend(const CudaAttentionCall& call) {
 AttentionGradients attend_backward(const at::Tensor& dout, const CudaAttentionCall& call,
                                    const AttentionOutput& saved) {
   const AttentionOutput padded{padded_heads(saved.out), saved.statistics};
-  const at::Tensor gradient = padded_heads(dout);
-  AttentionGradients d = has_flash(call.query) ? call_flash_backward(gradient, call, padded)
-                                               : call_efficient_backward(gradient, call, padded);
+  const AttentionGradients d = run_backward_kernel(padded_heads(dout), call, padded);
   return {without_padding(d.query, call.head_dim), without_padding(d.key, call.head_dim),
           without_padding(d.value, call.head_dim)};
 }

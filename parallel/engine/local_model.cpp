@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/fp8_products.h"
+#include "kernels/attention/cudnn_support.h"
 #include "parallel/engine/emulated_device.h"
 #include "parallel/layout/executable.h"
 #include "parallel/shard/tensor_array.h"
@@ -15,11 +16,21 @@
 namespace llmtrain {
 namespace {
 
+// cuDNN's kernel is for training: whoever reads the weights alone may do so on another device.
+AttentionKernel kernel_for(StateContents contents, AttentionKernel asked) {
+  const bool trains = contents == StateContents::training;
+  return asked == AttentionKernel::cudnn && !trains ? AttentionKernel::flash : asked;
+}
+
 // Before anything is allocated. Only ranks know whether an automatic device is a GPU.
 void require_executable_on(const at::Device& device, Recipe recipe) {
   recipe.cluster.device = device.is_cuda() ? DeviceKind::cuda : DeviceKind::cpu;
   const std::vector<std::string> reasons = not_executable(recipe);
   if (!reasons.empty()) throw Error(ExitCode::bad_recipe, reasons.front());
+  if (recipe.kernels.attention != AttentionKernel::cudnn) return;
+  const std::string missing = kernels::missing_for_cudnn_attention(device);
+  if (!missing.empty())
+    throw Error(ExitCode::bad_recipe, "/kernels/attention: \"cudnn\" " + missing + "; use \"auto\"");
 }
 
 }  // namespace
@@ -32,7 +43,9 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       loss_scale_(layout_->recipe().precision),
       spikes_(layout_->recipe().training.spikes),
       rope_(layout_->graph(), device) {
-  require_executable_on(device, recipe());
+  Recipe executed = recipe();
+  executed.kernels.attention = kernel_for(contents, executed.kernels.attention);
+  require_executable_on(device, std::move(executed));
   if (recipe().precision.delays_scales())
     fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
                          recipe().precision.high_precision.fallback_steps);
@@ -73,7 +86,7 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents, const Bloc
     state.units.back().is_copy = !group.counts_on(stage);
     stores_.add(state.units.back().parameters->seen());
   }
-  const StageOptions options{recipe().kernels.attention,
+  const StageOptions options{kernel_for(contents, recipe().kernels.attention),
                              recipe().memory.recompute,
                              &rope_,
                              &groups_.tensor,

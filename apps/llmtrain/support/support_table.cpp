@@ -104,6 +104,7 @@ void add_layout(std::vector<Tried>& tried) {
   add({"pipeline.balance", {}, needs_pipeline});
   add({"pipeline.balance", {"[1, 3]"}, needs_pipeline});
   add({"pipeline.loops", {"2"}});
+  add({"kernels.attention", {"cudnn"}, {{"precision.compute", "bf16"}}});
 }
 
 void add_running(std::vector<Tried>& tried) {

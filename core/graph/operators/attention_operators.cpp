@@ -93,14 +93,18 @@ void hold_fp32_copies(const AttentionShape& shape, double keys_and_values, Opera
 
 // What LibTorch's kernels take beside results on a GPU (kernels/attention/cuda_attention_calls.cpp). FlashAttention
 // sums the gradients of queries in fp32, in as many parts as there are multiprocessors for each head, so that the order
-// of the sums is fixed, and makes the gradients of keys and values per query head. CUTLASS's kernel reads keys and
-// values per query head, too.
-void hold_kernel_memory(const AttentionShape& shape, Operator& core) {
+// of the sums is fixed, and makes the gradients of keys and values per query head. cuDNN's has one such part. CUTLASS's
+// kernel reads keys and values per query head, too.
+void hold_kernel_memory(const AttentionShape& shape, AttentionKernel kernel, Operator& core) {
   constexpr double multiprocessors = 132, row_block = 128;  // an H100's; other GPUs have fewer
   const double per_head = shape.element * shape.tokens * shape.query, copies = shape.kv_heads < shape.heads ? 2 : 0;
   if (shape.element == fp32_bytes) {
     core.forward_scratch = copies * per_head;
     core.backward_scratch = 2 * copies * per_head + fp32_bytes * shape.tokens * shape.heads;
+    return;
+  }
+  if (kernel == AttentionKernel::cudnn) {
+    core.backward_scratch = fp32_bytes * shape.tokens * (shape.query + shape.heads) + copies * per_head;
     return;
   }
   const double head = std::ceil(shape.head_dim / 32) * 32, heads = shape.sequences * shape.heads;
@@ -136,7 +140,7 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
     core.backward_working += 2 * context * keys;
   }
   add_scores_work(writer, shape, context > 1 ? 0 : keys, core);
-  if (is_fused && writer.is_cuda()) hold_kernel_memory(shape, core);
+  if (is_fused && writer.is_cuda()) hold_kernel_memory(shape, writer.setting().attention, core);
   if (!is_fused && drops) writer.hold_masks(core, shape.scores);
   if (writer.widens_fp16()) hold_fp32_copies(shape, context * 2 * shape.tokens * shape.key, core);
 }

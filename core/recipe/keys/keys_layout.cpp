@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 2> fp8_products_words = {"all", "auto"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
 constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
-constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
+constexpr std::array<std::string_view, 4> attention_words = {"auto", "flash", "math", "cudnn"};
 
 void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
   keys.choice({"compute", "Data type of weights and activations in forward and backward; master weights stay fp32."},
@@ -172,7 +172,9 @@ void describe_layout(KeyVisitor& keys, Recipe& recipe) {
   keys.section({"memory", "What saves memory at the cost of time."}, [&] { describe_memory(keys, recipe.memory); });
   keys.section({"kernels", "Kernel implementations."}, [&] {
     keys.choice(
-        {"attention", "Attention kernel: flash never stores the scores; math stores them and supports dropout."},
+        {"attention",
+         "Attention kernel: flash never stores the scores; math stores them and supports dropout; cudnn is flash by "
+         "cuDNN's kernel, on GPUs, in bf16 or fp16, of whole sequences."},
         recipe.kernels.attention, attention_words);
   });
 }

@@ -138,7 +138,32 @@ Verdict check_evaluation(const Recipe& recipe, const Known&) {
                  "0"};
 }
 
+// What cuDNN's attention lacks of what the recipe asks for. LibTorch offers it documents as an experiment, which needs one
+// of more than 128 tokens in each call and one of few GPUs.
+Verdict check_cudnn(const Recipe& recipe) {
+  constexpr std::int64_t longest_head = 128;
+  const auto refusal = [](std::string what, std::string rule) {
+    return Refusal{std::move(what), std::move(rule), "\"auto\""};
+  };
+  if (recipe.cluster.device == DeviceKind::cpu)
+    return refusal("\"cudnn\" runs on GPUs alone", "needs cluster.device \"cuda\" or \"auto\"");
+  if (recipe.model.dropout > 0) return refusal("\"cudnn\" is used without dropout", "needs model.dropout 0");
+  if (recipe.precision.compute == DataType::fp32)
+    return refusal("\"cudnn\" has no fp32", "needs precision.compute \"bf16\" or \"fp16\"");
+  if (recipe.model.head_dim > longest_head)
+    return refusal("\"cudnn\" has no heads of " + std::to_string(recipe.model.head_dim) + " elements",
+                   "needs a model.head_dim of at most " + std::to_string(longest_head));
+  if (recipe.data.document_mask || recipe.data.fine_tuning)
+    return refusal("\"cudnn\" attends to whole sequences, not to documents within them",
+                   "needs data without document_mask and fine_tuning");
+  if (recipe.parallel.context > 1)
+    return refusal("\"cudnn\" attends to whole sequences, of which each context rank has a part",
+                   "needs parallel.context 1");
+  return {};
+}
+
 Verdict check_attention(const Recipe& recipe, const Known&) {
+  if (recipe.kernels.attention == AttentionKernel::cudnn) return check_cudnn(recipe);
   if (recipe.kernels.attention != AttentionKernel::flash || recipe.model.dropout == 0) return {};
   return Refusal{"\"flash\" has no dropout",
                  "with model.dropout " + number_words(recipe.model.dropout) + " attention uses the math path",
@@ -226,7 +251,10 @@ std::vector<Rule> model_rules() {
        {"/training/steps", "/training/learning_rate/decay_steps", warmup},
        check_decay_length},
       {"/training/evaluate_every", {"/data/train", "/data/validation"}, check_evaluation},
-      {"/kernels/attention", {"/model/dropout"}, check_attention},
+      {"/kernels/attention",
+       {"/model/dropout", "/model/head_dim", "/model/heads", "/model/hidden_size", "/precision/compute",
+        "/cluster/device", "/data/document_mask", "/data/fine_tuning", "/parallel/context"},
+       check_attention},
   };
 }
 

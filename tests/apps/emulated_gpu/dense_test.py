@@ -4,7 +4,7 @@ import json
 import shutil
 import unittest
 
-from emulated import EmulatedTest, distance, read_weights
+from emulated import EMULATED, EmulatedTest, distance, read_weights
 
 TEXT = "The quick brown fox jumps over the lazy dog, 12 times.\nIt barks. " * 60
 FP32 = {"tolerance": 1e-6, "of_change": 2e-4}
@@ -64,9 +64,9 @@ class Dense(EmulatedTest):
     def weights(self, device, step):
         return read_weights(self.folder / device / "checkpoints" / f"step-{step:08d}")
 
-    def compare(self, recipe, tolerance, of_change):
+    def compare(self, recipe, tolerance, of_change, on_cpu=None):
         """Losses to `tolerance`, relatively, and what training changed of the weights to the part `of_change`."""
-        expected, got = self.run_on("cpu", recipe), self.run_on("cuda", recipe)
+        expected, got = self.run_on("cpu", on_cpu or recipe), self.run_on("cuda", recipe)
         self.assertEqual(len(expected), recipe["training"]["steps"])
         self.assertEqual(len(got), len(expected))
         for a, b in zip(expected, got):
@@ -98,6 +98,22 @@ class Dense(EmulatedTest):
     def test_recompute(self):
         self.compare(recipe("llama", memory={"recompute": "full"}), **FP32)
         self.compare(recipe("gpt2", "bf16", memory={"recompute": "selective"}, kernels={"attention": "math"}), **HALF)
+
+    def test_attention_by_cudnn(self):
+        by_cudnn = recipe("llama", "bf16", kernels={"attention": "cudnn"})
+        # The processor has none.
+        on_cpu = {**by_cudnn, "kernels": {}}
+        self.compare(by_cudnn, on_cpu=on_cpu, **HALF)
+        run = ("run", "cuda.json", "-q", "--run-dir", "other")
+        self.refused(2, ['/kernels/attention: "cudnn" needs cuDNN', 'use "auto"'], *run, program=EMULATED,
+                     environment={**self.variables, "EMULATED_WITHOUT_CUDNN": "1"})
+        anywhere, without_gpus = ("--set", "cluster.device=auto"), {"CUDA_VISIBLE_DEVICES": ""}
+        self.refused(2, ['/kernels/attention: "cudnn" needs a GPU', 'use "auto"'], *run, *anywhere,
+                     environment=without_gpus)
+        # Who only reads the weights needs none.
+        said = self.run_program("sample", "cuda", "--prompt", "The ", "--tokens", "2", *anywhere,
+                                environment=without_gpus)
+        self.assertEqual(said.returncode, 0, said.stderr)
 
     def test_adapters(self):
         self.compare(with_model("llama", "bf16", lora={"rank": 4}), **HALF)

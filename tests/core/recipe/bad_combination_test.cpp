@@ -40,6 +40,10 @@ void check(const std::vector<Combination>& combinations) {
 
 TEST_CASE("Shapes of the model must fit each other", "[recipe]") { check(test::model_combinations()); }
 
+TEST_CASE("cuDNN's attention is refused where it lacks something", "[recipe]") {
+  check(test::attention_combinations());
+}
+
 TEST_CASE("Schedules of short sequences and kept tokens must fit the batch and the layout", "[recipe]") {
   check(test::curriculum_combinations());
 }

@@ -111,6 +111,29 @@ std::vector<Combination> model_combinations() {
   };
 }
 
+std::vector<Combination> attention_combinations() {
+  return {
+      {R"({"kernels": {"attention": "cudnn"}, "cluster": {"device": "cpu"}, "precision": {"compute": "bf16"}})",
+       "/kernels/attention",
+       {"GPUs alone", "cluster.device", "did you mean \"auto\"?"}},
+      {R"({"kernels": {"attention": "cudnn"}})", "/kernels/attention", {"no fp32", "precision.compute"}},
+      {R"({"kernels": {"attention": "cudnn"}, "precision": {"compute": "bf16"}, "model": {"dropout": 0.1}})",
+       "/kernels/attention",
+       {"without dropout", "model.dropout 0"}},
+      {R"({"kernels": {"attention": "cudnn"}, "precision": {"compute": "bf16"}, "model": {"hidden_size": 1088}})",
+       "/kernels/attention",
+       {"heads of 136", "at most 128"}},
+      {R"({"kernels": {"attention": "cudnn"}, "precision": {"compute": "bf16"}, "parallel": {"context": 2}})",
+       "/kernels/attention",
+       {"whole sequences", "parallel.context 1"}},
+      {R"({"kernels": {"attention": "cudnn"}, "precision": {"compute": "bf16"},
+           "data": {"document_mask": {"end_of_text": 10}}})",
+       "/kernels/attention",
+       {"whole sequences", "document_mask"}},
+      {R"({"kernels": {"attention": "cudnn"}, "precision": {"compute": "fp16"}})", "", {}},
+  };
+}
+
 std::vector<Combination> optimizer_combinations() {
   return {
       {R"({"training": {"optimizer": {"name": "muon"}}, "model": {"lora": {}}})",

@@ -3,6 +3,8 @@
 // of a device.
 #include <ATen/detail/CUDAHooksInterface.h>
 
+#include <cstdlib>
+
 #include "tests/emulator/torch/allocators.h"
 #include "tests/emulator/torch/device_guard.h"
 #include "tests/emulator/torch/generator.h"
@@ -18,6 +20,9 @@ struct CUDAHooks final : CUDAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
+  bool hasCuDNN() const override { return std::getenv("EMULATED_WITHOUT_CUDNN") == nullptr; }
+  long versionRuntimeCuDNN() const override { return 91002; }
+  bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return true; }
   int getNumGPUs() const override { return deviceCount(); }
   DeviceIndex deviceCount() const override { return static_cast<DeviceIndex>(emulated::settings().devices); }
   DeviceIndex current_device() const override { return static_cast<DeviceIndex>(emulated::current_device()); }

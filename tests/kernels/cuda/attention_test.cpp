@@ -181,6 +181,46 @@ TEST_CASE("attention's backward on a GPU repeats bitwise, and leaves LibTorch's 
   CHECK(at::globalContext().deterministicFillUninitializedMemory());
 }
 
+TEST_CASE("attention by cuDNN is one call each way, of the numbers of the definition") {
+  const auto type = GENERATE(at::kBFloat16, at::kHalf);
+  const auto kv_heads = GENERATE(std::int64_t{4}, std::int64_t{2});
+  // Heads of 12 elements are padded to 16.
+  const auto head_dim = GENERATE(std::int64_t{16}, std::int64_t{12});
+  const Case x = random_case({2, 40, 4, kv_heads, head_dim}, type);
+  for (const bool is_causal : {true, false}) {
+    AttentionCall definition{AttentionMethod::math}, call;
+    definition.is_causal = call.is_causal = is_causal;
+    call.by_cudnn = true;
+    const Case device = on_device(x);
+    // The gradient of queries differs in its last bits from call to call.
+    check(run(device, call), run(x.as(at::kDouble), definition), 8 * tolerance_of(type));
+    if (head_dim % 8 != 0) continue;
+    const std::int64_t before = emulated::counters(0).launches;
+    attention_forward(device.query, device.key, device.value, call);
+    CHECK(emulated::counters(0).launches == before + 1);
+  }
+}
+
+TEST_CASE("sequences of one key, which cuDNN does not have, are attended to all the same") {
+  const Case x = random_case({3, 1, 4, 2, 16}, at::kBFloat16);
+  AttentionCall call;
+  call.by_cudnn = true;
+  check(run(on_device(x), call), run(x.as(at::kDouble), exactly), tolerance_of(at::kBFloat16));
+}
+
+TEST_CASE("what cuDNN's attention does not have is refused before it is called") {
+  const Case x = on_device(random_case({2, 40, 4, 2, 16}, at::kBFloat16));
+  const std::vector<PositionRun> documents{{0, 40}, {40, 40}};
+  AttentionCall call, within_documents = within(documents), part, stored{AttentionMethod::math};
+  part.queries = {80, {{40, 40}}};
+  for (AttentionCall* each : {&call, &within_documents, &part, &stored}) each->by_cudnn = true;
+  CHECK_NOTHROW(attention_forward(x.query, x.key, x.value, call));
+  for (const AttentionCall& each : {within_documents, part, stored})
+    CHECK_THROWS(attention_forward(x.query, x.key, x.value, each));
+  const Case wide = x.as(x.query.options().dtype(at::kFloat)), host = x.as(x.query.options().device(at::kCPU));
+  for (const Case* each : {&wide, &host}) CHECK_THROWS(attention_forward(each->query, each->key, each->value, call));
+}
+
 TEST_CASE("attention on a GPU waits for nothing") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const Case x = on_device(random_case({2, 40, 4, 2, 16}, type));
