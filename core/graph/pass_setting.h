@@ -40,6 +40,7 @@ struct TokenSetting {
   std::int64_t kept = 0;             // of each sequence, in layers that drop tokens; 0: all
   std::int64_t context = 1;          // ranks that split a sequence
   std::int64_t row_ranks = 1;        // tensor ranks that split the rows of norms and residuals (sequence parallelism)
+  bool has_documents = false;        // sequences may hold several, to which attention keeps
 
   bool are_dropped() const { return kept > 0 && kept < sequence_length; }
   bool have_split_rows() const { return row_ranks > 1; }

@@ -124,7 +124,7 @@ kernels::AttentionCall SelfAttention::call(const Sequences& rows, const PassCont
   kernels::AttentionCall call{method_,
                               probability_dropout(rows, pass),
                               rows.part,
-                              {rows.documents, rows.document_starts}};
+                              {rows.documents, rows.document_starts, rows.document_pieces.get()}};
   call.by_cudnn = by_cudnn_;
   return call;
 }

@@ -86,10 +86,8 @@ at::Tensor shaped_statistics(const at::Tensor& of_document, const Part& part, st
   return of_document.view({1, heads, part.queries.length, part.keys.length});
 }
 
-// One call takes all documents where each query's document is here as a whole.
 bool is_one_call(const at::Tensor& query, const AttentionCall& call) {
-  return call.method == AttentionMethod::flash && call.queries.is_whole() && has_cuda_flash_attention(query) &&
-         cuda_takes_documents(query, call);
+  return call.method == AttentionMethod::flash && has_cuda_flash_attention(query) && cuda_takes_documents(query, call);
 }
 
 // Contiguous: at::empty_like() would keep the strides of a transposed x.

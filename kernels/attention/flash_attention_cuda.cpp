@@ -70,6 +70,18 @@ CudaAttentionCall make_only_call(const Operands& x, const AttentionCall& call) {
 // Positions matter to a causal mask alone.
 bool is_one_call(const AttentionCall& call) { return call.queries.is_whole() || !call.is_causal; }
 
+DocumentPieces pieces_at_hand(const at::Tensor& query, const AttentionCall& call) {
+  if (call.documents.pieces != nullptr) return *call.documents.pieces;
+  return document_pieces(call.documents.runs, call.queries, query.size(1), query.device());
+}
+
+CudaAttentionCall make_call_of_pieces(const Operands& x, const DocumentPieces& pieces, const AttentionCall& call) {
+  CudaAttentionCall result = make_call({x.query, keys_of(pieces, x.key), keys_of(pieces, x.value)}, call);
+  result.queries = DocumentStarts{pieces.query_starts, pieces.most_queries};
+  result.keys = DocumentStarts{pieces.key_starts, pieces.most_keys};
+  return result;
+}
+
 AttentionOutput run_kernel(const CudaAttentionCall& call) {
   if (call.by_cudnn) return call_cudnn(call);
   return has_flash(call.query) ? call_flash(call) : call_efficient(call);
@@ -104,6 +116,8 @@ at::Tensor keys_until(const at::Tensor& x, const PositionRun& run) { return x.na
 bool has_cuda_flash_attention(const at::Tensor& query) { return query.is_cuda() && query.scalar_type() != at::kDouble; }
 
 bool cuda_takes_documents(const at::Tensor& query, const AttentionCall& call) {
+  // Each piece has keys.
+  if (!call.queries.is_whole()) return call.is_causal;
   if (has_flash(query)) return true;
   const std::span<const PositionRun> queries = call.documents.runs, keys = call.documents_of_keys().runs;
   for (std::size_t i = 0; i < queries.size(); ++i)
@@ -114,6 +128,8 @@ bool cuda_takes_documents(const at::Tensor& query, const AttentionCall& call) {
 AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                              const AttentionCall& call) {
   if (is_one_call(call)) return attend(make_only_call({query, key, value}, call));
+  if (!call.documents.runs.empty())
+    return attend(make_call_of_pieces({query, key, value}, pieces_at_hand(query, call), call));
   std::vector<at::Tensor> outs, statistics;
   std::int64_t row = 0;
   for (const PositionRun& run : call.queries.runs_of(query.size(1))) {
@@ -131,6 +147,11 @@ AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const a
                                                  const at::Tensor& value, const AttentionOutput& saved,
                                                  const AttentionCall& call) {
   if (is_one_call(call)) return attend_backward(dout, make_only_call({query, key, value}, call), saved);
+  if (!call.documents.runs.empty()) {
+    const DocumentPieces pieces = pieces_at_hand(query, call);
+    const AttentionGradients d = attend_backward(dout, make_call_of_pieces({query, key, value}, pieces, call), saved);
+    return {d.query, sum_key_gradients(pieces, d.key, key), sum_key_gradients(pieces, d.value, value)};
+  }
   // Keys and values collect contributions from every run, in fp32, so that the sums are rounded once.
   const auto sum_of = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(accumulation_type(x))); };
   const at::Tensor dkey = sum_of(key), dvalue = sum_of(value);

@@ -12,13 +12,14 @@ namespace llmtrain::kernels {
 // with zeros, which is a copy.
 bool has_cuda_flash_attention(const at::Tensor& query);  // float64 has none
 
-// With documents, queries are whole, and false where their one call would go wrong: CUTLASS's kernel writes nothing for
-// queries without keys.
+// With documents: whether one call takes them all. CUTLASS's kernel writes nothing for queries without keys, and a part
+// of the queries is cut into pieces for a causal mask alone.
 bool cuda_takes_documents(const at::Tensor& query, const AttentionCall& call);
 
 // kernels/attention/attention.h. Queries that are a part of their sequences take one call per run of positions where
 // they see the keys before them alone. All documents take one call, whose statistics are in the kernel's layout:
-// FlashAttention's [heads, B·S_q], CUTLASS's [documents, heads, longest of queries rounded up to 32].
+// FlashAttention's [heads, B·S_q], CUTLASS's [documents, heads, longest of queries rounded up to 32]; for a part of the
+// queries their pieces are these documents, whose keys are copied (kernels/attention/document_pieces.h).
 AttentionOutput cuda_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                              const AttentionCall& call);
 AttentionGradients cuda_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,

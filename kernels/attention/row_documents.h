@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "kernels/attention/document_pieces.h"
 #include "kernels/sequence_part.h"
 
 namespace llmtrain::kernels {
@@ -14,6 +15,8 @@ namespace llmtrain::kernels {
 struct RowDocuments {
   std::span<const PositionRun> runs{};  // they cover all rows in order; none reaches over the end of a sequence
   at::Tensor starts{};                  // document_starts(); undefined: made in the call
+  // document_pieces() of the queries at hand, where they are a part; null: made in the call.
+  const DocumentPieces* pieces = nullptr;
 };
 
 // Where the documents begin, and the end of the last: int32 [documents + 1], on the device, whose kernels read it

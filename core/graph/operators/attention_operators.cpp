@@ -94,10 +94,10 @@ void hold_fp32_copies(const AttentionShape& shape, double keys_and_values, Opera
 // What LibTorch's kernels take beside results on a GPU (kernels/attention/cuda_attention_calls.cpp). FlashAttention
 // sums the gradients of queries in fp32, in as many parts as there are multiprocessors for each head, so that the order
 // of the sums is fixed, and makes the gradients of keys and values per query head. cuDNN's has one such part. CUTLASS's
-// kernel reads keys and values per query head, too.
-void hold_kernel_memory(const AttentionShape& shape, AttentionKernel kernel, Operator& core) {
+// kernel reads keys and values per query head, too. `keys`: of how many tokens the kernel gets keys.
+void hold_kernel_memory(const AttentionShape& shape, AttentionKernel kernel, double keys, Operator& core) {
   constexpr double multiprocessors = 132, row_block = 128;  // an H100's; other GPUs have fewer
-  const double per_head = shape.element * shape.tokens * shape.query, copies = shape.kv_heads < shape.heads ? 2 : 0;
+  const double per_head = shape.element * keys * shape.query, copies = shape.kv_heads < shape.heads ? 2 : 0;
   if (shape.element == fp32_bytes) {
     core.forward_scratch = copies * per_head;
     core.backward_scratch = 2 * copies * per_head + fp32_bytes * shape.tokens * shape.heads;
@@ -111,6 +111,20 @@ void hold_kernel_memory(const AttentionShape& shape, AttentionKernel kernel, Ope
   const double rows = shape.sequences * std::ceil(shape.tokens / shape.sequences / row_block) * row_block;
   const double sums = std::ceil(multiprocessors / heads) * rows * shape.heads * head;
   core.backward_scratch = fp32_bytes * (sums + rows * shape.heads) + copies * per_head;
+}
+
+// All that attention takes beside results on a GPU. Of documents of whose queries a context rank has a part, keys and
+// values are copied for one call of the kernel, and so are gradients (kernels/attention/document_pieces.h): at most
+// those of a document that is a whole sequence, whose two pieces end with the rank's early and with its late chunk.
+void hold_scratch(const OperatorWriter& writer, const AttentionShape& shape, Operator& core) {
+  const PassSetting& setting = writer.setting();
+  const bool has_pieces = setting.tokens.context > 1 && setting.tokens.has_documents;
+  const double keys = shape.tokens * (has_pieces ? static_cast<double>(setting.tokens.context) + 0.5 : 1);
+  hold_kernel_memory(shape, setting.program.attention, keys, core);
+  if (!has_pieces) return;
+  const double copies = shape.element * keys * 2 * shape.key;
+  core.forward_scratch += copies;
+  core.backward_scratch += 2 * copies;
 }
 
 // The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
@@ -140,7 +154,7 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
     core.backward_working += 2 * context * keys;
   }
   add_scores_work(writer, shape, context > 1 ? 0 : keys, core);
-  if (is_fused && writer.is_cuda()) hold_kernel_memory(shape, writer.setting().attention, core);
+  if (is_fused && writer.is_cuda()) hold_scratch(writer, shape, core);
   if (!is_fused && drops) writer.hold_masks(core, shape.scores);
   if (writer.widens_fp16()) hold_fp32_copies(shape, context * 2 * shape.tokens * shape.key, core);
 }

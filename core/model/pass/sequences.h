@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "kernels/attention/document_pieces.h"
 #include "kernels/sequence_part.h"
 
 namespace llmtrain {
@@ -20,7 +22,10 @@ struct Sequences {
   // Empty and undefined: a sequence is one document with the padding at its end, which no row before it looks at.
   std::vector<kernels::PositionRun> documents{};
   at::Tensor positions{};
-  at::Tensor document_starts{};  // kernels::document_starts() of them
+  // What a GPU's attention reads of them, once for all layers: of whole sequences kernels::document_starts(), else
+  // kernels::document_pieces().
+  at::Tensor document_starts{};
+  std::shared_ptr<const kernels::DocumentPieces> document_pieces{};
 
   std::int64_t rows() const { return count * length; }                 // on this rank
   std::int64_t whole_length() const { return part.whole_of(length); }  // of each on all ranks that share it

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -129,6 +130,15 @@ std::vector<double> loss_gradients(const SampleSource& samples, std::span<const 
   return gradients;
 }
 
+void add_documents(Sequences& sequences, const at::Device& device) {
+  if (sequences.documents.empty()) return;
+  if (sequences.part.is_whole())
+    sequences.document_starts = kernels::document_starts(sequences.documents, device);
+  else
+    sequences.document_pieces = std::make_shared<const kernels::DocumentPieces>(
+        kernels::document_pieces(sequences.documents, sequences.part, sequences.length, device));
+}
+
 std::vector<PassInput> on_device(std::vector<PassInput> micros, const at::Device& device) {
   return device.is_cpu() ? std::move(micros) : PackedBatch(std::move(micros)).send(device);
 }
@@ -148,8 +158,7 @@ std::vector<PassInput> PackedBatch::send(const at::Device& device) {
   std::size_t next = 0;
   for_tensors(micros_, [&](at::Tensor& tensor) { tensor = sent[next++]; });
   for (PassInput& micro : micros_)
-    for (Sequences& sequences : micro.batch.rows)
-      sequences.document_starts = kernels::document_starts(sequences.documents, device);
+    for (Sequences& sequences : micro.batch.rows) add_documents(sequences, device);
   return std::move(micros_);
 }
 

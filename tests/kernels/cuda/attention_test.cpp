@@ -157,16 +157,39 @@ TEST_CASE("documents on a GPU are one call each way, with the numbers of one doc
   CHECK(are_equal(run(device, call), run(device, within(documents))));
 }
 
-TEST_CASE("documents of which a rank has a part of the queries have the rows of the whole") {
+TEST_CASE("documents of which a rank has a part of the queries are one call each way, with the rows of the whole") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  const Case x = random_case({2, 48, 4, 2, 8}, type);
-  const std::vector<PositionRun> documents{{0, 20}, {20, 28}, {48, 48}};
-  const SequencePart part{48, {{0, 12}, {36, 12}}};
-  const Result whole = run(x.as(at::kDouble), within(documents, AttentionMethod::math));
-  const Case device = on_device(x);
-  const AttentionOutput output = attention_forward(rows_of(device.query, part), device.key, device.value,
-                                                   {AttentionMethod::flash, {}, part, {documents}});
-  CHECK(largest_error(output.out.to(at::kCPU), rows_of(whole.out, part)) < tolerance_of(type));
+  const auto kv_heads = GENERATE(std::int64_t{2}, std::int64_t{4});
+  const Case x = random_case({2, 48, 4, kv_heads, 8}, type);
+  // Within a run, over both, between them, of one token, and of a whole sequence.
+  const std::vector<PositionRun> documents{{0, 7}, {7, 1}, {8, 6}, {14, 20}, {34, 14}, {48, 48}};
+  for (const SequencePart& part : std::vector<SequencePart>{
+           {48, {{0, 12}, {36, 12}}}, {48, {{12, 24}}}, {48, {{0, 6}, {6, 9}, {40, 8}}}, {48, {{15, 3}}}}) {
+    INFO(part.runs.size() << " runs, the first from " << part.runs.front().begin);
+    at::Tensor dout = at::zeros_like(x.dout);
+    for (const auto& [begin, length] : part.runs) dout.narrow(1, begin, length).copy_(x.dout.narrow(1, begin, length));
+    Result want = run(Case{x.query, x.key, x.value, dout}.as(at::kDouble), within(documents, AttentionMethod::math));
+    want.out = rows_of(want.out, part);
+    want.query = rows_of(want.query, part);
+    const Case device = on_device(x);
+    const Case at_hand{rows_of(device.query, part), device.key, device.value, rows_of(device.dout, part)};
+    AttentionCall call = within(documents);
+    call.queries = part;
+    const DocumentPieces pieces = document_pieces(documents, part, at_hand.query.size(1), gpu);
+    call.documents.pieces = &pieces;
+    const emulated::Counters before = emulated::counters(0);
+    const AttentionOutput output = attention_forward(at_hand.query, at_hand.key, at_hand.value, call);
+    // Keys and values of the pieces, and for CUTLASS's kernel of each of their heads.
+    CHECK(emulated::counters(0).launches - before.launches == (type == at::kFloat && kv_heads != 4 ? 5 : 3));
+    const Result got =
+        result_of(output, attention_backward(at_hand.dout, at_hand.query, at_hand.key, at_hand.value, output, call));
+    CHECK(emulated::counters(0).synchronisations - before.synchronisations == 4);  // the test's reads of results
+    check(got, want, tolerance_of(type));
+    CHECK(are_equal(got, run(at_hand, call)));
+    // Without them the pieces are made where they are needed.
+    call.documents.pieces = nullptr;
+    CHECK(are_equal(got, run(at_hand, call)));
+  }
 }
 
 TEST_CASE("attention's backward on a GPU repeats bitwise, and leaves LibTorch's switches as they were") {

@@ -41,9 +41,10 @@ TEST_CASE("a step on a GPU needs the planned memory") {
 // Their communicators stage through the host, in other memory than the GPU's.
 TEST_CASE("ranks with GPUs send the planned bytes, and need the planned memory") {
   const TrainingSetting setting;
-  const std::string bf16 = "precision.compute=\"bf16\"";
+  const std::string bf16 = "precision.compute=\"bf16\"", documents = R"(data.document_mask={"end_of_text": 10})";
   for (const RankCase& layout : std::vector<RankCase>{{2, {bf16, zero(3), "pipeline.loops=4"}},
                                                       {2, {bf16, "parallel.context=2", "batch.micro=8"}},
+                                                      {2, {bf16, "parallel.context=2", "batch.micro=8", documents}},
                                                       {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}}})
     check_layout(setting, {layout.ranks, gpu + layout.overrides});
 }
