@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <iterator>
 #include <set>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "core/recipe/keys/key_table.h"
@@ -166,6 +168,29 @@ TEST_CASE("A rule names the keys that determine the defaults of its keys", "[rec
       CHECK((!is_named(rule, decided) || is_named(rule, decider)));
     }
   }
+}
+
+// The keys that are refused of a combination on a kind of device.
+std::set<std::string> refused_keys(const Combination& combination, const char* device) {
+  Json patch = Json::parse(combination.patch);
+  patch["cluster"]["device"] = device;
+  Combination on_device = combination;
+  on_device.patch = patch.dump();
+  std::set<std::string> keys;
+  std::istringstream lines(report(on_device, all_rules()));
+  for (std::string line; std::getline(lines, line);) keys.insert(line.substr(0, line.find(": ")));
+  return keys;
+}
+
+TEST_CASE("What is not refused with a CPU is not refused with a GPU", "[recipe]") {
+  std::size_t refused = 0;
+  for (const Combination& combination : all_combinations()) {
+    CAPTURE(combination.patch);
+    const auto on_cpu = refused_keys(combination, "cpu"), on_cuda = refused_keys(combination, "cuda");
+    CHECK(std::ranges::includes(on_cpu, on_cuda));
+    refused += on_cuda.size();
+  }
+  CHECK(refused > 100);
 }
 
 TEST_CASE("Consequences of a wrong number of ranks are not reported again", "[recipe]") {
