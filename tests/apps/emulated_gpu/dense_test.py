@@ -128,6 +128,11 @@ class Dense(EmulatedTest):
                 "curriculum": {"sequence_length": {"start": 8, "steps": 3}}}
         self.compare(recipe("llama", data=data), **FP32)
 
+    def test_token_dropping(self):
+        training = {"steps": 3, "learning_rate": {"peak": 0.003},
+                    "token_dropping": {"start": 8, "multiple": 8, "steps": 3, "first_layers": 0, "last_layers": 0}}
+        self.compare(recipe("llama", training=training), **FP32)
+
     def test_query_key_norms_and_odd_heads(self):
         self.compare(with_model("llama", "bf16", qk_norm=True, head_dim=12), **HALF)
 

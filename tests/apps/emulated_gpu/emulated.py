@@ -67,13 +67,30 @@ def without_warnings(text):
 
 
 class EmulatedTest(ProgramTest):
-    """A race between streams, or a host that touches a GPU's memory, ends a run with another exit code than 0."""
+    """A race between streams, or a host that touches a GPU's memory, ends a run with another exit code than 0; and a run
+    that ends with 0 leaves nothing behind."""
 
     variables = {"EMULATED_MEMORY": "1024"}
 
     def run_emulated(self, *arguments, environment=None, **options):
-        return self.run_program(*arguments, program=EMULATED, environment={**self.variables, **(environment or {})},
-                                **options)
+        ours = self.folder / "emulated-report"
+        environment = {"EMULATED_REPORT_FILE": str(ours), **self.variables, **(environment or {})}
+        result = self.run_program(*arguments, program=EMULATED, environment=environment, **options)
+        reports = pathlib.Path(environment["EMULATED_REPORT_FILE"])
+        for path in reports.parent.glob(f"{reports.name}.*"):
+            if result.returncode == 0:
+                self.check_end(json.loads(path.read_text()))
+            if reports == ours:
+                path.unlink()
+        return result
+
+    def check_end(self, report):
+        """Nothing of the process holds memory, works, or is connected."""
+        for memory in (*report["devices"], report["pinned"]):
+            self.assertEqual(memory["leaks"]["blocks"], 0, memory["leaks"])
+        self.assertEqual(report["busy_streams"], 0)
+        communicators = report.get("communicators", {})
+        self.assertEqual(communicators.get("created"), communicators.get("destroyed"))
 
     def counts_of(self, result):
         """What each GPU that had work has counted, of a program with EMULATED_SUMMARY; there must be no race."""
