@@ -17,6 +17,8 @@ FAST_LABELS = {"unit", "ranks"}
 OTHER_LABELS = {"lint", "measures", "oracle", "gpu"}
 SLOW_NAMES = re.compile(r"layouts_test|ranks_test")
 
+EMULATED_PROGRAM = "tests/emulated_gpu/llmtrain"
+
 UNBROKEN_LIMIT = 600  # seconds
 POLL_SECONDS = 0.02
 
@@ -73,6 +75,9 @@ def list_tests(build):
         # The program loads its runtime, and with it all that is loaded from there.
         if "llmtrain" in files:
             files.add("llmtrain_runtime")
+        # No target is called as the copy of the program that runs on an emulated GPU (tests/emulator/CMakeLists.txt).
+        if EMULATED_PROGRAM in files:
+            files = files - {EMULATED_PROGRAM} | {"emulated_gpu"}
         tests[entry["name"]] = Test(entry["name"], entry["command"], properties.get("WORKING_DIRECTORY", build),
                                     environment, set(properties.get("LABELS", [])),
                                     properties.get("SKIP_RETURN_CODE", -1), files)
