@@ -91,15 +91,17 @@ Evaluator::Flow Evaluator::run_loop(const For& node, const Value& items, std::in
   }
   const auto length = node.condition ? std::nullopt : length_of(items);
   const auto loop = std::make_shared<Loop>(chosen_items(node, items, scope), length, depth, std::move(recurse));
-  bool has_items = false;
+  bool has_finished_one = false;
   while (loop->advance()) {
-    has_items = true;
     const auto inner = scope_within(scope);
     inner->set("loop", object(loop));
     assign(node.target, loop->item(), inner);
-    if (execute(node.body, inner) == Flow::leave_loop) return Flow::onward;
+    const Flow flow = execute(node.body, inner);
+    if (flow == Flow::leave_loop) break;
+    has_finished_one |= flow == Flow::onward;
   }
-  return has_items ? Flow::onward : execute(node.otherwise, scope_within(scope));
+  // In Jinja the other part is also written where every item was left by "break" or "continue".
+  return has_finished_one ? Flow::onward : execute(node.otherwise, scope_within(scope));
 }
 
 Evaluator::Flow Evaluator::run(const If& node, const ScopePointer& scope) {

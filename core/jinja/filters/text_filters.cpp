@@ -158,10 +158,10 @@ Value truncate(const Value& input, const Arguments& arguments) {
   const std::u32string end = decoded(bound.text(2, "..."));
   const std::int64_t leeway = bound.is_given(3) ? bound.integer(3, 5) : 5;
   if (length < static_cast<std::int64_t>(end.size()) || leeway < 0) throw Refused("truncate() to less than its end");
-  if (input.is<Undefined>()) return input;
+  const auto size = length_of(input);
+  if (size && static_cast<std::int64_t>(*size) <= length + leeway) return input;
   if (!text_of(input)) throw Refused("truncate() takes a text, not " + type_name(input));
   const std::u32string characters = decoded(plain_text(input));
-  if (static_cast<std::int64_t>(characters.size()) <= length + leeway) return input;
   std::u32string kept = characters.substr(0, static_cast<std::size_t>(length) - end.size());
   if (const std::size_t space = kept.rfind(U' '); !cuts_words && space != std::u32string::npos) kept.resize(space);
   return text(encoded(kept + end));
