@@ -15,39 +15,19 @@
 namespace llmtrain {
 namespace {
 
-using JsonValue = nlohmann::json;
-
-// What a template writes around the messages.
-struct TemplateTexts {
-  std::string_view begin;        // before the first message
-  std::string_view before_role;  // a message's header
-  std::string_view after_role;
-  std::string_view end;  // the token that ends a message, which the model has to learn
-  std::string_view after_end;
-  bool trims = false;  // white space around the content
-};
-
-const TemplateTexts& texts_of(ChatTemplate chat) {
-  static constexpr TemplateTexts chatml{"", "<|im_start|>", "\n", "<|im_end|>", "\n", false};
-  static constexpr TemplateTexts llama3{
-      "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>", "", true};
-  switch (chat) {
-    case ChatTemplate::chatml:
-      return chatml;
-    case ChatTemplate::llama3:
-      return llama3;
-  }
-  return chatml;
+// Neither null nor an empty text or list: what says nothing need not be written.
+bool says_something(const Json& value) {
+  return !value.is_null() && value != "" && !(value.is_array() && value.empty());
 }
 
 class ConversationReader {
  public:
   ConversationReader(const Record& record, const std::filesystem::path& file, const FineTuningRecipe& recipe)
-      : record_(record), file_(file), recipe_(recipe), texts_(texts_of(recipe.chat_template)) {}
+      : record_(record), file_(file), recipe_(recipe) {}
 
   Conversation read() {
     if (is_too_large_json(record_.text)) refuse(std::string(too_large_json));
-    const JsonValue object = JsonValue::parse(record_.text, nullptr, false);
+    const Json object = Json::parse(record_.text, nullptr, false);
     if (record_.line == 0 || !object.is_object()) refuse("is not a JSON object");
     if (object.contains("messages")) {
       add_messages(object, "messages", true);
@@ -72,7 +52,7 @@ class ConversationReader {
                             file_.string(), record_.line, what));
   }
 
-  std::string text_at(const JsonValue& object, const std::string& key) const {
+  std::string text_at(const Json& object, const std::string& key) const {
     if (!object.contains(key) || !object[key].is_string()) refuse("has no string \"" + key + "\"");
     return object[key].get<std::string>();
   }
@@ -86,53 +66,64 @@ class ConversationReader {
     parts.back().text += text;
   }
 
-  void add_messages(const JsonValue& object, const std::string& key, bool answers_count) {
+  // The messages at `key`, behind those that were already read.
+  void add_messages(const Json& object, const std::string& key, bool answers_count) {
     if (!object.contains(key) || !object[key].is_array()) refuse("has no list \"" + key + "\"");
-    for (const JsonValue& message : object[key]) {
+    for (const Json& message : object[key]) {
       if (!message.is_object()) refuse("has something else than messages in \"" + key + "\"");
-      if (conversation_.parts.empty()) add(texts_.begin, false);
-      add_message(role_of(message), text_at(message, "content"), answers_count);
+      check_role(message);
+      text_at(message, "content");
+      check_keys(message);
+      messages_.push_back(message);
     }
+    if (answers_count) write_messages(messages_.size() - object[key].size());
   }
 
-  std::string role_of(const JsonValue& message) const {
+  void check_role(const Json& message) const {
     constexpr std::array<std::string_view, 4> roles = {"system", "user", "assistant", "tool"};
     const std::string role = text_at(message, "role");
     if (std::ranges::find(roles, role) == roles.end())
-      refuse("has the role " + JsonValue(role).dump(-1, ' ', false, JsonValue::error_handler_t::replace) +
+      refuse("has the role " + Json(role).dump(-1, ' ', false, Json::error_handler_t::replace) +
              " instead of system, user, assistant or tool");
-    return role;
   }
 
-  void add_message(const std::string& role, std::string_view content, bool answers_count) {
-    add(texts_.before_role, false);
-    add(role, false);
-    add(texts_.after_role, false);
-    if (texts_.trims) content = trimmed(content);
-    // Through the end of the answer, so that the model learns to stop.
-    const bool counts = answers_count && role == "assistant";
-    add(content, counts);
-    add(texts_.end, counts);
-    add(texts_.after_end, false);
+  // What the template would leave out in silence.
+  void check_keys(const Json& message) const {
+    for (const auto& [key, value] : message.items()) {
+      if (key == "role" || key == "content" || !says_something(value)) continue;
+      refuse("has a message with " + Json(key).dump(-1, ' ', false, Json::error_handler_t::replace) +
+             ", which data.fine_tuning.template does not write");
+    }
   }
 
-  static std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view space = " \t\n\r\f\v";
-    const auto begin = text.find_first_not_of(space);
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(space) - begin + 1);
+  void write_messages(std::size_t first_counted) {
+    try {
+      for (const LabelledText& part :
+           MessageWriter::named(recipe_.chat_template).write({{"messages", messages_}}, first_counted))
+        add(part.text, part.counts);
+    } catch (const jinja::TemplateError& error) {
+      refuse(fmt::format("is refused by the chat template: {}", error.what()));
+    }
   }
 
   const Record& record_;
   const std::filesystem::path& file_;
   const FineTuningRecipe& recipe_;
-  const TemplateTexts& texts_;
+  Json messages_ = Json::array();
   Conversation conversation_;
 };
 
 }  // namespace
 
-std::string_view end_of_message(ChatTemplate chat) { return texts_of(chat).end; }
+std::string_view end_of_message(ChatTemplate chat) {
+  switch (chat) {
+    case ChatTemplate::chatml:
+      return "<|im_end|>";
+    case ChatTemplate::llama3:
+      return "<|eot_id|>";
+  }
+  return "";
+}
 
 Conversation conversation_of(const Record& record, const std::filesystem::path& file, const FineTuningRecipe& recipe) {
   return ConversationReader(record, file, recipe).read();

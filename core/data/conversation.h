@@ -7,18 +7,10 @@
 #include <vector>
 
 #include "core/data/documents.h"
+#include "core/data/message_writer.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
-
-// A part of a document for fine-tuning. Parts are tokenized one by one: a model that answers continues the tokens of
-// the prompt, so the prompt's last token must not depend on the answer.
-struct LabelledText {
-  std::string text;
-  bool counts = false;  // whether the losses of predicting its tokens count
-
-  bool operator==(const LabelledText&) const = default;
-};
 
 struct Conversation {
   std::vector<LabelledText> parts;
@@ -27,13 +19,12 @@ struct Conversation {
 };
 
 // The conversation in a line of JSON Lines:
-// - {"messages": [{"role": …, "content": …}, …]}: written out by the template, as the chat templates of the models that
-//   introduced it do (ChatML: Qwen2 without its default system prompt; Llama 3: Llama-3-Instruct); the answers of the
-//   role "assistant" count, each with the token that ends it;
+// - {"messages": [{"role": …, "content": …}, …]}: written out by the template (core/data/message_writer.h); the answers
+//   of the role "assistant" count, each with the token that ends it;
 // - {"prompt": …, "completion": …}: two texts without a template, or two lists of messages with it; the completion
 //   counts, of messages its answers.
-// Other keys are ignored. With CountedTokens::all every part counts. Throws Error(bad_data) that begins with `file` and
-// gives the line for anything else.
+// Other keys of the line are ignored, other keys of messages refused unless they are empty. With CountedTokens::all
+// every part counts. Throws Error(bad_data) that begins with `file` and gives the line for anything else.
 Conversation conversation_of(const Record& record, const std::filesystem::path& file, const FineTuningRecipe& recipe);
 
 // The text that ends a message, which tokenizers made for the template have as one token.

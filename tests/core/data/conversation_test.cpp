@@ -48,6 +48,13 @@ TEST_CASE("The template of Llama 3 trims contents and begins with its beginning 
           {"Bye.<|eot_id|>", true}});
 }
 
+TEST_CASE("Llama 3 trims the white space that Python's strip() does") {
+  const char* line = "{\"messages\": [{\"role\": \"user\", \"content\": \"\\u00a0 a\\u2003b \\u3000\\u001f\"}]}";
+  CHECK(read(line, {.chat_template = ChatTemplate::llama3}).parts ==
+        std::vector<LabelledText>{
+            {"<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na\u2003b<|eot_id|>", false}});
+}
+
 TEST_CASE("A prompt and its completion are two texts without a template") {
   const Conversation plain = read(R"({"prompt": "2 + 2 =", "completion": " 4"})");
   CHECK(plain.is_plain);
@@ -70,6 +77,10 @@ TEST_CASE("All tokens count where the recipe asks for them") {
   CHECK(read(greeting, all).parts.size() == 1);
 }
 
+TEST_CASE("What says nothing beside a message's content is passed over") {
+  CHECK(read(R"({"messages": [{"role": "user", "content": "a", "name": null, "tool_calls": []}]})").parts.size() == 1);
+}
+
 TEST_CASE("A line that is no conversation is refused with its number") {
   const auto check = [](const std::string& line, const std::string& words) {
     CAPTURE(line);
@@ -89,6 +100,8 @@ TEST_CASE("A line that is no conversation is refused with its number") {
   check(R"({"messages": [{"content": "a"}]})", "no string \"role\"");
   check(R"({"messages": [{"role": "user", "content": 5}]})", "no string \"content\"");
   check(R"({"messages": [{"role": "bot", "content": "a"}]})", "the role \"bot\"");
+  check(R"({"messages": [{"role": "user", "content": "a", "name": "Ann"}]})", "a message with \"name\"");
+  check(R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]})", "a message with \"tool_calls\"");
   check(R"({"prompt": "a"})", "no string \"completion\"");
   check(R"({"prompt": [], "completion": "a"})", "no list \"completion\"");
 }
