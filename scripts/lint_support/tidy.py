@@ -30,6 +30,8 @@ def compile_flags(build):
     """{source: each distinct list of flags that a target compiles it with, without its name}."""
     flags = collections.defaultdict(list)
     for entry in json.loads((build / "compile_commands.json").read_text()):
+        if entry["file"].endswith(".cu"):
+            continue  # nvcc's, or C++ with words of CUDA's
         words = shlex.split(IDLE.sub("", entry["command"]))
         compiler = next(index for index, word in enumerate(words) if word.endswith(("c++", "g++")))
         of_target = tuple(words[compiler + 1:words.index("-o")])
