@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/plan/accuracy/accuracy.h"
+#include "parallel/plan/profile/operator_tables.h"
 #include "parallel/plan/profile/program.h"
 
 namespace llmtrain {
@@ -106,6 +108,8 @@ struct ClusterProfile {
   DeviceProfile device;
   MatrixProfile matrix;
   AttentionProfile attention;
+  // Null where the device's operators were not measured one by one. Shared by the copies of a profile.
+  std::shared_ptr<const OperatorTables> operators;
   MemoryProfile memory;
   HostProfile host;
   NodeProfile node;

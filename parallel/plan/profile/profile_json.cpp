@@ -38,6 +38,10 @@ class ProfileWriter {
     }
   }
 
+  void operators(const char* name, const std::shared_ptr<const OperatorTables>& field) {
+    if (field) json_[name] = to_json(*field);
+  }
+
   template <class Body>
   void section(const char* name, Body body) {
     Json outer = std::exchange(json_, Json::object());

@@ -7,7 +7,7 @@ namespace llmtrain {
 
 // The single list of a profile's keys with their ranges; reading and writing are visitors of it. A visitor has text(),
 // kind(), number(), number_or_none(), integer(), section(),
-// optional_section(), tables() and sources(), like ProfileReader and ProfileWriter.
+// optional_section(), tables(), operators() and sources(), like ProfileReader and ProfileWriter.
 
 struct ProfileRange {
   double minimum = 0;
@@ -69,6 +69,7 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
     visitor.number("fp8_peak_fraction", profile.matrix.fp8_peak_fraction, fraction_or_none_range);
   });
   visitor.section("attention", [&] { visit_attention(visitor, profile.attention); });
+  visitor.operators("operators", profile.operators);
   visitor.section("memory", [&] {
     visitor.number("fraction", profile.memory.fraction, fraction_range);
     visitor.number("half_bytes", profile.memory.half_bytes, size_range);

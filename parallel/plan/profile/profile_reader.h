@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +39,8 @@ class ProfileReader {
   void number_or_none(std::string_view name, std::optional<double>& field, ProfileRange range);
   void sources(std::string_view name, std::map<std::string, std::string>& field);
   void tables(std::string_view name, std::vector<CollectiveTable>& field);
+  // Stays null where it is missing.
+  void operators(std::string_view name, std::shared_ptr<const OperatorTables>& field);
   // An object of devices, each with both rates.
   void attention_by_device(std::string_view name, std::map<std::string, AttentionProfile>& field);
 
@@ -96,6 +100,8 @@ class ProfileReader {
   void wrong(std::string_view name, const Json& value, const std::string& rule);
   void problem(const std::string& pointer, const std::string& text);
   void leave();
+  void tables_by_type(std::string_view name, std::span<const char* const> axes, TablesByType& field);
+  std::vector<double> numbers(std::string_view name, std::size_t fewest, ProfileRange range);
   bool read_table(const Json& value, const std::string& pointer, CollectiveTable& table);
 
   const std::string& file_;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/profile/operator_tables.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "parallel/plan/profile/cluster_profile.h"
+#include "tests/parallel/plan/cost/published_recipes.h"
+#include "tests/support/source_folder.h"
+
+namespace llmtrain {
+namespace {
+
+using Catch::Contains;
+
+const std::filesystem::path root = test::source_folder();
+
+std::shared_ptr<const OperatorTables> tables_on(const std::string& device) {
+  return load_profile(device, root / "recipes/clusters").operators;
+}
+
+EfficiencyTable small_table() { return {{{512, 2048}, {64, 128, 1024}}, {0.1, 0.2, 0.4, 0.3, 0.5, 0.9}}; }
+
+TEST_CASE("a table gives back what it holds, and between its sizes the geometric mean") {
+  const EfficiencyTable table = small_table();
+  CHECK(table.find(std::vector<double>{512, 128}).efficiency == Approx(0.2));
+  CHECK(table.find(std::vector<double>{2048, 1024}).efficiency == Approx(0.9));
+  CHECK(table.find(std::vector<double>{512, 128}).basis == Basis::measured);
+  // 1024 lies in the middle of 512 and 2048 by its logarithm, and 256 at a third of the way from 128 to 1024.
+  CHECK(table.find(std::vector<double>{1024, 64}).efficiency == Approx(std::sqrt(0.1 * 0.3)));
+  CHECK(table.find(std::vector<double>{512, 256}).efficiency ==
+        Approx(std::pow(0.2, 2.0 / 3) * std::pow(0.4, 1.0 / 3)));
+  CHECK(table.find(std::vector<double>{1024, 64}).basis == Basis::interpolated);
+}
+
+TEST_CASE("beyond its sizes a table gives what it holds at their end, and says so") {
+  const EfficiencyTable table = small_table();
+  CHECK(table.find(std::vector<double>{1, 64}).efficiency == Approx(0.1));
+  CHECK(table.find(std::vector<double>{1e6, 1e6}).efficiency == Approx(0.9));
+  CHECK(table.find(std::vector<double>{1e6, 256}).basis == Basis::extrapolated);
+}
+
+// Errors of times against the sample of measurements in tests/published.
+std::map<std::string, std::vector<double>> errors_by_table() {
+  std::map<std::string, std::vector<double>> errors;
+  for (const auto& row : published::read_columns(root / "tests/published/operators.csv")) {
+    const bool is_product = row.at("operator") == "products";
+    std::istringstream text(row.at("sizes"));
+    const std::vector<double> sizes{std::istream_iterator<double>(text), {}};
+    const ClusterProfile profile = load_profile(row.at("device"), root / "recipes/clusters");
+    const auto& by_type = is_product ? profile.operators->products : profile.operators->attention;
+    // Half of the scores are masked.
+    const double flops =
+        is_product ? 2 * sizes[0] * sizes[1] * sizes[2] : 2 * sizes[1] * sizes[0] * sizes[0] * sizes[3];
+    const PeakFlops& peaks = profile.device.peak_flops;
+    const double peak = row.at("type") == "bf16" ? peaks.bf16 : peaks.fp8;
+    const double seconds = flops / (peak * by_type.at(row.at("type")).find(sizes).efficiency);
+    const std::string key = row.at("operator") + " " + row.at("device") + " " + row.at("type");
+    errors[key].push_back(std::abs(seconds / (std::stod(row.at("microseconds")) * 1e-6) - 1));
+  }
+  return errors;
+}
+
+TEST_CASE("times by the tables are near the measured ones") {
+  for (auto& [name, errors] : errors_by_table()) {
+    INFO(name);
+    REQUIRE(errors.size() >= 40);
+    std::ranges::sort(errors);
+    const bool is_attention = name.starts_with("attention");
+    // B200's products with a scale per block scatter most: several kernels are behind them.
+    const bool scatters = name.ends_with("b200 fp8_block");
+    CHECK(errors[errors.size() / 2] < (is_attention ? 0.04 : scatters ? 0.12 : 0.08));
+    CHECK(errors[errors.size() * 9 / 10] < (is_attention ? 0.12 : scatters ? 0.25 : 0.20));
+  }
+}
+
+TEST_CASE("by the tables more work never takes less time") {
+  for (const char* device : {"a100-80gb", "h100-sxm-80gb", "h200", "b200"}) {
+    const std::shared_ptr<const OperatorTables> tables = tables_on(device);
+    for (const auto& [type, table] : tables->products) {
+      INFO(device << ' ' << type);
+      std::size_t stride = 1;
+      for (std::size_t axis = table.axes().size(); axis-- > 0;) {
+        const std::vector<double>& sizes = table.axes()[axis];
+        for (std::size_t at = 0; at < table.efficiencies().size(); ++at) {
+          const std::size_t place = at / stride % sizes.size();
+          if (place == 0) continue;
+          const double growth = table.efficiencies()[at] / table.efficiencies()[at - stride];
+          // Three digits of each are stored.
+          CHECK(growth <= sizes[place] / sizes[place - 1] * 1.01);
+        }
+        stride *= sizes.size();
+      }
+    }
+  }
+}
+
+TEST_CASE("devices that were not measured borrow the tables of one that was") {
+  CHECK(tables_on("a100-80gb")->measured_on == "a100-80gb");
+  for (const char* borrower : {"a100-40gb", "a100-80gb-800gbps", "v100-32gb"}) {
+    CHECK(tables_on(borrower)->measured_on == "a100-80gb");
+    CHECK(tables_on(borrower)->products.at("bf16").efficiencies() ==
+          tables_on("a100-80gb")->products.at("bf16").efficiencies());
+  }
+  CHECK(tables_on("cpu") == nullptr);
+}
+
+TEST_CASE("a profile's tables that cannot be looked up are refused") {
+  nlohmann::ordered_json json = to_json(load_profile("a100-80gb", root / "recipes/clusters"));
+  const auto message = [&](const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::ordered_json wrong = json;
+    wrong[nlohmann::ordered_json::json_pointer(pointer)] = value;
+    try {
+      parse_profile(wrong.dump(), "p.json");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK_THAT(message("/operators/products/inner/1", 512), Contains("/operators/products/inner: sizes must increase"));
+  CHECK_THAT(message("/operators/products/bf16", {0.5}), Contains("has 1 numbers; the sizes make 245"));
+  CHECK_THAT(message("/operators/products/bf16/3", 0), Contains("must be a list of 1 numbers or more from 1e-06 to 1"));
+  CHECK_THAT(message("/operators/products/int8", {0.5}), Contains("/operators/products/int8: is not a key"));
+  CHECK_THAT(message("/operators/training_speed", 2), Contains("/operators/training_speed"));
+}
+
+}  // namespace
+}  // namespace llmtrain
