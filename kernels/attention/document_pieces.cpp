@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/host_copy.h"
 #include "kernels/accumulation_type.h"
+#include "kernels/host_copy.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -87,8 +87,8 @@ at::Tensor keys_of(const DocumentPieces& pieces, const at::Tensor& keys) {
 
 at::Tensor sum_key_gradients(const DocumentPieces& pieces, const at::Tensor& gradients, const at::Tensor& like) {
   const at::Tensor rows = gradients.flatten(0, 1);
-  const at::Tensor sums =
-      at::zeros({like.size(0) * like.size(1), like.size(2), like.size(3)}, like.options().dtype(accumulation_type(like)));
+  const at::Tensor sums = at::zeros({like.size(0) * like.size(1), like.size(2), like.size(3)},
+                                    like.options().dtype(accumulation_type(like)));
   for (const auto& [from, to] : pieces.additions)
     sums.index_add_(0, to, rows.index_select(0, from).to(sums.scalar_type()));
   return sums.view(like.sizes()).to(like.scalar_type());

@@ -122,14 +122,14 @@ void in_pieces(const ScaledAdamwState& state, Work work) {
 }
 
 // A copy in fp32.
-at::Tensor widened(const ScaledAdamwState::Array& array) {
+at::Tensor unscaled(const ScaledAdamwState::Array& array) {
   return array.payload.to(at::kFloat, false, true).div_(array.scale);
 }
 
 // The values after the step, in fp32.
 AdamwState stepped(const ScaledAdamwState& state, const AdamwStep& step) {
-  AdamwState after{widened(state.weights), widened(state.m), widened(state.v)};
-  adamw_(after, widened(state.gradients), step, std::nullopt);
+  AdamwState after{unscaled(state.weights), unscaled(state.m), unscaled(state.v)};
+  adamw_(after, unscaled(state.gradients), step, std::nullopt);
   return after;
 }
 
