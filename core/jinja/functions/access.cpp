@@ -9,6 +9,7 @@
 
 #include "core/jinja/functions/container_methods.h"
 #include "core/jinja/functions/native_function.h"
+#include "core/jinja/functions/range.h"
 #include "core/jinja/functions/text_methods.h"
 #include "core/jinja/values/comparison.h"
 #include "core/jinja/values/object.h"
@@ -112,7 +113,7 @@ std::optional<Places> places_of(std::int64_t size, const Value& begin, const Val
 template <typename Container>
 Container taken(const Container& container, const Places& places) {
   Container result;
-  __int128 place = places.begin;
+  WideInteger place = places.begin;
   for (; places.step > 0 ? place < places.end : place > places.end; place += places.step)
     result.push_back(container[static_cast<std::size_t>(place)]);
   return result;

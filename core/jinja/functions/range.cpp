@@ -11,11 +11,10 @@
 namespace llmtrain::jinja {
 namespace {
 
-// In 128 bits nothing overflows.
-std::int64_t range_size(__int128 start, __int128 stop, __int128 step) {
+std::int64_t range_size(WideInteger start, WideInteger stop, WideInteger step) {
   if (step == 0) throw Refused("range() arg 3 must not be zero");
-  const __int128 distance = step > 0 ? stop - start : start - stop;
-  const __int128 size = distance <= 0 ? 0 : (distance - 1) / (step > 0 ? step : -step) + 1;
+  const WideInteger distance = step > 0 ? stop - start : start - stop;
+  const WideInteger size = distance <= 0 ? 0 : (distance - 1) / (step > 0 ? step : -step) + 1;
   if (size > Range::longest) {
     throw Refused(fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", Range::longest));
   }

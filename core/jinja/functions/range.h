@@ -7,6 +7,9 @@
 
 namespace llmtrain::jinja {
 
+// In 128 bits no place and no step of a range overflows.
+__extension__ using WideInteger = __int128;
+
 // Python's range, of at most as many numbers as Jinja's sandbox allows.
 class Range : public Object {
  public:
