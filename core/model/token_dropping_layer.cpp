@@ -95,8 +95,8 @@ struct TokenDroppingLayer::Saved : SavedActivations {
   std::unique_ptr<SavedActivations> inner;
 };
 
-TokenDroppingLayer::TokenDroppingLayer(const BlockParameters& parameters, std::unique_ptr<BlockModule> inner)
-    : inner_(std::move(inner)), site_(parameters.random_site("token_dropping")) {}
+TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::uint64_t random_site)
+    : inner_(std::move(inner)), site_(random_site) {}
 
 BlockModule::Output TokenDroppingLayer::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
   if (!drops(batch, pass)) return inner_->forward(std::move(inputs), batch, pass);

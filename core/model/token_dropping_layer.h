@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "core/model/block_module.h"
-#include "core/model/layers/block_parameters.h"
 
 namespace llmtrain {
 
@@ -18,9 +17,9 @@ namespace llmtrain {
 // evaluation, or with as many kept tokens as there are, it is the layer itself.
 class TokenDroppingLayer final : public BlockModule {
  public:
-  // `inner`: the block of these parameters, whose outputs go on from as many of its first inputs, all of one axis of
-  // rows and one shape. Needs whole sequences on this rank, one document each.
-  TokenDroppingLayer(const BlockParameters& parameters, std::unique_ptr<BlockModule> inner);
+  // `inner`: the block whose tokens are dropped, drawn at `random_site`; its outputs go on from as many of its first
+  // inputs, all of one axis of rows and one shape. Needs whole sequences on this rank, one document each.
+  TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::uint64_t random_site);
 
   Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
   Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,

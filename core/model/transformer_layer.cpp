@@ -173,7 +173,7 @@ std::unique_ptr<BlockModule> module_of(const LayerSettings& settings, const Bloc
                                                   rope ? &options.rope->of(*rope) : nullptr, options.context,
                                                   options.experts, kept);
   if (!settings.drops_tokens) return layer;
-  return std::make_unique<TokenDroppingLayer>(parameters, std::move(layer));
+  return std::make_unique<TokenDroppingLayer>(std::move(layer), parameters.random_site("token_dropping"));
 }
 
 }  // namespace llmtrain

@@ -155,7 +155,7 @@ TEST_CASE("of a block's inputs the first one goes on where the block drops token
   PassInput micro;
   micro.batch.rows = {{.count = 3, .length = 8}};
   micro.context.kept_tokens = 5;
-  const TokenDroppingLayer layer(std::make_unique<Mixing>(), 0);
+  const TokenDroppingLayer layer(std::make_unique<Mixing>(), stable_hash("layers.0.token_dropping"));
   const at::Tensor first = wave(24, 4, 0).requires_grad_(), second = wave(24, 4, 1).requires_grad_();
   const at::Tensor rows = kept_rows(micro.batch.sequences(), micro.context, stable_hash("layers.0.token_dropping"));
   const at::Tensor kept = at::zeros({24, 1}).index_fill_(0, rows, 1);
