@@ -206,7 +206,8 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
       this->fill(*save_);
       fault_point(FaultPlace::save, 0, save_->state.step);
       require_finite_weights(save_->slices);
-      write_checkpoint(checkpoints_, save_->state, save_->slices, {recipe_.keep, recipe_.keep_every, recipe_.keep_best});
+      write_checkpoint(checkpoints_, save_->state, save_->slices,
+                       {recipe_.keep, recipe_.keep_every, recipe_.keep_best});
     });
   } else {
     start([this] {
@@ -310,7 +311,8 @@ void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   start([this, parts = std::move(parts)] {
     fault_point(FaultPlace::commit, communicator_.rank(), save_->state.step);
     if (is_first())
-      commit_checkpoint(checkpoints_, save_->aside, save_->state, parts, {recipe_.keep, recipe_.keep_every, recipe_.keep_best});
+      commit_checkpoint(checkpoints_, save_->aside, save_->state, parts,
+                        {recipe_.keep, recipe_.keep_every, recipe_.keep_best});
   });
 }
 

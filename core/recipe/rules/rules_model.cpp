@@ -138,8 +138,8 @@ Verdict check_evaluation(const Recipe& recipe, const Known&) {
                  "0"};
 }
 
-// What cuDNN's attention lacks of what the recipe asks for. LibTorch offers it documents as an experiment, which needs one
-// of more than 128 tokens in each call and one of few GPUs.
+// What cuDNN's attention lacks of what the recipe asks for. LibTorch offers it documents as an experiment, which needs
+// one of more than 128 tokens in each call and one of few GPUs.
 Verdict check_cudnn(const Recipe& recipe) {
   constexpr std::int64_t longest_head = 128;
   const auto refusal = [](std::string what, std::string rule) {
