@@ -12,7 +12,7 @@
 namespace llmtrain {
 
 constexpr double fp32_bytes = 4;
-constexpr double dropout_mask_bytes = 1;  // per element, as other programs keep it
+constexpr double dropout_mask_bytes = 1;                     // per element, as other programs keep it
 constexpr const char* ends_exchange = "embedding and head";  // what their exchanges are of
 
 // Writes the operators of one block: the context that its parts need, and the operators common to all kinds of blocks.
