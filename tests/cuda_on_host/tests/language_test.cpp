@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/cuda_on_host/exact_array.h"
+#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/cuda_on_host/tests/right_kernels.h"
 
 using namespace llmtrain::kernels::test;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/cuda_on_host/exact_array.h"
+#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/cuda_on_host/tests/wrong_kernels.h"
 #include "tests/support/child_process.h"
 
