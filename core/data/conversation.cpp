@@ -17,7 +17,8 @@ namespace {
 
 // Neither null nor an empty text or list: what says nothing need not be written.
 bool says_something(const Json& value) {
-  return !value.is_null() && value != "" && !(value.is_array() && value.empty());
+  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
+  return !value.is_null() && !(value.is_array() && value.empty());
 }
 
 class ConversationReader {

@@ -23,11 +23,10 @@ std::shared_ptr<const Items> items_of(std::vector<Value> values) {
   return items;
 }
 
-const Value* find_pair(const std::vector<std::pair<Value, Value>>& pairs, const Value& key) {
-  for (const auto& [each, value] : pairs) {
-    if (are_equal(each, key)) return &value;
-  }
-  return nullptr;
+// The pairs' end where none has the key.
+template <typename Pairs>
+auto find_pair(Pairs& pairs, const Value& key) {
+  return std::ranges::find_if(pairs, [&](const auto& pair) { return are_equal(pair.first, key); });
 }
 
 }  // namespace
@@ -53,8 +52,9 @@ Value dictionary(const std::vector<std::pair<Value, Value>>& pairs) {
   for (const auto& [key, value] : pairs) {
     check_is_hashable(key);
     entries->depth = std::max({entries->depth, 1 + depth_of(key), 1 + depth_of(value)});
-    if (const Value* known = find_pair(entries->pairs, key)) {
-      *const_cast<Value*>(known) = value;
+    const auto known = find_pair(entries->pairs, key);
+    if (known != entries->pairs.end()) {
+      known->second = value;
     } else {
       entries->pairs.emplace_back(key, value);
     }
@@ -102,7 +102,10 @@ const std::vector<Value>* elements_of(const Value& value) {
   return nullptr;
 }
 
-const Value* find(const Dictionary& dictionary, const Value& key) { return find_pair(dictionary.entries->pairs, key); }
+const Value* find(const Dictionary& dictionary, const Value& key) {
+  const auto found = find_pair(dictionary.entries->pairs, key);
+  return found == dictionary.entries->pairs.end() ? nullptr : &found->second;
+}
 
 bool is_true(const Value& value) {
   if (const auto* flag = value.as<bool>()) return *flag;
