@@ -110,8 +110,13 @@ GradientSum gradient_sum(const Parameter& parameter, std::int64_t tensor, bool s
 
 std::vector<std::int64_t> copy_counts(const Graph& graph, std::int64_t tensor) {
   std::set<std::int64_t> counts;
-  for (const Parameter& parameter : graph.parameters)
-    if (!parameter.has_expert_axis) counts.insert(copies_of(parameter.split, tensor));
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    // Those of the others that are alike are split alike.
+    if (graph.blocks[block].alike != block) continue;
+    for (const std::size_t index : graph.blocks[block].parameters)
+      if (const Parameter& parameter = graph.parameters[index]; !parameter.has_expert_axis)
+        counts.insert(copies_of(parameter.split, tensor));
+  }
   counts.erase(1);
   return {counts.begin(), counts.end()};
 }

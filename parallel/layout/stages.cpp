@@ -187,12 +187,10 @@ std::vector<std::size_t> reading_stages(const Parameter& parameter, std::span<co
 
 std::vector<LentParameter> lent_parameters(const Graph& graph, std::span<const Stage> stages,
                                            std::int64_t pipeline_ranks) {
-  std::set<std::size_t> shared;
-  for (const Block& block : graph.blocks)
-    for (const Block::Shared& each : block.shared) shared.insert(each.parameter);
   std::vector<LentParameter> lent;
-  for (const std::size_t index : shared) {
+  const auto add = [&](std::size_t index) {
     const std::vector<std::size_t>& readers = graph.parameters[index].readers;
+    if (readers.size() == 1) return;
     std::map<std::size_t, std::vector<std::size_t>> by_rank;
     for (const std::size_t stage : reading_stages(graph.parameters[index], stages))
       by_rank[stage % static_cast<std::size_t>(pipeline_ranks)].push_back(stage);
@@ -206,7 +204,9 @@ std::vector<LentParameter> lent_parameters(const Graph& graph, std::span<const S
       });
       lent.push_back({index, std::move(reading), is_read_in_backward});
     }
-  }
+  };
+  for (const Block& block : graph.blocks)
+    if (block.lends) std::ranges::for_each(block.parameters, add);
   return lent;
 }
 
