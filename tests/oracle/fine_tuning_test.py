@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tuning from a Hugging Face folder, compared with transformers: its model, tokenizer and chat templates, and
-PyTorch's AdamW on one document at a time."""
+PyTorch's AdamW on one document at a time; of experts the first step's losses and gradients with autograd's in float64."""
 import json
 import sys
 import tempfile
@@ -17,8 +17,10 @@ except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
 
+import checkpoint_folder
 import program
 from oracle_train import learning_rate, make_optimizer
+from reference_model import ReferenceModel
 from variants import write_recipe
 
 torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
@@ -198,6 +200,63 @@ class FineTuning(unittest.TestCase):
                 with torch.no_grad():
                     difference = (ours(ids).logits - trained(ids).logits).abs().max().item()
                 self.assertLess(difference, 1e-3)
+
+
+# Prompts and completions of 8 to 17 bytes, of which no two are alike.
+DOCUMENTS = [(text[:3 + index % 4], text[3 + index % 4:]) for index, text in enumerate(
+    "".join(chr(97 + (k * k + 5 * index) % 26) for k in range(length + 1))
+    for index, length in enumerate((14, 16, 12, 15, 10, 7, 11, 8)))]
+ROWS = 24  # of a sequence, padding among them
+TWO = {"launch.ranks": 2}
+
+
+class Experts(unittest.TestCase):
+    """Routers learn from all rows, whatever counts in the loss of the tokens."""
+
+    def check(self, losses, layouts):
+        experts = {"experts": 4, "top_k": 2, "ffn_hidden_size": 48, "capacity_factor": 0, "z_coefficient": 0.3,
+                   **losses}
+        model = {"architecture": "llama", "layers": 3, "hidden_size": 32, "heads": 4, "kv_heads": 2, "vocab_size": 256,
+                 "ffn_hidden_size": 48, "max_sequence_length": ROWS, "moe": experts}
+        recipe = {"model": model, "batch": {"global": 8, "micro": 8},
+                  "data": {"train": [{"path": "chat.jsonl"}], "fine_tuning": {"packing": False}, "shuffle": False},
+                  "training": {"steps": 1, "init_from": "weights"}, "launch": {"backend": "local"},
+                  "log": {"tensorboard": False}}
+        reference = ReferenceModel(model)
+        reference.randomize(3)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            checkpoint_folder.write(folder / "weights", {key: value.detach() for key, value
+                                                         in reference.named_parameters()}, recipe)
+            (folder / "chat.jsonl").write_text("".join(json.dumps({"prompt": prompt, "completion": completion}) + "\n"
+                                                       for prompt, completion in DOCUMENTS), encoding="utf-8")
+            rows = [program.train(write_recipe(folder / f"{index}.json", recipe), folder / str(index), layout)[0]
+                    for index, layout in enumerate(layouts)]
+        loss, norm = self.by_autograd(reference.double())
+        for row, layout in zip(rows, layouts, strict=True):
+            self.assertAlmostEqual(row["loss"] / loss, 1, delta=1e-6, msg=str(layout))
+            self.assertAlmostEqual(row["grad_norm"] / norm, 1, delta=1e-5, msg=str(layout))
+
+    def by_autograd(self, model):
+        """The loss of the tokens that count, and the norm of the gradients of all losses."""
+        ids, targets = torch.zeros(8, ROWS, dtype=torch.long), torch.full((8, ROWS), -1)
+        for index, (prompt, completion) in enumerate(DOCUMENTS):
+            text = torch.tensor(list((prompt + completion).encode()))
+            ids[index, :len(text) - 1] = text[:-1]
+            targets[index, len(prompt) - 1:len(text) - 1] = text[len(prompt):]
+        loss = functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten(), ignore_index=-1)
+        (loss + model.router_loss()).backward()
+        return loss.item(), torch.nn.utils.get_total_norm([each.grad for each in model.parameters()]).item()
+
+    def test_losses_of_a_micro_batch_as_a_whole(self):
+        """Ranks that share a micro-batch agree on its balance."""
+        self.check({"balance_coefficient": 0.5}, [{}, {**TWO, "parallel.tensor": 2}, {**TWO, "parallel.context": 2}])
+
+    def test_losses_that_are_means_over_rows(self):
+        """The z-loss of a batch is that of its parts."""
+        self.check({"balance_loss": "none"}, [{}, {"batch.micro": 1}, {**TWO, "parallel.tensor": 2},
+                                              {**TWO, "parallel.expert": 2, "batch.micro": 2},
+                                              {**TWO, "parallel.zero_stage": 3, "batch.micro": 1}])
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ def run(*arguments):
     return result.stdout
 
 
-def train(recipe_path, run_directory):
-    """The training rows of metrics.jsonl of a complete run."""
-    run("run", recipe_path, "--run-dir", run_directory)
+def train(recipe_path, run_directory, changes=None):
+    """The training rows of metrics.jsonl of a complete run, with changes to keys of the recipe."""
+    changed = [word for key, value in (changes or {}).items() for word in ("--set", f"{key}={value}")]
+    run("run", recipe_path, "--run-dir", run_directory, *changed)
     lines = (run_directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [row for row in map(json.loads, lines) if "loss" in row]
 
