@@ -22,7 +22,7 @@ TEST_CASE("attention of other rows and both sides' documents equals float64's") 
 }
 
 TEST_CASE("a bias per head and a scale enter the scores, and the bias has a gradient") {
-  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
   for (AttentionRows rows : rows_of_all_kinds()) {
     rows.is_causal = GENERATE(false, true) && rows.queries == rows.keys && rows.key_documents.empty();
     AttentionCase x = random_case(rows, type);

@@ -146,6 +146,7 @@ const std::vector<RankCase> cases{
     {4, {"parallel.pipeline=2", "pipeline.balance=[2,1]", zero(2), "batch.micro=1"}},
     // Each head has a stage of its own.
     {5, {"parallel.pipeline=5", "pipeline.balance=blocks", "batch.micro=2"}},
+    {1, {"pipeline.loops=5", "pipeline.balance=blocks", "batch.micro=2"}},
 };
 
 }  // namespace
