@@ -115,7 +115,7 @@ TEST_CASE("so do ranks that share rows, features and states, but for rounding", 
   const TrainingSetting setting;
   const Run expected = learn(setting, {1, {}}, 6).run;
   const std::vector<RankCase> layouts{
-      {4, {"parallel.pipeline=2", "parallel.tensor=2"}},
+      {4, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence=false"}},
       {4, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence=true", "memory.recompute=\"computation\""}},
       {4, {"parallel.pipeline=2", "parallel.context=2"}},
       {4, {zero(3), "parallel.pipeline=2", "pipeline.schedule=\"breadth_first\"", "pipeline.loops=2"}},
