@@ -64,10 +64,11 @@ const std::array left_out_groups = {
               "training.optimizer.beta1", "training.optimizer.beta2", "training.optimizer.eps",
               "training.optimizer.weight_decay", "training.optimizer.muon.momentum", "training.optimizer.muon.steps",
               "training.learning_rate"}},
-    KeyGroup{"what a run does besides training, or plans say besides their steps",
-             {"training.evaluate_every", "training.evaluate_batches", "cluster.profile", "cluster.program",
-              "cluster.price_per_device_hour", "launch.watchdog_seconds", "launch.time_limit_seconds",
-              "launch.check_replicas_every", "checkpoint", "log.every", "log.tensorboard"}},
+    KeyGroup{
+        "what a run does besides training, or plans say besides their steps",
+        {"training.evaluate_every", "training.evaluate_batches", "training.early_stopping", "cluster.profile",
+         "cluster.program", "cluster.price_per_device_hour", "launch.watchdog_seconds", "launch.time_limit_seconds",
+         "launch.check_replicas_every", "checkpoint", "log.every", "log.tensorboard"}},
 };
 
 bool is_within(std::string_view key, std::string_view section) {
