@@ -61,7 +61,6 @@ void write_operators(OperatorWriter& writer, const HeadSettings& head) {
 
   Operator& loss = writer.add("loss", OperatorKind::cross_entropy);
   loss.forward.elements = loss.backward.elements = logits_elements;
-  loss.ends_micro_batch = true;
   // Three statistics per row from every tensor rank: largest logit, sum and the target's logit.
   const double statistics = 3 * fp32_bytes * shape.tokens * static_cast<double>(writer.setting().shards.tensor);
   writer.exchange(loss, RankAxis::tensor, Collective::all_gather, Direction::forward, "cross-entropy", statistics);

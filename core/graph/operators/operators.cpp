@@ -49,6 +49,7 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
   std::visit([&](const auto& settings) { write_operators(writer, settings); }, described.settings);
   if (drops) write_token_dropping(writer, local_shape(described.hidden_size(), setting));
   OperatorList operators = writer.take();
+  if (block + 1 == graph.blocks.size()) operators.back().ends_micro_batch = true;
   // What a layer keeps of some of its tokens is a copy.
   for (Operator& item : operators)
     for (SavedTensor& tensor : item.saved)

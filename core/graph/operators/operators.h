@@ -98,7 +98,7 @@ struct Operator {
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots
   Movement forward{}, backward{};
-  bool ends_micro_batch = false;  // with the loss; the host's work for a micro-batch comes with it
+  bool ends_micro_batch = false;  // the model's last one; the host's work for a micro-batch comes with it
   // The lowest level of recompute at which the backward runs the forward again.
   enum class Repetition { never, full, selective_and_full };
   Repetition repetition = Repetition::full;

@@ -328,7 +328,7 @@ StageCost block_cost(const PricedLayout& priced, const OperatorList& operators) 
   if (exchanges_again) cost.backward.wires += cost.forward.wires;
   // What computation hides takes its time nevertheless.
   for (PassCost* pass : {&cost.forward, &cost.backward}) pass->seconds = std::max(pass->seconds, pass->wires.longest());
-  // Once per micro-batch: in the block that ends it, the head.
+  // Once per micro-batch, however many losses it has: in the block that ends it.
   if (std::ranges::any_of(operators, &Operator::ends_micro_batch))
     cost.forward.seconds += priced.profile.host.micro_batch_seconds;
   return cost;

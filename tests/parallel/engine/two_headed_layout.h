@@ -10,12 +10,11 @@
 
 namespace llmtrain::test {
 
-// The layout of the recipe's model with a second head, which reads what this layer makes or what the first one reads,
-// on this many ranks of one node.
-inline std::shared_ptr<const Layout> two_headed_layout(Recipe recipe, int ranks,
-                                                       std::optional<std::int64_t> layer = {}) {
+// The layout of the recipe's model with a second head (two_headed_graph()) on this many ranks of one node.
+inline std::shared_ptr<const Layout> two_headed_layout(Recipe recipe, int ranks, std::optional<std::int64_t> layer = {},
+                                                       HeadPlace place = HeadPlace::last) {
   recipe.launch.ranks = ranks;
-  const auto graph = std::make_shared<const Graph>(two_headed_graph(recipe.model, layer));
+  const auto graph = std::make_shared<const Graph>(two_headed_graph(recipe.model, layer, place));
   return std::make_shared<const Layout>(Partition::make(recipe, ranks, graph));
 }
 
