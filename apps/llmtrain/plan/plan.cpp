@@ -187,10 +187,10 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
 std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch) {
   const std::int64_t devices = devices_per_node_of_run(recipe, launch);
   return named_with_file(file, [&] {
-    Partition partition = Partition::make(recipe, devices);
     // Once the recipe is known to be right, and before the ranks begin.
+    make_mesh(recipe, devices);
     measure_machine(recipe);
-    if (recipe.precision.plans_products()) partition = Partition::make(with_settled_products(recipe, devices), devices);
+    Partition partition = Partition::make(with_settled_products(recipe, devices), devices);
     // A profile may be missing; then what is open is tried in its own order.
     if ((partition.exchange.are_open() || partition.mesh.switches_experts) && !has_no_profile(recipe))
       settle_by_price(partition, share_devices(profile_of(recipe), partition.mesh));
