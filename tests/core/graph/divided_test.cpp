@@ -88,6 +88,7 @@ TEST_CASE("expert ranks divide what all layers have of experts") {
 TEST_CASE("layers may hold different numbers of copies of their key heads") {
   Graph graph = Graph::build(test::llama3_8b());
   graph.parameters[graph.index_of(graph.parameter(3, "attention.key.weight"))].split.units = 2;
+  graph.blocks[3].alike = 3;  // like no other any more
   CHECK(copy_counts(graph, 2).empty());
   CHECK(copy_counts(graph, 8) == std::vector<std::int64_t>{4});
   CHECK(copy_counts(graph, 16) == std::vector<std::int64_t>{2, 8});
