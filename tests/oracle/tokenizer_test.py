@@ -163,7 +163,8 @@ class Tokenizers(unittest.TestCase):
     def test_sentencepiece(self):
         for kind in ("bpe", "unigram"):
             with self.subTest(kind):
-                self.compare_model(self.sentencepiece_model(kind))
+                # bpe has no sums that could be equal.
+                self.compare_model(self.sentencepiece_model(kind), may_tie=0.01 if kind == "unigram" else 0)
 
     def test_trained_models(self):
         """The package reads them, gives the ids that we give, and by itself finds pieces that are as good and mostly the
