@@ -8,9 +8,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "parallel/comm/local/local_world.h"
-#include "tests/emulator/device/runtime.h"
-#include "tests/parallel/comm/device_layer.h"
 #include "tests/parallel/comm/nccl_layer.h"
 #include "tests/parallel/comm/rank_harness.h"
 
@@ -31,20 +28,10 @@ void expect_all(const at::Tensor& values, double value, const char* what) {
   expect(here.equal(at::full_like(here, value)), std::string(what) + " is not " + std::to_string(value));
 }
 
-void on_gpus(const std::function<void(Communicator&, const c10::Device&)>& work) {
-  LocalWorld world(ranks);
-  world.run([&](Communicator& local) {
-    const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(local.rank()));
-    emulated::exchange_device(local.rank());
-    const auto communicator = connect_over_nccl({&local, [](Communicator*) {}}, device);
-    work(*communicator, device);
-  });
-}
-
 }  // namespace
 
 TEST_CASE("collectives over NCCL follow what computes their inputs, and precede what reads their outputs") {
-  on_gpus([](Communicator& communicator, const c10::Device& device) {
+  on_gpus(ranks, [](Communicator& communicator, const c10::Device& device) {
     const Group soon = communicator.make_group("soon", {0, 1});
     const Group beside = communicator.make_group("beside", {0, 1}, GroupUse::background);
     const at::Tensor sum = at::full({elements}, -1, at::TensorOptions(at::kFloat).device(device));
@@ -64,7 +51,7 @@ TEST_CASE("collectives over NCCL follow what computes their inputs, and precede 
 }
 
 TEST_CASE("messages over NCCL follow computation, and precede it, in both directions at once") {
-  on_gpus([](Communicator& communicator, const c10::Device& device) {
+  on_gpus(ranks, [](Communicator& communicator, const c10::Device& device) {
     const Group on = communicator.make_group("on", {0, 1}, GroupUse::messages_on);
     const Group back = communicator.make_group("back", {0, 1}, GroupUse::messages_back);
     const int own = communicator.rank(), peer = 1 - own;
