@@ -27,7 +27,8 @@ const std::vector<Overrides> recipes{
     {"precision.compute=\"bf16\"", "model.qk_norm=true", "batch.global=32", "batch.micro=32",
      "memory.recompute=\"full\""},
     {R"(data.document_mask={"end_of_text": 10})", "batch.micro=8"},
-    {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "kernels.attention=\"cudnn\""},
+    // With few sequences FlashAttention's sums would take many times cuDNN's memory, where a step has its peak.
+    {"precision.compute=\"bf16\"", "kernels.attention=\"cudnn\""},
     {"precision.compute=\"bf16\"", "pipeline.loops=4", "kernels.attention=\"math\"", "batch.micro=4"},
 };
 
