@@ -87,6 +87,25 @@ class Sources(TrainingTest):
         self.assertNotIn("were cut", said)
         self.assertIn("data.fine_tuning.packing: no two documents fit into a sequence of 64 tokens", said)
 
+    def test_a_step_is_of_its_samples_however_few_rows_count(self):
+        """Rows are the samples' in the metrics, prompts and padding among them, and so is the model's arithmetic."""
+        lines = ({"prompt": "ab" * (1 + index), "completion": "c" * (1 + index ** 2)} for index in range(6))
+        self.write("chat.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        changes = {"data.train": [{"path": "chat.jsonl"}], "data.fine_tuning": {"packing": False},
+                   "model.max_sequence_length": 64, "batch.global": 2, "batch.micro": 1, "training.steps": 6,
+                   "log.every": 1}
+        self.write("recipe.json", self.recipe(changes))
+        self.train()
+        rows = [row for row in self.rows() if "loss" in row]
+        self.assertEqual([row["tokens"] for row in rows], [2 * 64 * step for step in range(1, 7)])
+        fewest = None
+        for row in rows:
+            self.assertAlmostEqual(row["tokens_per_second"] * row["step_seconds"], 2 * 64, places=6)
+            # A step's FLOPs ÷ the highest rate so far, which only grows.
+            work = row["mfu"] * row["step_seconds"]
+            self.assertLessEqual(work, (fewest or work) * (1 + 1e-9))
+            fewest = work
+
     def test_mistakes_are_told_before_tokenising(self):
         """That may take hours, and what follows it could have been looked at first."""
         tokenizer = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
