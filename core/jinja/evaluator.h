@@ -56,6 +56,9 @@ class Evaluator {
   void assign(const Target& target, const Value& value, const ScopePointer& scope);
   void write(const std::string& text);
   void write_block(const Value& value);
+  // Hands the text of the node's body to `use`, through the node's filter, unless the body is left early.
+  template <class Node, class Use>
+  Flow run_captured(const Node& node, const ScopePointer& scope, const Use& use);
   Value filtered(const ExpressionPointer& filter, const Value& text, const ScopePointer& scope);
   Value make_macro(const MacroText& macro, const ScopePointer& scope);
   void bind_arguments(const MacroText& macro, Arguments& arguments, const ScopePointer& scope);

@@ -144,7 +144,8 @@ Value Evaluator::filtered(const ExpressionPointer& filter, const Value& text, co
   return result;
 }
 
-Evaluator::Flow Evaluator::run(const SetBlock& node, const ScopePointer& scope) {
+template <class Node, class Use>
+Evaluator::Flow Evaluator::run_captured(const Node& node, const ScopePointer& scope, const Use& use) {
   const auto inner = scope_within(scope);
   Value value;
   {
@@ -153,8 +154,12 @@ Evaluator::Flow Evaluator::run(const SetBlock& node, const ScopePointer& scope) 
     if (flow != Flow::onward) return flow;
     value = text(capture.take());
   }
-  assign(node.target, filtered(node.filter, paid(value), inner), scope);
+  use(filtered(node.filter, paid(value), inner));
   return Flow::onward;
+}
+
+Evaluator::Flow Evaluator::run(const SetBlock& node, const ScopePointer& scope) {
+  return run_captured(node, scope, [&](const Value& value) { assign(node.target, value, scope); });
 }
 
 Evaluator::Flow Evaluator::run(const MacroDefinition& node, const ScopePointer& scope) {
@@ -178,16 +183,7 @@ Evaluator::Flow Evaluator::run(const CallBlock& node, const ScopePointer& scope)
 }
 
 Evaluator::Flow Evaluator::run(const FilterBlock& node, const ScopePointer& scope) {
-  const auto inner = scope_within(scope);
-  Value value;
-  {
-    Capture capture(*this);
-    const Flow flow = execute(node.body, inner);
-    if (flow != Flow::onward) return flow;
-    value = text(capture.take());
-  }
-  write_block(filtered(node.filter, paid(value), inner));
-  return Flow::onward;
+  return run_captured(node, scope, [&](const Value& value) { write_block(value); });
 }
 
 Evaluator::Flow Evaluator::run(const With& node, const ScopePointer& scope) {
