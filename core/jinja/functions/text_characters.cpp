@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The methods of texts that ask what characters they have.
-#include <utf8proc.h>
-
 #include <algorithm>
 
 #include "core/jinja/functions/text_methods.h"
+#include "core/jinja/values/character_category.h"
 #include "core/jinja/values/letter_case.h"
 #include "core/jinja/values/text.h"
 
 namespace llmtrain::jinja {
 namespace {
 
-utf8proc_category_t category_of_character(char32_t character) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(character));
-}
-
 bool is_letter(char32_t character) {
-  switch (category_of_character(character)) {
+  switch (category_of(character)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
@@ -28,7 +23,7 @@ bool is_letter(char32_t character) {
   }
 }
 
-bool is_decimal(char32_t character) { return category_of_character(character) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal(char32_t character) { return category_of(character) == UTF8PROC_CATEGORY_ND; }
 
 // Also digits that are set higher, lower, or into circles.
 bool is_digit(char32_t character) {
@@ -42,7 +37,7 @@ bool is_digit(char32_t character) {
 }
 
 bool is_numeric(char32_t character) {
-  const auto category = category_of_character(character);
+  const auto category = category_of(character);
   return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
 }
 

@@ -3,15 +3,12 @@
 
 #include <utf8proc.h>
 
+#include "core/jinja/values/character_category.h"
 #include "core/jinja/values/special_casing.h"
 #include "core/jinja/values/text.h"
 
 namespace llmtrain::jinja {
 namespace {
-
-utf8proc_category_t category_of(char32_t character) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(character));
-}
 
 bool is_cased(char32_t character) {
   const auto category = category_of(character);

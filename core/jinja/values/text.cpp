@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/jinja/values/text.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 
+#include "core/jinja/values/character_category.h"
 #include "core/jinja/values/refused.h"
 #include "core/jinja/values/value.h"
 
@@ -74,7 +73,7 @@ bool is_space(char32_t character) {
 }
 
 bool is_printable(char32_t character) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(character))) {
+  switch (category_of(character)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CS:
