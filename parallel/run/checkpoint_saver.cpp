@@ -29,6 +29,8 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Slices = std::span<const TensorSlice>;
 
+Retention retention(const CheckpointRecipe& recipe) { return {recipe.keep, recipe.keep_every, recipe.keep_best}; }
+
 std::size_t total_bytes(Slices slices) {
   std::int64_t total = 0;
   for (const TensorSlice& slice : slices) total += bytes_of(slice);
@@ -206,8 +208,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
       this->fill(*save_);
       fault_point(FaultPlace::save, 0, save_->state.step);
       require_finite_weights(save_->slices);
-      write_checkpoint(checkpoints_, save_->state, save_->slices,
-                       {recipe_.keep, recipe_.keep_every, recipe_.keep_best});
+      write_checkpoint(checkpoints_, save_->state, save_->slices, retention(recipe_));
     });
   } else {
     start([this] {
@@ -310,9 +311,7 @@ void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   // On all ranks, though only the first one has something to write: go_on() is collective and shares its failure.
   start([this, parts = std::move(parts)] {
     fault_point(FaultPlace::commit, communicator_.rank(), save_->state.step);
-    if (is_first())
-      commit_checkpoint(checkpoints_, save_->aside, save_->state, parts,
-                        {recipe_.keep, recipe_.keep_every, recipe_.keep_best});
+    if (is_first()) commit_checkpoint(checkpoints_, save_->aside, save_->state, parts, retention(recipe_));
   });
 }
 
