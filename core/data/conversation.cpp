@@ -116,14 +116,12 @@ class ConversationReader {
 
 }  // namespace
 
-std::string_view end_of_message(ChatTemplate chat) {
-  switch (chat) {
-    case ChatTemplate::chatml:
-      return "<|im_end|>";
-    case ChatTemplate::llama3:
-      return "<|eot_id|>";
-  }
-  return "";
+std::string end_of_message(ChatTemplate chat) {
+  const Json empty = {{"messages", Json::array({{{"role", "assistant"}, {"content", ""}}})}};
+  std::string end;
+  for (const LabelledText& part : MessageWriter::named(chat).write(empty, 0))
+    if (part.counts) end += part.text;
+  return end;
 }
 
 Conversation conversation_of(const Record& record, const std::filesystem::path& file, const FineTuningRecipe& recipe) {

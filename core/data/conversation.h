@@ -28,6 +28,6 @@ struct Conversation {
 Conversation conversation_of(const Record& record, const std::filesystem::path& file, const FineTuningRecipe& recipe);
 
 // The text that ends a message, which tokenizers made for the template have as one token.
-std::string_view end_of_message(ChatTemplate chat);
+std::string end_of_message(ChatTemplate chat);
 
 }  // namespace llmtrain

@@ -18,6 +18,11 @@ constexpr const char* greeting = R"({"messages": [{"role": "system", "content": 
 
 }  // namespace
 
+TEST_CASE("a template's messages end with the token that its models were trained with") {
+  CHECK(end_of_message(ChatTemplate::chatml) == "<|im_end|>");
+  CHECK(end_of_message(ChatTemplate::llama3) == "<|eot_id|>");
+}
+
 // https://huggingface.co/Qwen/Qwen2-0.5B-Instruct, tokenizer_config.json: {{'<|im_start|>' + message['role'] + '\n' +
 // message['content'] + '<|im_end|>' + '\n'}}.
 TEST_CASE("ChatML writes messages as Qwen2 does, and answers count with their end") {
