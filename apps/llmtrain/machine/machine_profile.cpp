@@ -115,10 +115,6 @@ bool measure_into(const std::filesystem::path& file) {
   return !failed;
 }
 
-bool trains_on_processor(DeviceKind device) {
-  return device == DeviceKind::cpu || (device == DeviceKind::automatic && !path_exists("/dev/nvidiactl"));
-}
-
 // Others compute beside it, and all must plan with one profile.
 bool is_one_of_several_ranks() {
   const auto launcher = find_launcher();
@@ -126,6 +122,10 @@ bool is_one_of_several_ranks() {
 }
 
 }  // namespace
+
+bool trains_on_processor(DeviceKind device) {
+  return device == DeviceKind::cpu || (device == DeviceKind::automatic && !path_exists("/dev/nvidiactl"));
+}
 
 std::filesystem::path calibrated_profile() {
   const auto shared = profiles_folder();

@@ -7,6 +7,9 @@
 
 namespace llmtrain::app {
 
+// Whether a run with this device trains on the processor: "auto" takes a GPU where NVIDIA's driver is.
+bool trains_on_processor(DeviceKind device);
+
 // What `calibrate` writes and "auto" reads where it exists: local.json in profiles_folder() or, where the user may not
 // write there, in llmtrain of XDG_CONFIG_HOME or ~/.config.
 std::filesystem::path calibrated_profile();

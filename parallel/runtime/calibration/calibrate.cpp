@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/runtime/calibration/calibrate.h"
 
-#include <array>
 #include <string_view>
 
 #include "core/machine/host_memory.h"
 #include "parallel/device/device.h"
 #include "parallel/device/device_runtime.h"
+#include "parallel/plan/profile/gpu_profile.h"
 #include "parallel/runtime/calibration/links.h"
 #include "parallel/runtime/calibration/passes.h"
 #include "parallel/runtime/calibration/products.h"
@@ -14,20 +14,12 @@
 namespace llmtrain {
 namespace {
 
-// The bundled profile of a GPU by what its name contains, for what one machine cannot measure: adapters, what a long
-// run meets and what programs' hosts take. Of GPUs that nobody has profiled the last one's.
+// The bundled profile that says what one machine cannot measure: adapters, what a long run meets and what programs'
+// hosts take.
 std::string base_name(const c10::Device& device) {
-  constexpr std::array<std::array<std::string_view, 2>, 5> names{
-      {{"H200", "h200"}, {"B200", "b200"}, {"A100", "a100-80gb"}, {"V100", "v100-32gb"}, {"", "h100-sxm-80gb"}}};
   if (device.is_cpu()) return "cpu";
-  const std::string own = describe_device(device);
-  constexpr std::int64_t between_a100s = std::int64_t{60} << 30;
-  for (const auto& [part, profile] : names) {
-    if (own.find(part) == std::string::npos) continue;
-    const bool is_small = runtime_of(device).memory(device).total < between_a100s;
-    return part == "A100" && is_small ? "a100-40gb" : std::string(profile);
-  }
-  return "h100-sxm-80gb";
+  const std::string_view known = gpu_profile(describe_device(device));
+  return std::string(known.empty() ? assumed_gpu_profile : known);
 }
 
 void complete_cpu(ClusterProfile& profile) {

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "parallel/plan/profile/gpu_profile.h"
 #include "parallel/plan/profile/named_file.h"
 #include "tests/support/source_folder.h"
 #include "tests/support/temporary_directory.h"
@@ -128,6 +129,22 @@ TEST_CASE("a profile is found by name, by file and as this machine's own") {
   CHECK_THROWS_WITH(load_profile("cpv", folder.path()), Catch::Contains("did you mean \"cpu\"?"));
   CHECK_THROWS_WITH(load_profile("h100", "/nowhere"), Catch::Contains("available: none"));
   CHECK_THROWS_AS(load_profile("/nowhere/x.json", folder.path()), Error);
+}
+
+TEST_CASE("a GPU has the profile of its kind by its driver's name for it") {
+  CHECK(gpu_profile("NVIDIA H100 80GB HBM3") == "h100-sxm-80gb");
+  CHECK(gpu_profile("NVIDIA H200") == "h200");
+  CHECK(gpu_profile("NVIDIA H200, 140 GiB, cuda:0") == "h200");
+  CHECK(gpu_profile("NVIDIA B200") == "b200");
+  CHECK(gpu_profile("NVIDIA A100-SXM4-80GB") == "a100-80gb");
+  CHECK(gpu_profile("NVIDIA A100-PCIE-40GB") == "a100-40gb");
+  CHECK(gpu_profile("Tesla V100-SXM2-16GB") == "v100-32gb");
+  // Others whose names hold these: a Grace Hopper's processor is no H200.
+  for (const char* other : {"", "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA L40S", "NVIDIA GeForce RTX 4090"})
+    CHECK(gpu_profile(other).empty());
+  for (const char* model : {"H100", "H200", "B200", "A100", "A100 40GB", "V100"})
+    CHECK(load_profile(std::string(gpu_profile(model)), shipped).device.kind == DeviceKind::cuda);
+  CHECK(load_profile(std::string(assumed_gpu_profile), shipped).device.kind == DeviceKind::cuda);
 }
 
 }  // namespace
