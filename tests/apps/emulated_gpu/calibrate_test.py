@@ -4,7 +4,7 @@ import json
 import math
 import unittest
 
-from emulated import EmulatedTest
+from emulated import GPUS, REAL, EmulatedTest, main
 from program import SOURCE, numbers, small
 
 
@@ -21,7 +21,9 @@ class Calibrate(EmulatedTest):
         self.assertTrue(all(math.isfinite(number) and number >= 0 for number in numbers(profile)))
 
         device, node = profile["device"], profile["node"]
-        self.assertEqual((device["kind"], device["memory_bytes"], node["devices"]), ("cuda", 512 << 20, 2))
+        self.assertEqual((device["kind"], node["devices"]), ("cuda", GPUS if REAL else 2))
+        if not REAL:
+            self.assertEqual(device["memory_bytes"], 512 << 20)
         for rate in ("fp32", "tf32", "bf16", "fp16"):
             self.assertGreater(device["peak_flops"][rate], 0, rate)
         for name in ("memory_bandwidth", "pcie_bandwidth", "kernel_seconds"):
@@ -29,8 +31,9 @@ class Calibrate(EmulatedTest):
             self.assertNotEqual(device[name], base["device"][name])
         self.assertGreater(profile["attention"]["forward_fraction"], 0)
         # Over NCCL between the two devices.
-        self.assertEqual([table["ranks"] for table in node["all_reduce"]], [2])
-        self.assertTrue(all(seconds > 0 for _, seconds in node["all_reduce"][0]["points"]))
+        if not REAL:
+            self.assertEqual([table["ranks"] for table in node["all_reduce"]], [2])
+        self.assertTrue(all(seconds > 0 for table in node["all_reduce"] for _, seconds in table["points"]))
         # What one machine does not know is that of a GPU's profile, and says so.
         self.assertEqual(profile["network"], base["network"])
         self.assertIn("not measured", profile["sources"]["network"])
@@ -42,4 +45,4 @@ class Calibrate(EmulatedTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from emulated import EmulatedTest
+from emulated import GPUS, REAL, EmulatedTest, main
 from program import TEXT, small
 
 MODEL = {"layers": 4, "hidden_size": 32, "heads": 4, "kv_heads": 2, "vocab_size": 256, "max_sequence_length": 16}
@@ -26,6 +26,7 @@ LAYOUTS = {
 LINE = re.compile(r"connections: (\d+) of NCCL, (\d+) of MPI; a plan counts (\d+) between GPUs")
 
 
+@unittest.skipIf(GPUS < 4, f"NCCL needs four GPUs, and there are {GPUS}")
 class Connections(EmulatedTest):
     variables = {"EMULATED_MEMORY": "256", "EMULATED_DEVICES": "4", "EMULATED_DELAY": "0"}
 
@@ -56,11 +57,12 @@ class Connections(EmulatedTest):
                 said = self.train(name, model, keys)
                 made, planned = [nccl for nccl, _, _ in said], [number for _, _, number in said]
                 self.assertEqual(made, planned)
-                self.assertEqual(self.counted(name), sorted(planned))
+                if not REAL:
+                    self.assertEqual(self.counted(name), sorted(planned))
                 self.assertEqual(planned[0], of_first)
                 # Each set of ranks meets over MPI first, to pass on NCCL's id.
                 self.assertTrue(all(mpi > 0 for _, mpi, _ in said))
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on emulated GPUs (tests/emulator), and what their checkpoints hold."""
+"""Runs on emulated GPUs (tests/emulator), and what their checkpoints hold.
+
+With LLMTRAIN_REAL_GPU=1 they are runs of the program itself on this machine's GPUs: their numbers are checked, and not
+what only the emulator counts. ctest -L gpu does that."""
 import itertools
 import json
 import math
 import os
 import pathlib
 import re
+import shutil
 import struct
+import sys
+import unittest
 
+from gpus import SKIPPED, count_gpus, gpu_environment
 from program import ProgramTest
 
 EMULATED = pathlib.Path(os.environ["LLMTRAIN_EMULATED_PROGRAM"])
+REAL = os.environ.get("LLMTRAIN_REAL_GPU") == "1"
+GPUS = count_gpus() if REAL else 4
+# Tests of what only the emulator counts or plays.
+emulated_only = unittest.skipIf(REAL, "only the emulated GPU shows it")
 FORMATS = {"F32": ("f", 4), "F16": ("e", 2)}
 COUNTS = re.compile(r"device (?P<device>\d+): (?P<launches>\d+) launches, \d+ allocations \((?P<growths>\d+) new\), peak \d+, "
                     r"(?P<waits>\d+) waits \(\d+ item\), (?P<pageable>\d+) pageable copies, .*, (?P<races>\d+) races")
@@ -61,6 +72,11 @@ def distance(first, second):
     return math.hypot(*(math.dist(values, second[name]) for name, values in first.items()))
 
 
+def backend_for(backend, ranks):
+    """NCCL needs a GPU for each rank, messages that go through the host do not."""
+    return backend if ranks <= GPUS else "mpi"
+
+
 def without_warnings(text):
     """Without what the emulator says of operations that are aborted."""
     return "".join(line for line in text.splitlines(True) if not line.startswith("emulated: "))
@@ -74,7 +90,7 @@ class EmulatedTest(ProgramTest):
 
     def run_emulated(self, *arguments, environment=None, **options):
         ours = self.folder / "emulated-report"
-        environment = {"EMULATED_REPORT_FILE": str(ours), **self.variables, **(environment or {})}
+        environment = {"EMULATED_REPORT_FILE": str(ours), **self.environment(), **(environment or {})}
         result = self.run_program(*arguments, program=EMULATED, environment=environment, **options)
         reports = pathlib.Path(environment["EMULATED_REPORT_FILE"])
         for path in reports.parent.glob(f"{reports.name}.*"):
@@ -84,6 +100,9 @@ class EmulatedTest(ProgramTest):
                 path.unlink()
         return result
 
+    def environment(self):
+        return {**gpu_environment(), **self.variables} if REAL else self.variables
+
     def check_end(self, report):
         """Nothing of the process holds memory, works, or is connected."""
         for memory in (*report["devices"], report["pinned"]):
@@ -92,12 +111,22 @@ class EmulatedTest(ProgramTest):
         communicators = report.get("communicators", {})
         self.assertEqual(communicators.get("created"), communicators.get("destroyed"))
 
-    def counts_of(self, result):
-        """What each GPU that had work has counted, of a program with EMULATED_SUMMARY; there must be no race."""
+    def counts_of(self, result, gpus=None):
+        """What each GPU that had work has counted, of a program with EMULATED_SUMMARY; there must be no race. `gpus` is how
+        many there must be, where it is given. Of real GPUs nothing."""
         counts = [{name: int(value) for name, value in found.groupdict().items()}
                   for found in COUNTS.finditer(result.stderr)]
         self.assertFalse([each for each in counts if each["races"] > 0], result.stderr)
+        if gpus is not None and not REAL:
+            self.assertEqual(len(counts), gpus, result.stderr)
         return sorted(counts, key=lambda each: each["device"])
 
     def newest_checkpoint(self, folder):
         return max((self.folder / folder / "checkpoints").glob("step-*"))
+
+
+def main():
+    if REAL and (GPUS == 0 or not shutil.which("mpirun")):
+        print("skipped: this machine has no GPU" if GPUS == 0 else "skipped: no mpirun")
+        sys.exit(SKIPPED)
+    unittest.main()

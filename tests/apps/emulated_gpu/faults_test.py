@@ -4,12 +4,13 @@ import subprocess
 import time
 import unittest
 
-from emulated import EMULATED, EmulatedTest, without_warnings
+from emulated import EMULATED, REAL, EmulatedTest, backend_for, emulated_only, main, without_warnings
 from processes import is_running, processes_below
 from program import TEXT, small
 
-# Within these all ranks have ended, whatever happened to one of them.
-SECONDS = 15
+# Within these all ranks have ended, whatever happened to one of them. A real GPU's libraries take seconds to load.
+SECONDS = 60 if REAL else 15
+BACKENDS = sorted({backend_for(backend, 2) for backend in ("nccl", "mpi")})
 
 
 class Faults(EmulatedTest):
@@ -31,7 +32,7 @@ class Faults(EmulatedTest):
 
     def test_asked_to_stop(self):
         """A checkpoint, exit code 75, nobody left; the run goes on as if nothing had happened."""
-        for backend in ("nccl", "mpi"):
+        for backend in BACKENDS:
             layout = ("-q", "--ranks", "2", "--set", f"launch.backend={backend}", "--set", "parallel.zero_stage=3")
             with self.subTest(backend):
                 process = self.start("--run-dir", backend, *layout, environment={"LLMTRAIN_FAULT": "stop:forward:1:3"})
@@ -68,7 +69,7 @@ class Faults(EmulatedTest):
         self.assertFalse([pid for pid in ranks if is_running(pid)])
 
     def test_a_rank_that_fails(self):
-        for backend in ("nccl", "mpi"):
+        for backend in BACKENDS:
             for fault, code, said in (("fail:collective:1:3", 1, "^rank 1: .*fault on demand.*\n$"),
                                       ("throw:forward:0:3", 1, "^.*fault on demand.*\n$"),
                                       ("kill:collective:1:3", 69, "^.*killed by signal 9.*\n$"),
@@ -92,6 +93,7 @@ class Faults(EmulatedTest):
         self.assertEqual(result.returncode, 69, result.stderr)
         self.assertRegex(result.stderr, "^step 3: the weights of rank 0 .* and rank 1 .* differ")
 
+    @emulated_only
     def test_memory_runs_out(self):
         """One line says so, and what could make it fit; as a rank alone, and among others that wait for it."""
         large = ("--set", "model.hidden_size=256", "--set", "model.vocab_size=4096")
@@ -106,4 +108,4 @@ class Faults(EmulatedTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

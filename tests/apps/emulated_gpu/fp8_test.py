@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """FP8 levels on emulated GPUs (tests/emulator) against the CPU. What both round to FP8 differs in the last bits of sums,
 and now and then a number falls on the other side of the middle between two of FP8. The CPU's own layouts differ by the
-same, which is measured here: no run on a GPU may be farther from the CPU's."""
+same, which is measured here: no run on a GPU may be farther from the CPU's. The tensor cores of real GPUs keep about 14
+bits of a product's sum where the CPU and the emulator keep 24 (DeepSeek-V3, arXiv 2412.19437, section 3.3.2), so that
+more numbers fall on the other side: they may be four times as far."""
 import itertools
 import unittest
 
-from emulated import FORMATS, EmulatedTest, distance, read_tensors
+from emulated import FORMATS, REAL, EmulatedTest, backend_for, distance, main, read_tensors
 from program import small
 
 TEXT = "".join(f"{number} bottles of {word} on the wall, take {number - 1} down.\n"
                for number in range(99, 1, -1) for word in ("beer", "milk", "rain"))
+FARTHER = 4 if REAL else 1
 METHODS = ("current", "delayed")
 LEVELS = ("O0", "O1", "O2", "O3")
 
@@ -83,8 +86,8 @@ class Fp8Test(EmulatedTest):
 
     def check_near(self, got, expected):
         losses, weights = self.spread()
-        self.assertLessEqual(got.losses_from(expected), losses)
-        self.assertLessEqual(distance(got.last, expected.last), weights / 4)
+        self.assertLessEqual(got.losses_from(expected), FARTHER * losses)
+        self.assertLessEqual(distance(got.last, expected.last), FARTHER * weights / 4)
         # Which training has moved by far more.
         self.assertGreater(distance(expected.last, expected.first), 8 * weights)
 
@@ -103,8 +106,8 @@ class Fp8Test(EmulatedTest):
     def check_two_ranks(self):
         """Sums over ranks, that of gradients in FP8 among them, are in one order on both."""
         for backend, settings in (("mpi", (*fp8("O1", "current"), "parallel.zero_stage=1")),
-                                  ("nccl", (*fp8("O0", "delayed"), "parallel.tensor=2")),
-                                  ("nccl", (*fp8("O3", "delayed"), "parallel.zero_stage=3"))):
+                                  (backend_for("nccl", 2), (*fp8("O0", "delayed"), "parallel.tensor=2")),
+                                  (backend_for("nccl", 2), (*fp8("O3", "delayed"), "parallel.zero_stage=3"))):
             with self.subTest(backend=backend, settings=settings):
                 got = self.train(f"{backend}-{settings[0][-2:]}", f"launch.backend={backend}", *settings, ranks=2)
                 expected = self.on_cpu(settings, 2)
@@ -125,10 +128,11 @@ class Fp8Test(EmulatedTest):
     def test_gpus_learn_what_the_cpu_learns(self):
         # In one, as they share the CPU's runs.
         self.check_one_rank()
-        self.check_old_gpu()
+        if not REAL:
+            self.check_old_gpu()
         self.check_two_ranks()
         self.check_other_device()
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -7,7 +7,7 @@ import os
 import random
 import unittest
 
-from emulated import EmulatedTest, distance, read_weights, without_warnings
+from emulated import EmulatedTest, backend_for, distance, main, read_weights, without_warnings
 
 STEPS = 4
 LOSS, NORM, CHANGE = 1e-6, 1e-4, 1e-4
@@ -90,7 +90,7 @@ class Layouts(EmulatedTest):
         draw = random.Random(SEED)
         for number in range(COUNT):
             ranks, keys = random_layout(draw)
-            backend = ("nccl", "mpi")[number % 2]
+            backend = backend_for(("nccl", "mpi")[number % 2], ranks)
             with self.subTest(backend=backend, ranks=ranks, keys=keys):
                 self.check(str(number), ranks, {**keys, "launch.backend": backend})
 
@@ -100,4 +100,4 @@ class Layouts(EmulatedTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -1,29 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs on GPUs with one and with many ranks, compared with the CPU and with each other. Exits with 77 without a GPU."""
 import json
-import os
-import re
 import shutil
-import subprocess
 import sys
 import unittest
 
+from gpus import SKIPPED, count_gpus, gpu_environment
 from program import PROGRAM, ProgramTest, small
 
-SKIPPED = 77
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
 ZERO = ("parallel.zero_stage=1", "parallel.zero_stage=3")
-
-
-def count_gpus():
-    """The GPUs that the driver shows to this process."""
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    total = len(re.findall(r"^GPU \d+:", listed, re.MULTILINE))
-    return total if visible is None else min(total, len([word for word in visible.split(",") if word]))
 
 
 GPUS = count_gpus()
@@ -46,8 +32,7 @@ class GpuRanks(ProgramTest):
                          "learning_rate": {"warmup_steps": 20}}}))
 
     def run_gpu(self, *arguments, **options):
-        kept = {name: value for name, value in os.environ.items() if name.startswith(("CUDA", "NCCL", "NVIDIA", "LD_"))}
-        return self.run_program("run", "recipe.json", *arguments, environment=kept, **options)
+        return self.run_program("run", "recipe.json", *arguments, environment=gpu_environment(), **options)
 
     def train(self, folder, ranks=1, *settings):
         result = self.run_gpu("--run-dir", folder, "--ranks", str(ranks), *flags(settings))
