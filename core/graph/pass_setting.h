@@ -100,8 +100,10 @@ struct LocalShape {
 
 LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting);
 
-// Rows of logits that the CPU's head holds at a time: as few chunks as fit into 128 MiB each, of equal size.
-std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element);
+// Rows of logits that the head holds at a time: as few chunks as fit into 128 MiB each, of equal size; on a
+// GPU as few as fit into 1 GiB or have 4,096 rows.
+std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element,
+                               ComputeDevice device);
 
 // Capacity of each expert for the `tokens` that one rank routes (Hwang et al., arXiv 2206.03382): with a
 // capacity_factor f above 0 top_k·⌊f·⌈tokens / experts⌉⌋; else the even share top_k·⌈tokens / experts⌉, which suffices

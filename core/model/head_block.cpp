@@ -138,7 +138,8 @@ at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targ
   if (normed.size(0) == 0) return losses;
   // The vocabulary is the rank's part with padding, so all tensor ranks have the same chunks and meet in the same
   // collectives.
-  const std::int64_t step = logits_chunk_rows(normed.size(0), weight_.part().shape[0], normed.element_size());
+  const ComputeDevice device = normed.is_cuda() ? ComputeDevice::cuda : ComputeDevice::cpu;
+  const std::int64_t step = logits_chunk_rows(normed.size(0), weight_.part().shape[0], normed.element_size(), device);
   for (std::int64_t begin = 0; begin < normed.size(0); begin += step) {
     const std::int64_t rows = std::min(step, normed.size(0) - begin);
     const at::Tensor chunk = normed.narrow(0, begin, rows);

@@ -11,14 +11,17 @@ namespace llmtrain {
 namespace {
 
 // `vocabulary`: the tokens whose logits this rank computes.
-double chunk_rows(const LocalShape& shape, std::int64_t vocabulary) {
-  return static_cast<double>(
-      logits_chunk_rows(static_cast<std::int64_t>(shape.tokens), vocabulary, static_cast<std::int64_t>(shape.element)));
+double chunk_rows(const OperatorWriter& writer, std::int64_t vocabulary) {
+  const LocalShape& shape = writer.shape();
+  return static_cast<double>(logits_chunk_rows(static_cast<std::int64_t>(shape.tokens), vocabulary,
+                                               static_cast<std::int64_t>(shape.element),
+                                               writer.setting().program.device));
 }
 
 // core/model: one chunk of logits with the gradient of its input, the normed input, and every row's loss.
-double chunk_working(const LocalShape& shape, std::int64_t vocabulary) {
-  const double rows = chunk_rows(shape, vocabulary);
+double chunk_working(const OperatorWriter& writer, std::int64_t vocabulary) {
+  const LocalShape& shape = writer.shape();
+  const double rows = chunk_rows(writer, vocabulary);
   return shape.element * shape.residual() + fp32_bytes * shape.tokens +
          shape.element * rows * (static_cast<double>(vocabulary) + shape.hidden);
 }
@@ -66,9 +69,9 @@ void write_operators(OperatorWriter& writer, const HeadSettings& head) {
   writer.exchange(loss, RankAxis::tensor, Collective::all_gather, Direction::forward, "cross-entropy", statistics);
   loss.backward_working = shape.element * shape.residual();
   if (writer.is_own()) {
-    loss.forward_working = chunk_working(shape, own);
+    loss.forward_working = chunk_working(writer, own);
     // A GPU's operators have the logarithms of probabilities and then these beside the logits, in fp32.
-    if (writer.is_cuda()) loss.forward_scratch = 2 * fp32_bytes * chunk_rows(shape, own) * vocabulary;
+    if (writer.is_cuda()) loss.forward_scratch = 2 * fp32_bytes * chunk_rows(writer, own) * vocabulary;
     return;
   }
   const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;
