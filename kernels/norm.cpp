@@ -76,6 +76,8 @@ NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters) {
 
 NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters) {
   const bool same_type = residual.scalar_type() == x.scalar_type();
+  if (same_type && residual.is_contiguous() && has_cuda_norm(x, parameters))
+    return cuda_add_norm_forward(residual, x, parameters);
   // residual is changed in place, so it cannot be made contiguous by a copy as x is.
   if (!is_vector_array(residual) || !same_type) return reference::add_norm_forward(residual, x, parameters);
   const at::Tensor rows = x.contiguous();

@@ -2,48 +2,69 @@
 #include "kernels/norm_cuda.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_fused_rms_norm.h>
-#include <ATen/ops/_fused_rms_norm_backward.h>
-#include <ATen/ops/native_layer_norm.h>
-#include <ATen/ops/native_layer_norm_backward.h>
-#include <ATen/ops/sum.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
 
-#include "kernels/accumulation_type.h"
+#include "kernels/cuda/kernel_table.h"
+#include "kernels/cuda/tensor_operands.h"
 
 namespace llmtrain::kernels {
 namespace {
 
-at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+at::TensorOptions statistics_options(const at::Tensor& x) { return x.options().dtype(at::kFloat); }
 
-at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
-                          const NormParameters& parameters) {
-  const std::int64_t width = x.size(1);
-  if (parameters.mode == NormMode::root_mean_square)
-    return std::get<0>(
-        at::_fused_rms_norm_backward(dy, x, {width}, rstd.unsqueeze(1), parameters.weight, {true, false}));
-  return std::get<0>(at::native_layer_norm_backward(dy, x, {width}, mean.unsqueeze(1), rstd.unsqueeze(1),
-                                                    parameters.weight, parameters.bias, {true, false, false}));
+std::int64_t rows_of(const at::Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel() / x.size(-1); }
+
+float* statistics_or_null(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
+
+// The norm of x, or of residual + x where there is one.
+NormOutput forward(const at::Tensor& x, void* residual, const NormParameters& parameters) {
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor rows = x.contiguous(), weight = parameters.weight.contiguous();
+  const at::Tensor bias = parameters.bias ? parameters.bias->contiguous() : at::Tensor();
+  NormOutput output{.y = at::empty_like(rows), .mean = {}, .rstd = at::empty({rows_of(x)}, statistics_options(x))};
+  if (parameters.mode == NormMode::layer) output.mean = at::empty({rows_of(x)}, statistics_options(x));
+  kernel_table()->norm->forward({.element = *element_of(x),
+                                 .x = rows.const_data_ptr(),
+                                 .residual = residual,
+                                 .weight = weight.const_data_ptr(),
+                                 .bias = bias.defined() ? bias.const_data_ptr() : nullptr,
+                                 .y = output.y.mutable_data_ptr(),
+                                 .mean = statistics_or_null(output.mean),
+                                 .rstd = statistics_or_null(output.rstd),
+                                 .rows = rows_of(x),
+                                 .width = static_cast<int>(x.size(-1)),
+                                 .eps = static_cast<float>(parameters.eps)},
+                                stream_of(x));
+  return output;
+}
+
+// A gradient that the kernel can add to, or zeros whose sum is to be added afterwards.
+at::Tensor fp32_target(const at::Tensor& gradient) {
+  if (gradient.scalar_type() == at::kFloat && gradient.is_contiguous()) return gradient;
+  return at::zeros(gradient.sizes(), statistics_options(gradient));
+}
+
+void add_unless_same(at::Tensor gradient, const at::Tensor& target) {
+  if (!gradient.is_same(target)) gradient.add_(target);
 }
 
 }  // namespace
 
 bool has_cuda_norm(const at::Tensor& x, const NormParameters& parameters) {
   const auto has_type = [&](const at::Tensor& t) { return t.scalar_type() == x.scalar_type(); };
-  return x.is_cuda() && has_type(parameters.weight) && (!parameters.bias || has_type(*parameters.bias));
+  return x.is_cuda() && kernel_table() != nullptr && element_of(x) && x.size(-1) <= widest_norm &&
+         has_type(parameters.weight) && (!parameters.bias || has_type(*parameters.bias));
 }
 
 NormOutput cuda_norm_forward(const at::Tensor& x, const NormParameters& parameters) {
-  const std::int64_t width = x.size(-1);
-  NormOutput output;
-  if (parameters.mode == NormMode::root_mean_square) {
-    std::tie(output.y, output.rstd) = at::_fused_rms_norm(x, {width}, parameters.weight, parameters.eps);
-  } else {
-    std::tie(output.y, output.mean, output.rstd) =
-        at::native_layer_norm(x, {width}, parameters.weight, parameters.bias, parameters.eps);
-    output.mean = output.mean.view({-1});
-  }
-  output.rstd = output.rstd.view({-1});
-  return output;
+  return forward(x, nullptr, parameters);
+}
+
+NormOutput cuda_add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters) {
+  return forward(x, residual.mutable_data_ptr(), parameters);
 }
 
 at::Tensor cuda_norm_recompute(const at::Tensor& x, const NormParameters& parameters) {
@@ -53,13 +74,30 @@ at::Tensor cuda_norm_recompute(const at::Tensor& x, const NormParameters& parame
 void cuda_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                         const NormParameters& parameters, at::Tensor& dx, at::Tensor& dweight,
                         std::optional<at::Tensor> dbias) {
-  const at::Tensor gradient = rows_of(dy), rows = rows_of(x);
-  dx.add_(input_gradient(gradient, rows, mean, rstd, parameters).view(dx.sizes()));
-  // Operands of two types are widened as they are read.
-  at::Tensor products =
-      mean.defined() ? at::sub(rows, mean.unsqueeze(1)).mul_(rstd.unsqueeze(1)) : at::mul(rows, rstd.unsqueeze(1));
-  dweight.add_(products.mul_(gradient).sum(0));
-  if (dbias) dbias->add_(at::sum(gradient, {0}, false, accumulation_type(gradient)));
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor gradient = dy.contiguous(), rows = x.contiguous(), weight = parameters.weight.contiguous();
+  // The kernel adds to rows without gaps.
+  const at::Tensor total = dx.contiguous();
+  const at::Tensor partials = at::empty({norm_partials(rows_of(x), x.size(-1), mean.defined())}, statistics_options(x));
+  const at::Tensor weight_sum = fp32_target(dweight);
+  // Without a mean there is no bias. With one, its sums are formed whether anybody wants them or not.
+  const at::Tensor bias_sum = dbias ? fp32_target(*dbias) : at::Tensor();
+  kernel_table()->norm->backward({.element = *element_of(x),
+                                  .dy = gradient.const_data_ptr(),
+                                  .x = rows.const_data_ptr(),
+                                  .mean = mean.defined() ? mean.const_data_ptr<float>() : nullptr,
+                                  .rstd = rstd.const_data_ptr<float>(),
+                                  .weight = weight.const_data_ptr(),
+                                  .dx = total.mutable_data_ptr(),
+                                  .partials = partials.mutable_data_ptr<float>(),
+                                  .dweight = weight_sum.mutable_data_ptr<float>(),
+                                  .dbias = statistics_or_null(bias_sum),
+                                  .rows = rows_of(x),
+                                  .width = static_cast<int>(x.size(-1))},
+                                 stream_of(x));
+  if (!dx.is_same(total)) dx.copy_(total);
+  add_unless_same(dweight, weight_sum);
+  if (dbias) add_unless_same(*dbias, bias_sum);
 }
 
 }  // namespace llmtrain::kernels

@@ -15,6 +15,8 @@
 #include <memory>
 #include <string_view>
 
+#include "kernels/cuda/norm_kernels.h"
+
 namespace {
 
 // What LibTorch and CUDA read when they start, unless the user has said otherwise.
@@ -85,11 +87,13 @@ void launch_graph(void* graph, int device) {
 
 void destroy_graph(void* graph) { delete static_cast<at::cuda::CUDAGraph*>(graph); }
 
+constexpr llmtrain::kernels::KernelTable kernel_table{compute_stream, &llmtrain::kernels::cuda_norm_kernels};
+
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
   .measuring_size = measuring_size, .measuring_seconds = measuring_seconds, .compute_stream = compute_stream,
   .begin_capture = begin_capture, .end_capture = end_capture, .launch_graph = launch_graph,
-  .destroy_graph = destroy_graph,
+  .destroy_graph = destroy_graph, .kernels = &kernel_table,
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/kernel_table.h"
+
 // The interface between the runtime and its CUDA part, a separate shared library (libllmtrain_cuda.so) that is loaded
 // only when a recipe runs on a GPU: half a gigabyte of libtorch_cuda would otherwise slow down every start on a CPU.
 // Loading it also registers LibTorch's CUDA operators. Plain C, so that dlsym() finds it by name.
@@ -30,6 +32,8 @@ struct LlmtrainCudaInterface {
   void (*end_capture)(void* graph);
   void (*launch_graph)(void* graph, int device);  // on the calling thread's current stream
   void (*destroy_graph)(void* graph);
+
+  const llmtrain::kernels::KernelTable* kernels;
 };
 
 const LlmtrainCudaInterface* llmtrain_cuda_interface();

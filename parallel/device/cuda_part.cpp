@@ -24,6 +24,7 @@ CudaPart load_cuda_part() {
   using Entry = const LlmtrainCudaInterface* (*)();
   const auto* interface = reinterpret_cast<Entry>(::dlsym(handle, "llmtrain_cuda_interface"))();
   if (interface->device_count() == 0) return {nullptr, "no GPU was found, or its driver does not respond"};
+  kernels::use_kernels(*interface->kernels);
   return {interface, ""};
 }
 

@@ -27,3 +27,4 @@
 #include "tests/cuda_on_host/language/memory.h"
 #include "tests/cuda_on_host/language/threads.h"
 #include "tests/cuda_on_host/language/warp.h"
+#include "tests/cuda_on_host/machine/queue.h"

@@ -55,7 +55,7 @@ void write_operators(OperatorWriter& writer, const HeadSettings& head) {
   const std::int64_t own = local_units({Split::Kind::padded, 0, head.vocabulary}, writer.setting().shards.tensor);
   const auto vocabulary = static_cast<double>(own);
   const double logits_elements = shape.tokens * vocabulary;
-  save_for_head(writer, head.norm, writer.norm("norm"));
+  save_for_head(writer, head.norm, writer.norm("norm", head.norm));
   // FP8 levels leave the head in the compute type (arXiv 2310.18313).
   Operator& logits = writer.product("logits", {shape.tokens, vocabulary, shape.hidden}, "head.weight");
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.

@@ -162,7 +162,10 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
 // One norm over the features of each head of queries and keys.
 void write_query_key_norm(OperatorWriter& writer, const AttentionShape& shape, double elements) {
   Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
-  if (writer.is_cuda()) norm.backward_scratch = fp32_bytes * shape.tokens * shape.query;
+  // Beside the sums, a GPU's backward holds the queries, their gradient and the gradient at the norm's input.
+  if (writer.is_cuda())
+    norm.backward_scratch = 3 * shape.element * shape.tokens * shape.query +
+                            OperatorWriter::norm_scratch(NormKind::rmsnorm, shape.tokens * shape.heads, shape.head_dim);
   // The core keeps one side of the norms, core/model their input and other programs their output; this is the other
   // side.
   const char* kept = writer.is_own() ? "attention.normed_query_key" : "attention.unnormed_query_key";
@@ -175,7 +178,7 @@ void write_query_key_norm(OperatorWriter& writer, const AttentionShape& shape, d
 void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   const AttentionSettings& attention = layer.attention;
   const AttentionShape shape = shape_of(writer, attention);
-  Operator& norm = writer.norm("attention.norm");
+  Operator& norm = writer.norm("attention.norm", layer.norm);
   // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
   writer.save_input(norm);
   if (writer.is_own())

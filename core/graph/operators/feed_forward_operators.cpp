@@ -238,7 +238,7 @@ bool reads_fp8(const OperatorWriter& writer, const FeedForwardSettings& settings
 void write_feed_forward(OperatorWriter& writer, const LayerSettings& layer) {
   const LocalShape& shape = writer.shape();
   const FeedForwardSettings& settings = layer.feed_forward;
-  Operator& norm = writer.norm("feed_forward.norm");
+  Operator& norm = writer.norm("feed_forward.norm", layer.norm);
   writer.save(norm, "middle", shape.element * shape.residual());
   const double kept = reads_fp8(writer, settings) ? shape.fp8_input : shape.element;
   writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());

@@ -2,6 +2,7 @@
 #include "core/graph/operators/operator_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 namespace llmtrain {
@@ -142,11 +143,16 @@ Operator& OperatorWriter::elementwise(std::string name, double forward_elements,
 }
 
 // The forward reads and writes; the backward reads both operands of the forward and writes one.
-Operator& OperatorWriter::norm(std::string name) {
+Operator& OperatorWriter::norm(std::string name, const NormSettings& settings) {
   Operator& item = elementwise(std::move(name), 2 * shape_.residual(), 3 * shape_.residual());
-  // A GPU's operators multiply the gradient with the normed rows in fp32, for the weight's gradient.
-  if (is_cuda()) item.backward_scratch = fp32_bytes * shape_.residual();
+  if (is_cuda()) item.backward_scratch = norm_scratch(settings.kind, shape_.split_tokens, shape_.hidden);
   return item;
+}
+
+double OperatorWriter::norm_scratch(NormKind kind, double rows, double width) {
+  constexpr double rows_of_a_piece = 32;  // kernels/cuda/norm_kernels.h
+  const double gradients = kind == NormKind::layernorm ? 2 : 1;
+  return fp32_bytes * std::ceil(rows / rows_of_a_piece) * gradients * width;
 }
 
 Operator& OperatorWriter::residual(std::string name, double dropout) {

@@ -54,7 +54,9 @@ class OperatorWriter {
   Operator& grouped_linear(std::string name, const MatrixProduct& product, std::string_view weight);
   void hold_cast_gradient(Operator& item) const;
   Operator& elementwise(std::string name, double forward_elements, double backward_elements);
-  Operator& norm(std::string name);
+  Operator& norm(std::string name, const NormSettings& settings);
+  // Bytes of the sums over rows of `rows` norms of `width` numbers, which a GPU's backward forms in pieces.
+  static double norm_scratch(NormKind kind, double rows, double width);
   // Dropout on a branch, at this rate, and its addition to the residual stream.
   Operator& residual(std::string name, double dropout);
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "parallel/device/cuda_interface.h"
+#include "tests/emulator/cuda/kernels.h"
 #include "tests/emulator/torch/backend.h"
 
 namespace {
@@ -30,7 +31,7 @@ std::int64_t measuring_size() { return 64; }
 // Once, so that tests can count what the host waits for.
 double measuring_seconds() { return 0; }
 
-void* compute_stream(int device) { return current_stream(device); }
+void* compute_stream(int device) { return table_of_kernels.current_stream(device); }
 
 void* begin_capture(int device) {
   Stream* const stream = current_stream(device);
@@ -50,7 +51,7 @@ constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
   .measuring_size = measuring_size, .measuring_seconds = measuring_seconds, .compute_stream = compute_stream,
   .begin_capture = begin_capture, .end_capture = end_capture, .launch_graph = launch_graph,
-  .destroy_graph = destroy_graph,
+  .destroy_graph = destroy_graph, .kernels = &table_of_kernels,
 };
 
 }  // namespace

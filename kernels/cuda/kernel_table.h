@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's kernels of the process. The CUDA part brings them when it is loaded; an operator that finds none for its
+// device and types takes LibTorch's operators (kernels/reference).
+#pragma once
+
+#include "kernels/cuda/norm_kernels.h"
+
+namespace llmtrain::kernels {
+
+struct KernelTable {
+  void* (*current_stream)(int device);  // the cudaStream_t on which the calling thread enqueues its work
+  const NormKernels* norm;
+};
+
+// Before any thread computes on a GPU; `table` stays for as long as the process.
+void use_kernels(const KernelTable& table);
+
+// Null where no CUDA part is loaded.
+const KernelTable* kernel_table();
+
+}  // namespace llmtrain::kernels
