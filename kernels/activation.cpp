@@ -3,12 +3,10 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/silu.h>
-#include <ATen/ops/silu_backward.h>
 
 #include <vector>
 
+#include "kernels/cuda_operators/activation.h"
 #include "kernels/reference/operators.h"
 #include "kernels/vector/activation.h"
 #include "kernels/vector/level.h"
@@ -31,21 +29,10 @@ vector::ActivationPasses<Element> activation_loops(ActivationKind kind) {
   return kernels.swiglu;
 }
 
-// On a GPU, each gradient where it belongs: no memory beside them.
-at::Tensor cuda_swiglu_backward(const at::Tensor& dy, const at::Tensor& x) {
-  const std::int64_t width = dy.size(-1);
-  const at::Tensor gate = x.narrow(-1, 0, width), up = x.narrow(-1, width, width);
-  at::Tensor dx = at::empty_like(x);
-  at::Tensor dgate = dx.narrow(-1, 0, width), dup = dx.narrow(-1, width, width);
-  at::mul_out(dup, dy, up);
-  at::silu_backward_out(dgate, dup, gate);
-  at::silu_out(dup, gate).mul_(dy);
-  return dx;
-}
-
 }  // namespace
 
 at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
+  if (kind == ActivationKind::swiglu && has_cuda_swiglu(x)) return cuda_swiglu_forward(x);
   // The vector loops read flat arrays; strided tensors and other types or devices use LibTorch's operators.
   if (!is_vector_array(x)) return reference::activation_forward(x, kind);
   // swiglu reads gate and up side by side and writes one of that width.
@@ -65,9 +52,10 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
 }
 
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
-  // The loops have one element type for gradient and input.
+  // Kernels and loops have one element type for gradient and input.
   const bool same_type = dy.scalar_type() == x.scalar_type();
-  if (x.is_cuda() && same_type && kind == ActivationKind::swiglu) return cuda_swiglu_backward(dy, x);
+  if (kind == ActivationKind::swiglu && same_type && dy.is_contiguous() && has_cuda_swiglu(x))
+    return cuda_swiglu_backward(dy, x);
   if (!is_vector_array(x) || !is_vector_array(dy) || !same_type) return reference::activation_backward(dy, x, kind);
   const std::int64_t width = dy.size(-1);
   const at::Tensor dx = at::empty_like(x);

@@ -3,6 +3,7 @@
 // device and types takes LibTorch's operators (kernels/reference).
 #pragma once
 
+#include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 
 namespace llmtrain::kernels {
@@ -10,6 +11,7 @@ namespace llmtrain::kernels {
 struct KernelTable {
   void* (*current_stream)(int device);  // the cudaStream_t on which the calling thread enqueues its work
   const NormKernels* norm;
+  const ActivationKernels* activation;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

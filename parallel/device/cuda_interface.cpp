@@ -15,7 +15,7 @@
 #include <memory>
 #include <string_view>
 
-#include "kernels/cuda/norm_kernels.h"
+#include "kernels/cuda/kernel_table.h"
 
 namespace {
 
@@ -87,7 +87,11 @@ void launch_graph(void* graph, int device) {
 
 void destroy_graph(void* graph) { delete static_cast<at::cuda::CUDAGraph*>(graph); }
 
-constexpr llmtrain::kernels::KernelTable kernel_table{compute_stream, &llmtrain::kernels::cuda_norm_kernels};
+constexpr llmtrain::kernels::KernelTable kernel_table{
+    .current_stream = compute_stream,
+    .norm = &llmtrain::kernels::cuda_norm_kernels,
+    .activation = &llmtrain::kernels::cuda_activation_kernels,
+};
 
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,

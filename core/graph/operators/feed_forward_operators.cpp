@@ -54,8 +54,6 @@ void write_activation(OperatorWriter& writer, const Network& network) {
   Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
   writer.save(activation, network.saved + ".hidden", shape.element * read);
   activation.backward_working = shape.element * read;
-  // A GPU's operators have the gate's values beside the result.
-  if (writer.is_cuda() && read > written) activation.forward_scratch = shape.element * written;
   activation.parts = network.parts;
 }
 

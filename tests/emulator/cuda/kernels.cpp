@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/norm_kernels.h"
 #include "tests/cuda_on_host/machine/queue.h"
 #include "tests/emulator/device/runtime.h"
 
@@ -42,6 +41,10 @@ void* stream_of(int device) {
 
 }  // namespace
 
-const llmtrain::kernels::KernelTable table_of_kernels{stream_of, &llmtrain::kernels::cuda_norm_kernels};
+const llmtrain::kernels::KernelTable table_of_kernels{
+    .current_stream = stream_of,
+    .norm = &llmtrain::kernels::cuda_norm_kernels,
+    .activation = &llmtrain::kernels::cuda_activation_kernels,
+};
 
 }  // namespace emulated

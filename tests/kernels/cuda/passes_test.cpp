@@ -92,20 +92,21 @@ TEST_CASE("gradients of norms on a GPU are added by two kernels, and those of pa
   if (mode == NormMode::layer) CHECK(largest_error(got.dbias, want.dbias) < fp32_tolerance);
 }
 
-TEST_CASE(
-    "activation functions on a GPU equal the CPU's up to rounding, and swiglu's backward takes no memory beside") {
+TEST_CASE("activation functions on a GPU equal the CPU's up to rounding; each is one kernel with no memory beside") {
   const auto kind = GENERATE(ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::swiglu);
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const std::int64_t width = 24, columns = kind == ActivationKind::swiglu ? 2 * width : width;
   const at::Tensor x = random_tensor({9, columns}, type), dy = random_tensor({9, width}, type);
   const at::Tensor x64 = x.to(at::kDouble), dy64 = dy.to(at::kDouble);
   // Products of values that were rounded themselves.
   const double tolerance = 16 * rounding_of(type);
   const at::Tensor device_x = x.to(gpu), device_dy = dy.to(gpu);
-  CHECK(largest_error(activation_forward(device_x, kind).to(at::kCPU), activation_forward(x64, kind)) < tolerance);
-  const std::int64_t allocations = emulated::counters(0).allocations;
+  const std::int64_t launched = launches(), allocations = emulated::counters(0).allocations;
+  const at::Tensor y = activation_forward(device_x, kind);
   const at::Tensor dx = activation_backward(device_dy, device_x, kind);
-  CHECK(emulated::counters(0).allocations - allocations == 1);
+  CHECK(launches() - launched == 2);
+  CHECK(emulated::counters(0).allocations - allocations == 2);
+  CHECK(largest_error(y.to(at::kCPU), activation_forward(x64, kind)) < tolerance);
   CHECK(largest_error(dx.to(at::kCPU), activation_backward(dy64, x64, kind)) < tolerance);
 }
 

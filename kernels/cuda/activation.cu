@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/activation_kernels.h"
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/packs.h"
+#include "kernels/cuda/row_tiles.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+template <class T>
+struct Swiglu {
+  const T* dy;
+  const T* x;
+  T* out;
+  RowTiles tiles;
+};
+
+// 1/(1 + e^−x). What approximate functions err by vanishes in the rounding to 16 bits.
+template <class T>
+__device__ __forceinline__ float logistic(float x) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return 1 / (1 + expf(-x));
+  } else {
+    return __fdividef(1, 1 + __expf(-x));
+  }
+}
+
+template <class T, int size>
+__device__ __forceinline__ const Pack<T, size>& pack_at(const T* row, int column) {
+  return *reinterpret_cast<const Pack<T, size>*>(row + column);
+}
+
+template <class T, int size>
+__device__ __forceinline__ Pack<T, size>& pack_at(T* row, int column) {
+  return *reinterpret_cast<Pack<T, size>*>(row + column);
+}
+
+template <class T, int size>
+__global__ void __launch_bounds__(row_tile_threads) swiglu_forward_kernel(Swiglu<T> p) {
+  const int width = p.tiles.width;
+  over_tiles<size>(p.tiles, [&](std::int64_t row, int column) {
+    const T* const x = p.x + row * 2 * width;
+    const Pack<T, size> gate = pack_at<T, size>(x, column), up = pack_at<T, size>(x + width, column);
+    Pack<T, size> y;
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      const float g = widened(gate.of[k]);
+      y.of[k] = narrowed<T>(g * logistic<T>(g) * widened(up.of[k]));
+    }
+    pack_at<T, size>(p.out + row * width, column) = y;
+  });
+}
+
+template <class T, int size>
+__global__ void __launch_bounds__(row_tile_threads) swiglu_backward_kernel(Swiglu<T> p) {
+  const int width = p.tiles.width;
+  over_tiles<size>(p.tiles, [&](std::int64_t row, int column) {
+    const T* const x = p.x + row * 2 * width;
+    T* const dx = p.out + row * 2 * width;
+    const Pack<T, size> gate = pack_at<T, size>(x, column), up = pack_at<T, size>(x + width, column);
+    const Pack<T, size> dy = pack_at<T, size>(p.dy + row * width, column);
+    Pack<T, size> dgate, dup;
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      const float g = widened(gate.of[k]), d = widened(dy.of[k]), s = logistic<T>(g);
+      // silu'(g) = σ(g)(1 + g(1 − σ(g))).
+      dgate.of[k] = narrowed<T>(d * widened(up.of[k]) * s * (1 + g * (1 - s)));
+      dup.of[k] = narrowed<T>(d * g * s);
+    }
+    pack_at<T, size>(dx, column) = dgate;
+    pack_at<T, size>(dx + width, column) = dup;
+  });
+}
+
+enum class Pass { forward, backward };
+
+template <class T, int size>
+void start(const SwigluArguments& a, Pass pass, void* stream) {
+  const Swiglu<T> p{static_cast<const T*>(a.dy), static_cast<const T*>(a.x), static_cast<T*>(a.out),
+                    row_tiles(a.rows, a.width, size)};
+  const auto count = static_cast<std::size_t>(a.rows) * static_cast<std::size_t>(a.width);
+  switch (pass) {
+    case Pass::forward:
+      return launch(stream, "swiglu_forward", swiglu_forward_kernel<T, size>, shape_of(p.tiles), p,
+                    {reads(p.x, 2 * count), writes(p.out, count)});
+    case Pass::backward:
+      return launch(stream, "swiglu_backward", swiglu_backward_kernel<T, size>, shape_of(p.tiles), p,
+                    {reads(p.dy, count), reads(p.x, 2 * count), writes(p.out, 2 * count)});
+  }
+}
+
+template <class T>
+void start_of(const SwigluArguments& a, Pass pass, void* stream) {
+  const bool is_whole = a.width % pack_size<T> == 0;
+  if (is_whole && are_aligned_to_packs(a.dy, a.x, a.out)) return start<T, pack_size<T>>(a, pass, stream);
+  start<T, 1>(a, pass, stream);
+}
+
+void start_any(const SwigluArguments& a, Pass pass, void* stream) {
+  if (a.rows == 0 || a.width == 0) return;
+  switch (a.element) {
+    case KernelElement::fp32:
+      return start_of<float>(a, pass, stream);
+    case KernelElement::bf16:
+      return start_of<__nv_bfloat16>(a, pass, stream);
+    case KernelElement::fp16:
+      return start_of<__half>(a, pass, stream);
+  }
+}
+
+void swiglu_forward(const SwigluArguments& a, void* stream) { start_any(a, Pass::forward, stream); }
+
+void swiglu_backward(const SwigluArguments& a, void* stream) { start_any(a, Pass::backward, stream); }
+
+}  // namespace
+
+const ActivationKernels cuda_activation_kernels{swiglu_forward, swiglu_backward};
+
+}  // namespace llmtrain::kernels
