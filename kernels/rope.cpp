@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/rope.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/addcmul.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 
@@ -12,6 +9,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "kernels/cuda_operators/rope.h"
 #include "kernels/reference/operators.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/rope.h"
@@ -27,22 +25,6 @@ void check_table(const at::Tensor& x, const RopeTable& table, std::int64_t seque
                                             " positions and head_dim " + std::to_string(2 * table.cosine.size(1)) +
                                             "; the call needs sequence_length " + std::to_string(sequence_length) +
                                             " and head_dim " + std::to_string(x.size(2)));
-}
-
-// On a GPU, where whole sequences share the table's rows as they are. Operands of two types are widened as they are
-// read, and the sums rounded once.
-void cuda_rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {
-  const std::int64_t half = x.size(2) / 2, tokens = std::min(sequence_length, x.size(0));
-  const auto angles = [&](const at::Tensor& rows) { return rows.narrow(0, 0, tokens).unsqueeze(1); };
-  const at::Tensor cosine = angles(table.cosine), sine = angles(table.sine);
-  const double sign = direction == RopeDirection::forward ? 1 : -1;
-  at::Tensor sequences = x.view({x.size(0) / tokens, tokens, x.size(1), x.size(2)});
-  at::Tensor low = sequences.narrow(3, 0, half), high = sequences.narrow(3, half, half);
-  // Both results before either is stored.
-  const at::Tensor rotated_low = at::mul(low, cosine).addcmul_(high, sine, -sign);
-  const at::Tensor rotated_high = at::mul(high, cosine).addcmul_(low, sine, sign);
-  low.copy_(rotated_low);
-  high.copy_(rotated_high);
 }
 
 }  // namespace
@@ -67,7 +49,7 @@ RopeTable rope_rows(const RopeTable& table, const SequencePart& part, std::int64
 
 void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {
   check_table(x, table, sequence_length);
-  if (x.is_cuda() && x.size(0) % std::min(sequence_length, x.size(0)) == 0) {
+  if (has_cuda_rope(x, table)) {
     cuda_rope_(x, table, sequence_length, direction);
     return;
   }

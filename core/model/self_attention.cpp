@@ -55,6 +55,11 @@ SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, con
           heads.narrow(2, heads_ + kv_heads_, kv_heads_)};
 }
 
+at::Tensor SelfAttention::queries_and_keys(const at::Tensor& query_key_value, const Sequences& rows) const {
+  return query_key_value.view({rows.count, rows.length, heads_ + 2 * kv_heads_, head_dim_})
+      .narrow(2, 0, heads_ + kv_heads_);
+}
+
 at::Tensor SelfAttention::normed(const NormLayer& norm, const at::Tensor& x, NormLayer::Statistics& statistics) const {
   // One weight for all heads: each head of each token is a row.
   const at::Tensor rows = x.contiguous().view({-1, head_dim_});
@@ -139,15 +144,17 @@ at::Tensor SelfAttention::forward(at::Tensor x, const Sequences& rows, const Pas
   saved.input = projection_.keep(x, pass);
   x.reset();  // in FP8 it is kept as a copy of a byte per element
   saved.query_key_value = projection_.forward(saved.input, pass);
+  // In place in what is saved: the backward needs rotated queries and keys, and undoes the rotation on gradients.
   if (query_norm_) {
     const Views raw = split(saved.query_key_value, rows);
     saved.query = normed(*query_norm_, raw.query, saved.query_statistics);
     saved.key = normed(*key_norm_, raw.key, saved.key_statistics);
+    rotate(saved.query, rows, pass, kernels::RopeDirection::forward);
+    rotate(saved.key, rows, pass, kernels::RopeDirection::forward);
+  } else {
+    rotate(queries_and_keys(saved.query_key_value, rows), rows, pass, kernels::RopeDirection::forward);
   }
   const Views views = attention_inputs(rows, saved);
-  // In place in what is saved: the backward needs rotated queries and keys, and undoes the rotation on gradients.
-  rotate(views.query, rows, pass, kernels::RopeDirection::forward);
-  rotate(views.key, rows, pass, kernels::RopeDirection::forward);
   // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
   // sequence.
   saved.attention = attend(views, all_keys(views, rows), rows, pass);
@@ -191,8 +198,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, 
   }
   // A rotation is orthogonal: its gradient is the inverse rotation. It comes before the norms' backward, as the forward
   // norms first.
-  rotate(parts.query, rows, pass, kernels::RopeDirection::backward);
-  rotate(parts.key, rows, pass, kernels::RopeDirection::backward);
+  rotate(queries_and_keys(gradient, rows), rows, pass, kernels::RopeDirection::backward);
   if (query_norm_) {
     const Views raw = split(saved.query_key_value, rows);
     norm_backward(*query_norm_, raw.query, saved.query_statistics, parts.query);

@@ -46,6 +46,8 @@ class SelfAttention {
   // In place, in the gradient of the norm's output.
   void norm_backward(const NormLayer& norm, const at::Tensor& x, const NormLayer::Statistics& statistics,
                      const at::Tensor& gradient) const;
+  // Queries and keys, which lie side by side. [B, S, heads + kv_heads, D]
+  at::Tensor queries_and_keys(const at::Tensor& query_key_value, const Sequences& rows) const;
   void rotate(at::Tensor heads, const Sequences& rows, const PassContext& pass, kernels::RopeDirection direction) const;
   Views attention_inputs(const Sequences& rows, Saved& saved) const;
   at::Tensor flat_heads(const at::Tensor& heads, const Sequences& rows) const;  // [B, S, heads, D] → [T, heads·D]

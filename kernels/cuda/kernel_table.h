@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
+#include "kernels/cuda/rope_kernels.h"
 
 namespace llmtrain::kernels {
 
@@ -12,6 +13,7 @@ struct KernelTable {
   void* (*current_stream)(int device);  // the cudaStream_t on which the calling thread enqueues its work
   const NormKernels* norm;
   const ActivationKernels* activation;
+  const RopeKernels* rope;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

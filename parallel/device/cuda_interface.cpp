@@ -91,6 +91,7 @@ constexpr llmtrain::kernels::KernelTable kernel_table{
     .current_stream = compute_stream,
     .norm = &llmtrain::kernels::cuda_norm_kernels,
     .activation = &llmtrain::kernels::cuda_activation_kernels,
+    .rope = &llmtrain::kernels::cuda_rope_kernels,
 };
 
 constexpr LlmtrainCudaInterface interface {

@@ -193,12 +193,7 @@ void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
   if (attention.head_norm_epsilon) write_query_key_norm(writer, shape, rotated);
-  if (attention.rope) {
-    Operator& rotation = writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
-    // A GPU's operators have both halves of the rotated queries beside them in fp32.
-    if (writer.is_cuda())
-      rotation.forward_scratch = rotation.backward_scratch = fp32_bytes * shape.tokens * shape.query;
-  }
+  if (attention.rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
   write_core(writer, attention, shape);
 
   Operator& output =

@@ -45,6 +45,7 @@ const llmtrain::kernels::KernelTable table_of_kernels{
     .current_stream = stream_of,
     .norm = &llmtrain::kernels::cuda_norm_kernels,
     .activation = &llmtrain::kernels::cuda_activation_kernels,
+    .rope = &llmtrain::kernels::cuda_rope_kernels,
 };
 
 }  // namespace emulated

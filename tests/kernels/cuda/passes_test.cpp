@@ -110,8 +110,8 @@ TEST_CASE("activation functions on a GPU equal the CPU's up to rounding; each is
   CHECK(largest_error(dx.to(at::kCPU), activation_backward(dy64, x64, kind)) < tolerance);
 }
 
-TEST_CASE("rotations on a GPU equal float64's up to one rounding, also of slices and with a row of angles per token") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+TEST_CASE("rotations on a GPU are one kernel with no memory beside, and float64's up to one rounding, also of slices") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto direction = GENERATE(RopeDirection::forward, RopeDirection::backward);
   // Positions of whole sequences, of one that ends earlier, and one row per token.
   const auto sequence = GENERATE(std::int64_t{6}, std::int64_t{5}, std::int64_t{12});
@@ -121,7 +121,11 @@ TEST_CASE("rotations on a GPU equal float64's up to one rounding, also of slices
   rope_(want, table, sequence, direction);
   const at::Tensor device = wide_matrix.to(gpu);
   at::Tensor slice = device.narrow(1, 1, 2);
-  rope_(slice, {table.cosine.to(gpu), table.sine.to(gpu)}, sequence, direction);
+  const RopeTable angles{table.cosine.to(gpu), table.sine.to(gpu)};
+  const std::int64_t launched = launches(), allocations = emulated::counters(0).allocations;
+  rope_(slice, angles, sequence, direction);
+  CHECK(launches() - launched == 1);
+  CHECK(emulated::counters(0).allocations == allocations);
   CHECK(largest_error(slice.to(at::kCPU), want) < 2 * rounding_of(type));
   CHECK(at::equal(device.to(at::kCPU).narrow(1, 3, 1), wide_matrix.narrow(1, 3, 1)));
 }
