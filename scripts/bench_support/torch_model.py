@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "oracle"))
-from reference_model import resolve  # noqa: E402
+from model_settings import resolve  # noqa: E402
 
 
 def make_norm(config, size):

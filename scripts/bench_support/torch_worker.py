@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A PyTorch training process with commands on stdin: "run N" trains N steps, "memory" reports its peak.
+"""A PyTorch training process with commands on stdin: "run N" trains N steps, "memory" reports its peak, "release" gives
+memory of a GPU back that it does not use.
 
-Each command is answered by one JSON line: {"seconds": [per step]}, {"peak_bytes": VmHWM}. The first line is
-{"ready": true}.
+Each command is answered by one JSON line: {"seconds": [per step]}, {"peak_bytes": VmHWM, or the largest sum of tensors
+on a GPU}, {}. The first line is {"ready": true}.
 """
 import argparse
 import contextlib
@@ -17,21 +18,26 @@ import torch
 from torch_model import TorchGpt
 
 
-def peak_bytes():
+def peak_bytes(device):
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
     with open("/proc/self/status", encoding="ascii") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
 
 class Training:
-    def __init__(self, recipe, compiled, precision, optimizer):
+    def __init__(self, recipe, compiled, precision, optimizer, device):
         self.batch, self.length = recipe["batch"], recipe["model"]["max_sequence_length"]
         self.length = self.batch.get("sequence_length", self.length)
-        self.tokens = numpy.memmap(recipe["data"]["train"][0]["path"], dtype="<u2", mode="r")
+        width = "<u4" if recipe["model"]["vocab_size"] > 65536 else "<u2"
+        self.tokens = numpy.memmap(recipe["data"]["train"][0]["path"], dtype=width, mode="r")
         torch.manual_seed(recipe.get("seed", 1234))
-        self.model = TorchGpt(recipe["model"])
+        self.device = torch.device(device)
+        with self.device:
+            self.model = TorchGpt(recipe["model"])
         if precision == "pure_bf16":
             self.model.to(torch.bfloat16)
-        self.cast = (torch.autocast("cpu", dtype=torch.bfloat16) if precision == "autocast_bf16"
+        self.cast = (torch.autocast(device, dtype=torch.bfloat16) if precision == "autocast_bf16"
                      else contextlib.nullcontext())
         self.optimizer = self._make_optimizer(recipe["training"], optimizer)
         self.forward = torch.compile(self.model) if compiled else self.model
@@ -49,7 +55,7 @@ class Training:
         starts = [(self.position + i) * self.length % (len(self.tokens) - self.length - 1) for i in range(size)]
         rows = numpy.stack([self.tokens[s : s + self.length + 1] for s in starts]).astype(numpy.int64)
         self.position += size
-        rows = torch.from_numpy(rows)
+        rows = torch.from_numpy(rows).to(self.device)
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     def step(self):
@@ -70,16 +76,22 @@ def main():
     parser.add_argument("recipe")
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--precision", choices=["fp32", "autocast_bf16", "pure_bf16"], default="fp32")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--optimizer", choices=["fused", "foreach", "loop"], default="fused")
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     with open(options.recipe, encoding="utf-8") as file:
-        training = Training(json.load(file), options.compiled, options.precision, options.optimizer)
+        training = Training(json.load(file), options.compiled, options.precision, options.optimizer,
+                            options.device)
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         command = line.split()
         if command == ["memory"]:
-            print(json.dumps({"peak_bytes": peak_bytes()}), flush=True)
+            print(json.dumps({"peak_bytes": peak_bytes(options.device)}), flush=True)
+            continue
+        if command == ["release"]:
+            torch.cuda.empty_cache()
+            print("{}", flush=True)
             continue
         seconds, loss = [], None
         for _ in range(int(command[1])):

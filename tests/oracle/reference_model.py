@@ -4,7 +4,6 @@
 Clarity before speed. Parameter names are llmtrain's logical names, so that a state_dict is a checkpoint's content.
 """
 import math
-from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -14,30 +13,14 @@ from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
+from model_settings import resolve
 from routed_experts import RoutedExperts, Stack
 
-PRESETS = {
-    "gpt2": dict(position="learned", norm="layernorm", activation="gelu_tanh", bias=True, qkv_bias=True,
-                 tie_embeddings=True),
-    "gpt-rope": dict(position="rope", norm="layernorm", activation="gelu_tanh", bias=True, qkv_bias=True,
-                     tie_embeddings=False),
-    "llama": dict(position="rope", norm="rmsnorm", activation="swiglu", bias=False, qkv_bias=False,
-                  tie_embeddings=False),
-}
 ACTIVATIONS = {
     "gelu": functional.gelu,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
     "swiglu": functional.silu,
 }
-
-
-def resolve(model):
-    """The `model` section of a recipe with the preset's values and the defaults filled in."""
-    hidden = model["hidden_size"]
-    llama_ffn = math.ceil(8 * hidden / 3 / 256) * 256
-    defaults = dict(kv_heads=model["heads"], head_dim=hidden // model["heads"], norm_eps=1e-5, rope_theta=10000.0,
-                    qk_norm=False, ffn_hidden_size=llama_ffn if model["architecture"] == "llama" else 4 * hidden)
-    return SimpleNamespace(**{**defaults, **PRESETS[model["architecture"]], **model})
 
 
 def rounded(x, dtype, largest, margin=0):

@@ -16,7 +16,8 @@ except ImportError as error:
     sys.exit(77)
 
 import checkpoint_folder
-from reference_model import ReferenceModel, resolve
+from model_settings import resolve
+from reference_model import ReferenceModel
 
 torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
 

@@ -16,7 +16,8 @@ except ImportError as error:
 import checkpoint_folder
 import program
 from oracle_train import read_tokens, train
-from reference_model import ReferenceModel, resolve
+from model_settings import resolve
+from reference_model import ReferenceModel
 from variants import VARIANTS, complete, write_recipe, write_tokens
 
 # Relative tolerances; "change" is the L2 norm of the difference in a parameter's change by training. The reference in
