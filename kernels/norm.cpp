@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
@@ -79,7 +80,10 @@ NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const Nor
   if (same_type && residual.is_contiguous() && has_cuda_norm(x, parameters))
     return cuda_add_norm_forward(residual, x, parameters);
   // residual is changed in place, so it cannot be made contiguous by a copy as x is.
-  if (!is_vector_array(residual) || !same_type) return reference::add_norm_forward(residual, x, parameters);
+  if (!is_vector_array(residual) || !same_type) {
+    residual.add_(x);
+    return norm_forward(residual, parameters);
+  }
   const at::Tensor rows = x.contiguous();
   NormOutput output = empty_output(rows, parameters.mode);
   with_forward_arrays(rows, residual, parameters, output,

@@ -101,8 +101,7 @@ at::Tensor TransformerLayer::run(const at::Tensor& x, const Sequences& rows, con
       attention_.forward(attention_norm_.forward(x, saved.attention_statistics), rows, pass, saved.attention);
   drop(saved.middle, rows, pass, attention_site_);
   // The branch's memory becomes the residual stream: one tensor less than adding out of place.
-  saved.middle.add_(x);
-  at::Tensor y = feed_forward_.forward(ffn_norm_.forward(saved.middle, saved.ffn_statistics), rows, pass,
+  at::Tensor y = feed_forward_.forward(ffn_norm_.add_forward(saved.middle, x, saved.ffn_statistics), rows, pass,
                                        saved.feed_forward, routing);
   drop(y, rows, pass, ffn_site_);
   return y.add_(saved.middle);

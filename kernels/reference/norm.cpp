@@ -30,11 +30,6 @@ NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters) {
   return output;
 }
 
-NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters) {
-  residual.add_(x);
-  return reference::norm_forward(residual, parameters);
-}
-
 at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                           const NormParameters& parameters) {
   at::Tensor y = normalized_rows(x, mean, rstd) * parameters.weight.to(rstd.scalar_type());

@@ -30,7 +30,6 @@ CombineGradients combine_backward(const at::Tensor& dy, const at::Tensor& rows, 
                                   const ExpertRows& map);
 
 NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters);
-NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters);
 at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                           const NormParameters& parameters);
 void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,

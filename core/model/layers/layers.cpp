@@ -56,6 +56,12 @@ at::Tensor NormLayer::forward(const at::Tensor& x, Statistics& statistics) const
   return output.y;
 }
 
+at::Tensor NormLayer::add_forward(at::Tensor& residual, const at::Tensor& x, Statistics& statistics) const {
+  kernels::NormOutput output = kernels::add_norm_forward(residual, x, parameters());
+  statistics = {output.mean, output.rstd};
+  return output.y;
+}
+
 at::Tensor NormLayer::recompute(const at::Tensor& x, const Statistics& statistics) const {
   return kernels::norm_recompute(x, statistics.mean, statistics.rstd, parameters());
 }

@@ -29,6 +29,8 @@ class NormLayer {
   NormLayer(NormKind kind, double eps, BoundParameter weight, std::optional<BoundParameter> bias);
 
   at::Tensor forward(const at::Tensor& x, Statistics& statistics) const;
+  // residual += x in place, and its norm: in one pass over both.
+  at::Tensor add_forward(at::Tensor& residual, const at::Tensor& x, Statistics& statistics) const;
   at::Tensor recompute(const at::Tensor& x, const Statistics& statistics) const;
   // dx += the gradient at x; adds to the gradients of weight and bias.
   void backward(const at::Tensor& dy, const at::Tensor& x, const Statistics& statistics, at::Tensor& dx) const;
