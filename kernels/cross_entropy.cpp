@@ -16,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "kernels/accumulation_type.h"
+#include "kernels/cuda_operators/cross_entropy.h"
 #include "kernels/vector/cross_entropy.h"
 #include "kernels/vector/level.h"
 
@@ -156,6 +157,7 @@ at::Tensor reference_statistics(const at::Tensor& logits, const at::Tensor& targ
 at::Tensor cross_entropy_forward(const at::Tensor& logits, const at::Tensor& targets) {
   check_shapes(logits, targets);
   check_targets(targets, logits.size(1));
+  if (has_cuda_cross_entropy(logits, targets)) return cuda_cross_entropy_forward(logits, targets);
   if (!can_fuse(logits, targets)) return reference_losses(reference_log_probabilities(logits), targets);
   const auto kernels = kernels_of_processor();
   return logits.scalar_type() == at::kFloat ? fused_forward(kernels.fp32, logits, targets)
@@ -165,6 +167,7 @@ at::Tensor cross_entropy_forward(const at::Tensor& logits, const at::Tensor& tar
 at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor& targets, double scale) {
   check_shapes(logits, targets);
   check_targets(targets, logits.size(1));
+  if (has_cuda_cross_entropy(logits, targets)) return cuda_cross_entropy_forward_backward_(logits, targets, scale);
   if (can_fuse(logits, targets)) {
     const auto kernels = kernels_of_processor();
     return logits.scalar_type() == at::kFloat ? fused_forward_backward(kernels.fp32, logits, targets, scale)
@@ -181,6 +184,7 @@ at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor&
 at::Tensor cross_entropy_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice) {
   check_shapes(logits, targets);
   check_targets(targets, slice.whole);
+  if (has_cuda_cross_entropy(logits, targets)) return cuda_cross_entropy_statistics(logits, targets, slice);
   const auto options = logits.options().dtype(accumulation_type(logits));
   if (!can_fuse(logits, targets)) return reference_statistics(logits, targets, slice, options);
   const auto kernels = kernels_of_processor();
@@ -211,6 +215,8 @@ at::Tensor cross_entropy_losses(const at::Tensor& statistics) {
 
 void cross_entropy_backward_(at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice,
                              const at::Tensor& statistics, double scale) {
+  if (has_cuda_cross_entropy(logits, targets))
+    return cuda_cross_entropy_backward_(logits, targets, slice, statistics, scale);
   if (can_fuse(logits, targets) && statistics.is_contiguous()) {
     const auto kernels = kernels_of_processor();
     const auto narrow_scale = static_cast<float>(scale);

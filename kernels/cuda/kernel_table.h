@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/activation_kernels.h"
+#include "kernels/cuda/cross_entropy_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
 
@@ -14,6 +15,7 @@ struct KernelTable {
   const NormKernels* norm;
   const ActivationKernels* activation;
   const RopeKernels* rope;
+  const CrossEntropyKernels* cross_entropy;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -92,6 +92,7 @@ constexpr llmtrain::kernels::KernelTable kernel_table{
     .norm = &llmtrain::kernels::cuda_norm_kernels,
     .activation = &llmtrain::kernels::cuda_activation_kernels,
     .rope = &llmtrain::kernels::cuda_rope_kernels,
+    .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
 };
 
 constexpr LlmtrainCudaInterface interface {

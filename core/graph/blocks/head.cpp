@@ -70,8 +70,6 @@ void write_operators(OperatorWriter& writer, const HeadSettings& head) {
   loss.backward_working = shape.element * shape.residual();
   if (writer.is_own()) {
     loss.forward_working = chunk_working(writer, own);
-    // A GPU's operators have the logarithms of probabilities and then these beside the logits, in fp32.
-    if (writer.is_cuda()) loss.forward_scratch = 2 * fp32_bytes * chunk_rows(writer, own) * vocabulary;
     return;
   }
   const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;

@@ -46,6 +46,7 @@ const llmtrain::kernels::KernelTable table_of_kernels{
     .norm = &llmtrain::kernels::cuda_norm_kernels,
     .activation = &llmtrain::kernels::cuda_activation_kernels,
     .rope = &llmtrain::kernels::cuda_rope_kernels,
+    .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
 };
 
 }  // namespace emulated
