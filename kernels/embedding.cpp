@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "kernels/cuda_operators/embedding.h"
 #include "kernels/reference/operators.h"
 #include "kernels/row_groups.h"
 #include "kernels/vector/embedding.h"
@@ -88,6 +89,10 @@ at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,
 
 void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tensor& dtable,
                         std::optional<at::Tensor> dpositions, std::int64_t sequence_length) {
+  if (has_cuda_embedding_backward(dy, dtable, dpositions)) {
+    cuda_embedding_backward(dy, tokens, dtable, dpositions, sequence_length);
+    return;
+  }
   if (!is_vector_array(dy) || !is_vector_array(dtable) || (dpositions && !is_vector_array(*dpositions))) {
     reference::embedding_backward(dy, tokens, dtable, dpositions, sequence_length);
     return;

@@ -131,7 +131,7 @@ void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const Batch& batc
 }
 
 // On a GPU how many rows there are would have to be waited for: those of other ranks' tokens add zeros, each to another
-// row of the table, as one warp adds all that go to the same.
+// row of the table, as one block adds all that go to the same.
 void EmbeddingBlock::add_masked_gradients(const at::Tensor& dy, const at::Tensor& rows, at::Tensor& dtokens,
                                           std::int64_t sequence_length) const {
   const at::Tensor elsewhere = is_elsewhere(rows);

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
+#include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
 
@@ -16,6 +17,7 @@ struct KernelTable {
   const ActivationKernels* activation;
   const RopeKernels* rope;
   const CrossEntropyKernels* cross_entropy;
+  const EmbeddingKernels* embedding;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -27,4 +27,16 @@ __device__ __forceinline__ void load_floats(const float* from, float* to) {
   }
 }
 
+template <int size>
+__device__ __forceinline__ void store_floats(const float* from, float* to) {
+  constexpr int step = floats_at_once<size>;
+#pragma unroll
+  for (int i = 0; i < size; i += step) {
+    Pack<float, step> stored;
+#pragma unroll
+    for (int k = 0; k < step; ++k) stored.of[k] = from[i + k];
+    *reinterpret_cast<Pack<float, step>*>(to + i) = stored;
+  }
+}
+
 }  // namespace llmtrain::kernels

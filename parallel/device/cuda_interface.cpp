@@ -93,6 +93,7 @@ constexpr llmtrain::kernels::KernelTable kernel_table{
     .activation = &llmtrain::kernels::cuda_activation_kernels,
     .rope = &llmtrain::kernels::cuda_rope_kernels,
     .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
+    .embedding = &llmtrain::kernels::cuda_embedding_kernels,
 };
 
 constexpr LlmtrainCudaInterface interface {

@@ -31,8 +31,8 @@ void write_operators(OperatorWriter& writer, const EmbeddingSettings& embedding)
     std::erase_if(lookup.exchanges, [](const Exchange& each) { return each.direction == Direction::backward; });
     lookup.backward.elements = has_positions && !writer.is_frozen("position.weight") ? elements : 0;
   }
-  // A GPU's operators widen the gradient to the type of the table's.
-  if (writer.is_cuda() && shape.element < fp32_bytes) lookup.backward_scratch = fp32_bytes * elements;
+  // A GPU sorts the tokens: as many ids, and where each was, of eight bytes.
+  if (writer.is_cuda()) lookup.backward_scratch = 2 * 8 * shape.tokens;
   if (embedding.dropout == 0) return;
   Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
   writer.hold_masks(dropout, shape.residual());

@@ -47,6 +47,7 @@ const llmtrain::kernels::KernelTable table_of_kernels{
     .activation = &llmtrain::kernels::cuda_activation_kernels,
     .rope = &llmtrain::kernels::cuda_rope_kernels,
     .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
+    .embedding = &llmtrain::kernels::cuda_embedding_kernels,
 };
 
 }  // namespace emulated

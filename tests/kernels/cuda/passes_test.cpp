@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, activation functions and rotations on a GPU, emulated here with the contracts of CUDA's operators, against
-// float64.
+// Norms, activation functions, rotations and the gradients of embeddings on a GPU, emulated here with the contracts of
+// CUDA's operators, against float64.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/randint.h>
 
 #include <catch2/catch.hpp>
 #include <cstdint>
 
 #include "kernels/activation.h"
+#include "kernels/embedding.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "tests/emulator/torch/backend.h"
@@ -128,6 +130,24 @@ TEST_CASE("rotations on a GPU are one kernel with no memory beside, and float64'
   CHECK(emulated::counters(0).allocations == allocations);
   CHECK(largest_error(slice.to(at::kCPU), want) < 2 * rounding_of(type));
   CHECK(at::equal(device.to(at::kCPU).narrow(1, 3, 1), wide_matrix.narrow(1, 3, 1)));
+}
+
+TEST_CASE("gradients of embeddings on a GPU are those of a CPU bitwise, and nothing waits for the device") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const bool has_positions = GENERATE(true, false);
+  const at::Tensor dy = random_tensor({21, 24}, type);
+  const at::Tensor tokens = at::randint(9, {21}, test_generator(), at::kLong);
+  at::Tensor table = random_tensor({9, 24}, at::kFloat), on_gpu = table.to(gpu);
+  std::optional<at::Tensor> positions, positions_on_gpu;
+  if (has_positions) positions = random_tensor({8, 24}, at::kFloat), positions_on_gpu = positions->to(gpu);
+  const at::Tensor device_dy = dy.to(gpu), device_tokens = tokens.to(gpu);
+  {
+    const emulated::NoSynchronisation none;
+    embedding_backward(device_dy, device_tokens, on_gpu, positions_on_gpu, 7);
+  }
+  embedding_backward(dy, tokens, table, positions, 7);
+  CHECK(at::equal(on_gpu.to(at::kCPU), table));
+  if (has_positions) CHECK(at::equal(positions_on_gpu->to(at::kCPU), *positions));
 }
 
 }  // namespace llmtrain::kernels

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of embeddings' gradients, run on the processor, against sums in the order of the rows.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/cuda/embedding_kernels.h"
+#include "tests/cuda_on_host/machine/launch.h"
+#include "tests/kernels/cuda/kernel_numbers.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+struct Shape {
+  std::int64_t table;
+  std::size_t count;
+  int width;
+  std::size_t shift = 0;  // elements by which dy is off the alignment of packs
+};
+
+// Rows go to places at random, the first third of them to one place.
+template <class T>
+struct Case {
+  explicit Case(const Shape& s) : shape(s), targets(s.count), rows(s.count) {
+    std::mt19937 engine{11};
+    dy.fill(engine);
+    gradient.fill(engine);
+    std::uniform_int_distribution<std::int64_t> any(0, s.table - 1);
+    for (std::size_t i = 0; i < s.count; ++i) ids.push_back(i < s.count / 3 ? s.table - 1 : any(engine));
+    std::vector<std::int64_t> order(s.count);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](std::int64_t row) { return ids[static_cast<std::size_t>(row)]; });
+    for (std::size_t i = 0; i < s.count; ++i) {
+      rows[i] = order[i];
+      targets[i] = ids[static_cast<std::size_t>(order[i])];
+    }
+  }
+
+  void add() const {
+    cuda_embedding_kernels.add_rows({kind_of<T>, dy.data(), targets.data(), rows.data(), gradient.data(),
+                                     static_cast<std::int64_t>(shape.count), shape.table, shape.width},
+                                    nullptr);
+  }
+
+  Shape shape;
+  std::size_t width = static_cast<std::size_t>(shape.width);
+  std::vector<std::int64_t> ids;
+  test::ExactArray<std::int64_t> targets, rows;
+  Numbers<T> dy{shape.count * width, shape.shift};
+  Numbers<float> gradient{static_cast<std::size_t>(shape.table) * width};
+};
+
+template <class T>
+void check_shapes() {
+  // Rows of whole packs and not; more packs than a block has threads; runs of one row and of many; no rows.
+  const std::vector<Shape> shapes{{5, 1, 16},   {3, 40, 8}, {50, 64, 37}, {4, 100, 24, 1},
+                                  {2, 9, 1032}, {7, 0, 16}, {1, 17, 40},  {300, 90, 64}};
+  for (const Shape& shape : shapes) {
+    INFO(shape.count << " rows of " << shape.width);
+    const Case<T> c(shape);
+    std::vector<double> want = c.gradient.copied();
+    for (std::size_t row = 0; row < shape.count; ++row)
+      for (std::size_t i = 0; i < c.width; ++i) {
+        double& sum = want[static_cast<std::size_t>(c.ids[row]) * c.width + i];
+        sum = static_cast<double>(static_cast<float>(sum + c.dy[row * c.width + i]));
+      }
+    c.add();
+    CHECK(c.gradient.copied() == want);
+    CHECK_FALSE(c.gradient.has_overrun());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("A GPU adds rows to a table's gradient in their order") {
+  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  SECTION("fp32") { check_shapes<float>(); }
+  SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
+  SECTION("fp16") { check_shapes<__half>(); }
+  cuda_on_host::options.seed = 1;
+}
+
+}  // namespace llmtrain::kernels
