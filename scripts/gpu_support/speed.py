@@ -5,10 +5,11 @@ import time
 
 import machine as machines
 import shapes
-from sides import Side, Turns
+from sides import LimitedWorker, Side, Turns
 
 ROUNDS = 3
 CASE_SECONDS = 170
+PROFILED_STEPS = 8
 SCRIPT = machines.pathlib.Path(__file__).resolve().parents[1] / "bench_support" / "torch_worker.py"
 
 
@@ -90,8 +91,27 @@ def run_case(machine, name, notes):
     for side in sides:
         found["sides"].append(figures(side, shapes.tokens_per_step(recipe)))
         plan_again(machine, side, found["sides"][-1], machine.profile)
+        if side.plan and side.turns:
+            measure_kernels(machine, side, found["sides"][-1])
         print_side(found["sides"][-1])
     return found
+
+
+def measure_kernels(machine, side, found):
+    """What kernels take of a short training, by name, where the build has the profiler for it (tests/bench)."""
+    profiler, output = machine.build / "tests" / "libkernel_times.so", machine.folder / "log" / f"{side.log.name}-kernels"
+    if machine.device != "cuda" or not profiler.exists() or machine.left() < 60:
+        return
+    environment = {**machine.environment, "CUDA_INJECTION64_PATH": str(profiler), "KERNEL_TIMES_OUTPUT": str(output)}
+    try:
+        worker = LimitedWorker(machine.left, f"{side.name}, profiled", side.command, environment, side.log)
+        worker.ask(f"run {PROFILED_STEPS}")
+        worker.end()
+        times = json.loads(output.read_text(encoding="utf-8"))
+    except (OSError, SystemExit, ValueError) as error:
+        found["profile_failure"] = str(error)
+        return
+    found["kernels"] = {**times, "kernels": times["kernels"][:40], "steps": PROFILED_STEPS}
 
 
 def print_side(found):

@@ -6,6 +6,7 @@ TOKENS_WANTED = {("0.5B", "bf16"): 149e3, ("1.5B", "bf16"): 58.8e3, ("7B", "bf16
                  ("0.5B", "fp8"): 164e3, ("1.5B", "fp8"): 72.9e3, ("7B", "fp8"): 19.2e3}
 COLUMNS = ("shape", "side", "ms per step", "tokens/s", "of eager", "of compiled", "GiB", "of eager", "planned ms",
            "planned GiB", "calibrated ms")
+KERNELS_SHOWN, KERNEL_NAME_LENGTH = 8, 100
 COMPILED_WANTED, MEMORY_WANTED, PLAN_WANTED = 1.1, 0.8, 0.1
 
 
@@ -44,6 +45,20 @@ def speed_rows(cases):
                      + shown(error(memory, side["peak_bytes"]), " ({:+.0%})"),
                      shown(again and 1e3 * again, "{:.1f}") + shown(error(again, side["seconds"]), " ({:+.0%})"))
             yield "| " + " | ".join(cells) + " |"
+
+
+def kernel_rows(cases):
+    """The kernels that take the most, with their share of what all take."""
+    yield "| shape | side | kernel | calls per step | share |"
+    yield "|---|---|---|---|---|"
+    for case in cases:
+        for name, side in sides_of(case).items():
+            kernels = side.get("kernels", {}).get("kernels", [])
+            for kernel in kernels[:KERNELS_SHOWN]:
+                calls = kernel["count"] / side["kernels"]["steps"]
+                share = kernel["seconds"] / side["kernels"]["busy_seconds"]
+                label = kernel["name"].replace("|", "/")[:KERNEL_NAME_LENGTH]
+                yield f"| {case['model']} | {name} | `{label}` | {calls:.0f} | {share:.1%} |"
 
 
 def goals(cases):
@@ -112,6 +127,8 @@ def table(result):
     cases = result["parts"].get("speed", {}).get("cases", [])
     if cases:
         lines += ["", "## Speed", "", *speed_rows(cases), "", "## Goals", "", *goal_rows(cases)]
+        kernels = list(kernel_rows(cases))
+        lines += ["", "## Kernels", "", *kernels] if len(kernels) > 2 else []
     notes = [f"- {name}: {note}" for name, part in result["parts"].items() for note in part["notes"]]
     if notes:
         lines += ["", "## What could not be done", "", *notes]

@@ -35,7 +35,8 @@ def part(status="passed", **more):
 
 
 def recorded():
-    ours = side("llmtrain bf16", 0.1036, 12.5, planned_seconds=0.1098, planned_bytes=12.6 * GIB, profile="h200")
+    ours = side("llmtrain bf16", 0.1036, 12.5, planned_seconds=0.1098, planned_bytes=12.6 * GIB, profile="h200",
+                kernels={"busy_seconds": 3.2, "steps": 8, "kernels": [{"name": "flash", "seconds": 0.8, "count": 96}]})
     eager, compiled = side("eager", 0.0819, 36), side("compiled", 0.0632, 17.5)
     case = {"model": "124M", "sequences": 32, "micro": 32, "sides": [ours, eager, compiled]}
     return {"gpu": {"name": "NVIDIA H200", "memory_bytes": 140 * GIB, "driver": "580"}, "revision": "abc", "parts": {
@@ -91,6 +92,7 @@ class Table(unittest.TestCase):
         text = table.table(recorded())
         self.assertIn("| 124M, 32 by 32 | bf16 | 103.6 | 316293 | 0.79x | 0.61x | 12.5 | 0.35 | 109.8 (+6%) "
                       "| 12.6 (+1%) |  |", text)
+        self.assertIn("| 124M | bf16 | `flash` | 12 | 25.0% |", text)
         self.assertIn("| 124M in bf16, of torch.compile | 1.1x | 0.61x | no |", text)
         self.assertIn("| 124M in bf16, peak memory of eager's | at most 0.8 | 0.35 | yes |", text)
         self.assertIn("| 124M in bf16, planned time (h200) | within 10% | +6% | yes |", text)
@@ -98,7 +100,7 @@ class Table(unittest.TestCase):
         self.assertIn("| tests | failed | 10 | 60 passed, 1 failed, 2 skipped |", text)
         self.assertIn("- sanitizer: there is no compute-sanitizer", text)
         self.assertIn("- tests: fp8_test.one (1)", text)
-        widths = {line.count("|") for line in text.splitlines() if line.startswith(("| 124M, ", "| shape"))}
+        widths = {line.count("|") for line in text.splitlines() if line.startswith(("| 124M, ", "| shape | side | ms"))}
         self.assertEqual(len(widths), 1)
 
     def test_files(self):
