@@ -72,7 +72,8 @@ class Turns:
         self.open.remove(side)
         worker, side.worker = side.worker, None
         with contextlib.suppress(OSError, SystemExit, ValueError):
-            side.tensor_bytes = max(side.tensor_bytes, worker.ask("memory")["peak_bytes"])
+            if side.releases:
+                side.tensor_bytes = max(side.tensor_bytes, worker.ask("memory")["peak_bytes"])
         worker.end()
 
     def make_room(self, side):

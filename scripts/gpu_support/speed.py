@@ -8,7 +8,7 @@ import shapes
 from sides import LimitedWorker, Side, Turns
 
 ROUNDS = 3
-CASE_SECONDS = 170
+CASE_SECONDS = 120
 PROFILED_STEPS = 8
 SCRIPT = machines.pathlib.Path(__file__).resolve().parents[1] / "bench_support" / "torch_worker.py"
 
@@ -99,7 +99,8 @@ def run_case(machine, name, notes):
 
 def measure_kernels(machine, side, found):
     """What kernels take of a short training, by name, where the build has the profiler for it (tests/bench)."""
-    profiler, output = machine.build / "tests" / "libkernel_times.so", machine.folder / "log" / f"{side.log.name}-kernels"
+    profiler = machine.build / "tests" / "libkernel_times.so"
+    output = machine.folder / "log" / f"{side.log.name}-kernels"
     if machine.device != "cuda" or not profiler.exists() or machine.left() < 60:
         return
     environment = {**machine.environment, "CUDA_INJECTION64_PATH": str(profiler), "KERNEL_TIMES_OUTPUT": str(output)}
