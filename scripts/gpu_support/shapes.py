@@ -46,7 +46,8 @@ def state_bytes(model):
 
 def torch_bytes(model, micro):
     """About what PyTorch eager's allocator takes under autocast: the states, bf16 copies of the weights, the logits'
-    copies, what layers save, and gaps. 0.5B with 32 sequences took 120 GiB on an H200, of which 95 GiB were tensors, 124M with 32 took 36 GiB."""
+    copies, what layers save, and gaps. On an H200 32 sequences took 120 GiB with 0.5B, of which 95 GiB were tensors,
+    and 36 GiB with 124M."""
     per_token = 17 * model["vocab_size"] + 50 * model["layers"] * model["hidden_size"]
     return 18 * parameters(model) + micro * model["max_sequence_length"] * per_token
 

@@ -17,6 +17,7 @@ WARM_UP_STEPS = 4
 TURN_SECONDS = 2.0
 MOST_STEPS = 40
 ANSWER_SECONDS = 150
+NO_TIME = "no time left"
 # A process's own share: CUDA's context and the libraries' kernels.
 CONTEXT_BYTES = 1 << 30
 
@@ -111,7 +112,7 @@ class Turns:
             if side.releases and self.machine.device == "cuda":
                 side.worker.ask("release")
         except (OSError, SystemExit, ValueError) as error:
-            side.failure = str(error)
+            side.failure = str(error).removeprefix("scripts/bench: ") if self.machine.left() > 1 else NO_TIME
             if side in self.open:
                 self.close(side)
 

@@ -5,7 +5,7 @@ import time
 
 import machine as machines
 import shapes
-from sides import LimitedWorker, Side, Turns
+from sides import NO_TIME, LimitedWorker, Side, Turns
 
 ROUNDS = 3
 CASE_SECONDS = 120
@@ -116,17 +116,36 @@ def measure_kernels(machine, side, found):
 
 
 def print_side(found):
-    said = found["failure"] or "no time left"
+    said = found["failure"] or NO_TIME
     if "seconds" in found:
         said = (f"{1e3 * found['seconds']:.1f} ms, {found['tokens_per_second']:.0f} tokens/s, "
                 f"{found['peak_bytes'] / 2**30:.1f} GiB")
     print(f"  {found['side']}: {said}", flush=True)
 
 
+def keep_failure(found, side):
+    """What time did not suffice for, or PyTorch cannot do here, is no failure of llmtrain's."""
+    if side["failure"] and side["failure"] != NO_TIME and "llmtrain" in side["side"]:
+        found["failures"].append({"name": side["side"], "code": None, "log": side["log"][-6000:]})
+    elif side["failure"]:
+        last = (side["log"].strip().splitlines() or [""])[-1]
+        found["notes"].append(f"{side['side']}: {side['failure'] if side['failure'] == NO_TIME else last[:300]}")
+
+
+def transformer_engine(machine):
+    """What there is to say about it, which is not timed."""
+    if machine.python is None:
+        return "Transformer Engine: no Python to import it"
+    code = "import importlib.util as u; print(u.find_spec('transformer_engine') is not None)"
+    done = machine.run("transformer-engine", [machine.python, "-c", code], 30, machine.python_environment)
+    return f"Transformer Engine: {'importable, not timed' if done.output.strip() == 'True' else 'not importable'}"
+
+
 def run(machine, found):
     if not machine.step_worker.exists():
         raise machines.NotDone(f"there is no {machine.step_worker}")
     found["cases"] = []
+    found["notes"].append(transformer_engine(machine))
     for name in machine.models:
         if machine.left() < 30:
             found["notes"].append(f"{name}: no time left for it")
@@ -134,5 +153,4 @@ def run(machine, found):
         case = run_case(machine, name, found["notes"])
         found["cases"].append(case)
         for side in case["sides"]:
-            if side["failure"]:
-                found["failures"].append({"name": side["side"], "code": None, "log": side["log"][-6000:]})
+            keep_failure(found, side)

@@ -20,12 +20,14 @@ import gpu_tests  # noqa: E402
 import pack  # noqa: E402
 import prove  # noqa: E402
 import shapes  # noqa: E402
+import sides  # noqa: E402
+import speed  # noqa: E402
 import table  # noqa: E402
 
 GIB = 1 << 30
 
 
-def side(name, seconds, peak, **more):
+def measured(name, seconds, peak, **more):
     return {"side": f"124M {name}", "failure": None, "seconds": seconds, "tokens_per_second": 32768 / seconds,
             "peak_bytes": peak * GIB, "tensor_bytes": 0.75 * peak * GIB, "seconds_by_turn": [[seconds]], **more}
 
@@ -35,9 +37,9 @@ def part(status="passed", **more):
 
 
 def recorded():
-    ours = side("llmtrain bf16", 0.1036, 12.5, planned_seconds=0.1098, planned_bytes=12.6 * GIB, profile="h200",
+    ours = measured("llmtrain bf16", 0.1036, 12.5, planned_seconds=0.1098, planned_bytes=12.6 * GIB, profile="h200",
                 kernels={"busy_seconds": 3.2, "steps": 8, "kernels": [{"name": "flash", "seconds": 0.8, "count": 96}]})
-    eager, compiled = side("eager", 0.0819, 36), side("compiled", 0.0632, 17.5)
+    eager, compiled = measured("eager", 0.0819, 36), measured("compiled", 0.0632, 17.5)
     case = {"model": "124M", "sequences": 32, "micro": 32, "sides": [ours, eager, compiled]}
     return {"gpu": {"name": "NVIDIA H200", "memory_bytes": 140 * GIB, "driver": "580"}, "revision": "abc", "parts": {
         "speed": part(cases=[case]),
@@ -72,6 +74,11 @@ class Cases(unittest.TestCase):
         self.assertEqual(chosen(80), [32, 16, 8, None])
         self.assertEqual(chosen(140), [32, 32, 16, None])
 
+    def test_the_memory_of_eager_is_about_what_it_has_taken_on_an_h200(self):
+        for name, gibibytes in (("0.5B", 119.65), ("124M", 35.71)):
+            planned = shapes.torch_bytes(shapes.MODELS[name], shapes.SEQUENCES[name]) / GIB
+            self.assertTrue(0.98 <= planned / gibibytes <= 1.2, (name, planned))
+
     def test_parts(self):
         self.assertEqual(prove.choose_parts([], []), list(prove.PARTS))
         self.assertEqual(prove.choose_parts(["tests", "roofs"], ["roofs"]), ["tests"])
@@ -85,6 +92,39 @@ class Cases(unittest.TestCase):
         self.assertEqual((len(found), len({name for name, _, _ in found})), (written, written))
         for word in gpu_tests.SLOW:
             self.assertTrue(any(word in name for name, _, _ in found), word)
+
+
+class Sides(unittest.TestCase):
+    def setUp(self):
+        self.closed = []
+        self.turns = sides.Turns(None, 100 * GIB)
+        self.turns.close = lambda side: (self.closed.append(side.name), self.turns.open.remove(side))
+
+    def open(self, name, peak, idle):
+        """A side that takes so many GiB; the context of its process comes on top."""
+        self.turns.open.append(sides.Side(name, [], None, ((peak - 1) * GIB, (idle - 1) * GIB)))
+        return self.turns.open[-1]
+
+    def test_those_that_wait_stay_where_they_fit(self):
+        self.open("first", 40, 40)
+        self.open("second", 30, 10)
+        self.turns.make_room(self.open("third", 45, 45))
+        self.assertEqual(self.closed, [])
+
+    def test_those_that_have_waited_longest_make_room(self):
+        for name in ("first", "second", "third"):
+            self.open(name, 40, 30)
+        self.turns.make_room(self.open("fourth", 60, 40))
+        self.assertEqual(self.closed, ["first", "second"])
+
+
+class Failures(unittest.TestCase):
+    def test_only_those_of_llmtrain_with_time_left_are_failures(self):
+        found = part()
+        for name, failure in (("llmtrain bf16", "ended with 3"), ("llmtrain fp8", sides.NO_TIME), ("eager", "ended")):
+            speed.keep_failure(found, {"side": f"7B {name}", "failure": failure, "log": f"{failure}\nout of memory\n"})
+        self.assertEqual([each["name"] for each in found["failures"]], ["7B llmtrain bf16"])
+        self.assertEqual(found["notes"], ["7B llmtrain fp8: no time left", "7B eager: out of memory"])
 
 
 class Table(unittest.TestCase):
@@ -139,6 +179,11 @@ class Pack(unittest.TestCase):
         for name, path in found:
             fine = pack.SYSTEM.fullmatch(name) or pack.TORCH.search(path) or path.startswith(str(self.moved))
             self.assertTrue(fine or name.startswith(("libnccl", "libcu")), (name, path))
+
+    def test_pmix_finds_the_packed_components(self):
+        folder = self.run_moved("echo $PMIX_MCA_mca_base_component_path").strip()
+        self.assertEqual(folder, str(self.moved / "openmpi" / "pmix"))
+        self.assertTrue(any(pathlib.Path(folder).glob("pmix_mca_*.so")))
 
     def test_two_ranks_start_without_a_word_of_mpi(self):
         model = {"architecture": "gpt2", "layers": 1, "hidden_size": 16, "heads": 2, "vocab_size": 256,
