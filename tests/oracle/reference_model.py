@@ -4,6 +4,7 @@
 Clarity before speed. Parameter names are llmtrain's logical names, so that a state_dict is a checkpoint's content.
 """
 import math
+from types import SimpleNamespace
 
 import torch
 from torch import nn
