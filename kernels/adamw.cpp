@@ -6,13 +6,14 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda_operators/adamw.h"
 #include "kernels/fp8/adamw_parts.h"
 #include "kernels/vector/adamw.h"
 
 namespace llmtrain::kernels {
 namespace {
 
-// Training keeps weights and moments in fp32. float64 states (in tests) and GPU tensors use the reference path.
+// Training keeps weights and moments in fp32. float64 states (in tests) use the reference path.
 bool has_fp32_states(const AdamwState& state) {
   return is_flat(state.weights, at::kFloat) && is_flat(state.m, at::kFloat) && is_flat(state.v, at::kFloat);
 }
@@ -37,18 +38,17 @@ void fused_step(Kernel kernel, AdamwState& state, const at::Tensor& gradients, c
                    [&](std::int64_t begin, std::int64_t end) { kernel(arrays, constants, begin, end); });
 }
 
-// Elements that are converted or computed at a time by operators which return new memory: on a GPU enough to hide the
-// launches, on a processor few enough for its cache.
-std::int64_t piece_elements(const at::Tensor& weights) { return weights.is_cpu() ? 1 << 16 : 1 << 21; }
+// Elements that are converted or computed at a time by operators which return new memory: few enough for a processor's
+// cache.
+constexpr std::int64_t elements_per_piece = 1 << 16;
 
 // Calls work(states, gradients, compute weights) for one piece after the other, so that temporary memory is as large as
 // a piece, not as the shard of a rank (the tiled optimizer of Singh et al., arXiv 2303.06318).
 template <class Work>
 void in_pieces(const AdamwState& state, const at::Tensor& gradients, const std::optional<at::Tensor>& compute_weights,
                Work work) {
-  const std::int64_t piece = piece_elements(state.weights);
-  for (std::int64_t begin = 0; begin < state.weights.numel(); begin += piece) {
-    const auto part = [&](const at::Tensor& x) { return x.slice(0, begin, begin + piece); };
+  for (std::int64_t begin = 0; begin < state.weights.numel(); begin += elements_per_piece) {
+    const auto part = [&](const at::Tensor& x) { return x.slice(0, begin, begin + elements_per_piece); };
     AdamwState states{part(state.weights), part(state.m), part(state.v)};
     work(states, part(gradients));
     if (compute_weights) part(*compute_weights).copy_(states.weights);
@@ -89,6 +89,7 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
   check_size("v", state.v, n);
   check_size("gradients", gradients, n);
   if (compute_weights) check_size("compute_weights", *compute_weights, n);
+  if (has_cuda_adamw(state, gradients, compute_weights)) return cuda_adamw_(state, gradients, step, compute_weights);
   // The fused step writes the rounded compute weights in the same pass over memory; the others need another one.
   if (!can_fuse(state, gradients, compute_weights)) {
     const bool has_loop = has_fp32_states(state) && gradients.is_cpu();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/activation_kernels.h"
+#include "kernels/cuda/adamw_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
@@ -18,6 +19,7 @@ struct KernelTable {
   const RopeKernels* rope;
   const CrossEntropyKernels* cross_entropy;
   const EmbeddingKernels* embedding;
+  const AdamwDeviceKernels* adamw;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -94,6 +94,7 @@ constexpr llmtrain::kernels::KernelTable kernel_table{
     .rope = &llmtrain::kernels::cuda_rope_kernels,
     .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
     .embedding = &llmtrain::kernels::cuda_embedding_kernels,
+    .adamw = &llmtrain::kernels::cuda_adamw_kernels,
 };
 
 constexpr LlmtrainCudaInterface interface {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps in LibTorch's operators, which GPUs take, here in float64: piece by piece, with the bits of a step on the
-// whole.
+// Steps in LibTorch's operators, here in float64: piece by piece, with the bits of a step on the whole.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>

@@ -48,6 +48,7 @@ const llmtrain::kernels::KernelTable table_of_kernels{
     .rope = &llmtrain::kernels::cuda_rope_kernels,
     .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
     .embedding = &llmtrain::kernels::cuda_embedding_kernels,
+    .adamw = &llmtrain::kernels::cuda_adamw_kernels,
 };
 
 }  // namespace emulated

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda_operators/adamw.h"
+
+#include <c10/core/DeviceGuard.h>
+
+#include "kernels/cuda/kernel_table.h"
+#include "kernels/cuda/tensor_operands.h"
+#include "kernels/fp8/adamw_parts.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+// Without gaps, beside the weights.
+bool is_like(const at::Tensor& x, const at::Tensor& weights) {
+  return x.device() == weights.device() && x.is_contiguous();
+}
+
+AdamwFactors factors_of(const AdamwStep& step) {
+  const vector::AdamwConstants c = constants_of(step);
+  return {.gradient_scale = c.gradient_scale,
+          .decay = c.decay,
+          .one_minus_beta1 = c.one_minus_beta1,
+          .beta2 = c.beta2,
+          .one_minus_beta2 = c.one_minus_beta2,
+          .root_of_correction = c.root_of_correction,
+          .eps = c.eps,
+          .step_size = c.step_size};
+}
+
+bool is_fp32(const at::Tensor& x) { return x.scalar_type() == at::kFloat; }
+
+}  // namespace
+
+bool has_cuda_adamw(const AdamwState& state, const at::Tensor& gradients,
+                    const std::optional<at::Tensor>& compute_weights) {
+  const at::Tensor& weights = state.weights;
+  if (!weights.is_cuda() || kernel_table() == nullptr) return false;
+  for (const at::Tensor* states : {&weights, &state.m, &state.v})
+    if (!is_fp32(*states) || !is_like(*states, weights)) return false;
+  if (!element_of(gradients) || !is_like(gradients, weights)) return false;
+  if (!compute_weights) return true;
+  return element_of(*compute_weights) && !is_fp32(*compute_weights) && is_like(*compute_weights, weights);
+}
+
+void cuda_adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
+                 const std::optional<at::Tensor>& compute_weights) {
+  const c10::DeviceGuard guard(state.weights.device());
+  AdamwArguments arguments{.weights = state.weights.mutable_data_ptr<float>(),
+                           .m = state.m.mutable_data_ptr<float>(),
+                           .v = state.v.mutable_data_ptr<float>(),
+                           .gradient = *element_of(gradients),
+                           .gradients = gradients.const_data_ptr(),
+                           .n = state.weights.numel()};
+  if (compute_weights) {
+    arguments.compute_weight = *element_of(*compute_weights);
+    arguments.compute_weights = compute_weights->mutable_data_ptr();
+  }
+  kernel_table()->adamw->step(arguments, factors_of(step), stream_of(state.weights));
+}
+
+}  // namespace llmtrain::kernels
