@@ -58,7 +58,7 @@ __device__ __forceinline__ void over_edges(const Row<T>& row, Work work) {
 // another's time.
 template <int threads, class Elements, class Work>
 __device__ __forceinline__ void over_packs(const Elements* packs, int first, int end, Work work) {
-  constexpr int together = 4;
+  constexpr int together = threads > 512 ? 2 : 4;  // as many as the registers of so many threads hold
   for (int i = first + static_cast<int>(threadIdx.x); i < end; i += together * threads) {
     Elements loaded[together];
 #pragma unroll
