@@ -18,7 +18,7 @@ namespace {
 
 bool is_onednn_type(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
-MatmulElement element_of(const at::Tensor& tensor) {
+MatmulElement matmul_element_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? MatmulElement::fp32 : MatmulElement::bf16;
 }
 
@@ -39,8 +39,8 @@ void multiply(const at::Tensor& left, const at::Tensor& right, const std::option
   problem.m = left.size(0);
   problem.n = right.size(1);
   problem.k = left.size(1);
-  problem.operand_element = element_of(left);
-  problem.destination_element = element_of(destination);
+  problem.operand_element = matmul_element_of(left);
+  problem.destination_element = matmul_element_of(destination);
   problem.accumulate = accumulation == Accumulation::add;
   problem.left = operand(left);
   problem.right = operand(right);

@@ -7,6 +7,7 @@
 #include "kernels/cuda/adamw_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
+#include "kernels/cuda/fp8_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
 
@@ -20,6 +21,7 @@ struct KernelTable {
   const CrossEntropyKernels* cross_entropy;
   const EmbeddingKernels* embedding;
   const AdamwDeviceKernels* adamw;
+  const Fp8Kernels* fp8;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -13,11 +13,13 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "kernels/fp8/fp8_cuda.h"
 #include "kernels/vector/fp8.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector_dispatch.h"
@@ -142,6 +144,7 @@ at::Tensor device_largest(const at::Tensor& x, at::OptionalIntArrayRef axes, boo
 
 at::Tensor largest_magnitude(const at::Tensor& x) {
   if (is_cast_array(x)) return with_cast_element_of(x, [&]<class Element> { return vector_largest<Element>(x, 1); });
+  if (has_cuda_fp8(x)) return cuda_largest(x, 1);
   if (x.numel() == 0) return at::zeros({1}, x.options().dtype(at::kFloat));
   if (!x.is_cpu()) return device_largest(x, std::nullopt, false).view({1});
   return at::amax(x.abs()).to(at::kFloat).view({1});
@@ -149,19 +152,37 @@ at::Tensor largest_magnitude(const at::Tensor& x) {
 
 at::Tensor largest_row_magnitudes(const at::Tensor& x) {
   const std::int64_t rows = x.size(0);
+  if (has_cuda_fp8(x)) return cuda_largest(x, rows).view({rows, 1});
   if (!x.is_cpu()) return device_largest(x, 1, true);
   if (!is_cast_array(x)) return at::amax(x.abs(), 1, true).to(at::kFloat);
   return with_cast_element_of(x, [&]<class Element> { return vector_largest<Element>(x, rows); }).view({rows, 1});
 }
 
 MeasuredFp8 cast_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  if (!is_cast_array(x)) return {as_payload(x, scale, format), largest_magnitude(x)};
+  if (!is_cast_array(x) && !has_cuda_fp8(x)) return {as_payload(x, scale, format), largest_magnitude(x)};
   at::Tensor payload = at::empty(x.sizes(), x.options().dtype(fp8_type(format)));
-  at::Tensor largest = vector_cast(x, scale, format, payload);
+  at::Tensor largest = (x.is_cpu() ? vector_cast : cuda_measured_cast)(x, scale, format, payload);
   return {std::move(payload), std::move(largest)};
 }
 
+ShownFp8 cast_and_show(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (has_cuda_fp8(x)) return cuda_shown_cast(x, scale, format);
+  if (!x.is_cpu()) {
+    const at::Tensor largest = largest_magnitude(x), shown = shown_scale(scale, largest);
+    return {cast_to_fp8(x, shown, format), shown, largest};
+  }
+  auto [values, largest] = cast_and_measure(x, scale, format);
+  if (std::isfinite(*largest.const_data_ptr<float>())) return {std::move(values), scale, std::move(largest)};
+  const at::Tensor shown = at::full({1}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  return {cast_to_fp8(x, shown, format), shown, std::move(largest)};
+}
+
 at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (has_cuda_fp8(x)) {
+    at::Tensor payload = at::empty(x.sizes(), x.options().dtype(fp8_type(format)));
+    cuda_cast(x, scale, format, payload);
+    return payload;
+  }
   if (!is_cast_array(x)) return as_payload(x, scale, format);
   return cast_and_measure(x, scale, format).values;
 }
@@ -170,12 +191,15 @@ void cast_to_fp8_into(const at::Tensor& x, const at::Tensor& scale, const at::Te
   const Fp8Format format = format_of(payload);
   if (is_cast_array(x) && payload.is_contiguous()) {
     vector_cast(x, scale, format, payload);
+  } else if (has_cuda_fp8(x) && payload.is_contiguous()) {
+    cuda_cast(x, scale, format, payload);
   } else {
     payload.copy_(within_range(x, scale, format));
   }
 }
 
 at::Tensor cast_to_fp8_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (has_cuda_fp8(x)) return cuda_cast_transposed(x, scale, format);
   at::Tensor payload = at::empty({x.size(1), x.size(0)}, x.options().dtype(fp8_type(format)));
   // The turn costs no pass of its own.
   payload.copy_(within_range(x, scale, format).t());
@@ -202,11 +226,13 @@ std::int64_t count_saturated(const at::Tensor& payload) {
 
 at::Tensor saturated_count(const at::Tensor& payload) {
   if (payload.is_cpu()) return at::full({1}, static_cast<float>(count_saturated(payload)), at::kFloat);
+  if (has_cuda_codes(payload)) return cuda_saturated_count(payload, format_of(payload));
   const std::int64_t largest = format_of(payload) == Fp8Format::e4m3 ? 0x7e : 0x7b;
   return payload.view(at::kByte).bitwise_and(0x7f).eq_(largest).sum(at::kLong).to(at::kFloat).view({1});
 }
 
 void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at::Tensor& x) {
+  if (has_cuda_fp8(x) && payload.is_contiguous()) return cuda_widen(payload, scale, format_of(payload), x);
   // The scale is a power of two: its reciprocal and the products with it are exact.
   if (!x.is_cpu()) {
     x.copy_(payload).div_(scale);
@@ -229,6 +255,7 @@ void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at
 }
 
 at::Tensor round_and_measure_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (has_cuda_fp8(x)) return cuda_measured_round(x, scale, format, x);
   if (is_cast_array(x)) return vector_round(x, scale, format, x);
   at::Tensor largest = largest_magnitude(x);
   x.copy_(widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type()));
@@ -236,14 +263,19 @@ at::Tensor round_and_measure_(const at::Tensor& x, const at::Tensor& scale, Fp8F
 }
 
 MeasuredFp8 round_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  at::Tensor rounded = is_cast_array(x) ? at::empty_like(x) : x.clone();
-  at::Tensor largest =
-      is_cast_array(x) ? vector_round(x, scale, format, rounded) : round_and_measure_(rounded, scale, format);
+  if (!is_cast_array(x) && !has_cuda_fp8(x)) {
+    at::Tensor rounded = x.clone(), largest = round_and_measure_(rounded, scale, format);
+    return {std::move(rounded), std::move(largest)};
+  }
+  at::Tensor rounded = at::empty_like(x);
+  at::Tensor largest = (x.is_cpu() ? vector_round : cuda_measured_round)(x, scale, format, rounded);
   return {std::move(rounded), std::move(largest)};
 }
 
 void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  if (is_cast_array(x)) {
+  if (has_cuda_fp8(x)) {
+    cuda_round(x, scale, format, x);
+  } else if (is_cast_array(x)) {
     vector_round(x, scale, format, x);
   } else {
     x.copy_(widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type()));
@@ -251,6 +283,11 @@ void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format forma
 }
 
 at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (has_cuda_fp8(x)) {
+    at::Tensor rounded = at::empty_like(x);
+    cuda_round(x, scale, format, rounded);
+    return rounded;
+  }
   if (!is_cast_array(x)) return widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type());
   return round_and_measure(x, scale, format).values;
 }

@@ -13,9 +13,9 @@ namespace llmtrain::kernels {
 // the precision that weights and activations need, E5M2 (largest 57,344) the range that gradients need (section 3.2
 // there). Scales are powers of two, so that they round nothing and two ranks' scales differ only in what underflows.
 //
-// x is contiguous, in fp32, bf16 or fp16 on the CPU (vectorised), in any floating type elsewhere. Scales are fp32 [1]
-// on x's device, or [rows, 1] where each row of a matrix x has one. Blocking on the CPU; ordered on the current stream
-// on a GPU, whose results have the same bits.
+// x is contiguous, in fp32, bf16 or fp16 (vectorised on the CPU, kernels of our own on a GPU), or in any floating type.
+// Scales are fp32 [1] on x's device, or [rows, 1] where each row of a matrix x has one. Blocking on the CPU; ordered on
+// the current stream on a GPU, whose results have the same bits.
 
 // The largest |x|, 0 of no elements; NaN where x has one. fp32 [1] on x's device.
 at::Tensor largest_magnitude(const at::Tensor& x);
@@ -42,7 +42,7 @@ void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format forma
 std::int64_t count_saturated(const at::Tensor& payload);
 at::Tensor saturated_count(const at::Tensor& payload);
 
-// Where the scale does not follow from x, a cast also finds x's largest magnitude, on the CPU in the same pass.
+// Where the scale does not follow from x, a cast also finds x's largest magnitude in the same pass.
 struct MeasuredFp8 {
   at::Tensor values;
   at::Tensor largest;  // largest_magnitude(x)
@@ -51,5 +51,14 @@ MeasuredFp8 cast_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Fo
 MeasuredFp8 round_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // In place; returns what was the largest magnitude.
 at::Tensor round_and_measure_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+
+// cast_and_measure() with a scale [1] such that what is not finite in x shows: all values and the scale are NaN then,
+// where infinities would saturate. On a GPU the host does not learn of it.
+struct ShownFp8 {
+  at::Tensor values;
+  at::Tensor scale;    // shown_scale()
+  at::Tensor largest;  // largest_magnitude(x)
+};
+ShownFp8 cast_and_show(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 
 }  // namespace llmtrain::kernels

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "kernels/fp8/fp8_cuda.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -39,8 +40,9 @@ at::Tensor padded(const at::Tensor& payload, Rows rows) {
 
 // [columns, rows], with zeros up to a multiple of 16 rows.
 at::Tensor turned(const at::Tensor& payload) {
-  const at::Tensor bytes = bytes_of(payload).t();
   const std::int64_t rows = aligned(payload.size(0));
+  if (has_cuda_codes(payload)) return cuda_turned(payload, rows);
+  const at::Tensor bytes = bytes_of(payload).t();
   if (rows == payload.size(0)) return bytes.contiguous().view(payload.scalar_type());
   const at::Tensor all = at::zeros({payload.size(1), rows}, bytes.options());
   all.narrow(1, 0, payload.size(0)).copy_(bytes);

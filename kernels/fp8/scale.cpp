@@ -9,32 +9,21 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/fp8/fp8_cuda.h"
+
 namespace llmtrain::kernels {
 namespace {
 
-// Scales beyond 2^±100 could push the smallest or the largest payload out of fp32's range when it is widened.
-constexpr int largest_exponent = 100;
 // Where fp32 keeps its exponent.
 constexpr std::int64_t exponent_bits = 0x7f800000;
-
-// 448 is 1.75 · 2⁸ and 57,344 is 1.75 · 2¹⁵.
-constexpr int top_exponent(Fp8Format format) { return format == Fp8Format::e4m3 ? 8 : 15; }
 
 // The power of two in fp32's bits, without the mantissa: 0 of subnormal numbers.
 at::Tensor power_of(at::Tensor bits) { return bits.bitwise_and_(exponent_bits).view(at::kFloat); }
 
 // 2^top ÷ power, which is one of two, from 2⁻¹⁰⁰ to 2^most; in place.
 at::Tensor quotient_(at::Tensor power, int top, int most) {
-  power.clamp_(std::ldexp(1.0, top - most), std::ldexp(1.0, top + largest_exponent));
+  power.clamp_(std::ldexp(1.0, top - most), std::ldexp(1.0, top + largest_scale_exponent));
   return power.reciprocal_().mul_(std::ldexp(1.0, top));
-}
-
-// In operators of the tensor's device: few and short ones, but the host reads nothing.
-at::Tensor device_scale(const at::Tensor& largest, Fp8Format format) {
-  // Mantissas above 1.75 carry into the exponent.
-  constexpr std::int64_t beyond = 0x1fffff;
-  at::Tensor scale = quotient_(power_of(largest.view(at::kInt).add(beyond)), top_exponent(format), largest_exponent);
-  return shown_scale(scale.masked_fill_(largest.eq(0), 1), largest);
 }
 
 }  // namespace
@@ -50,11 +39,11 @@ float fp8_scale(float largest, Fp8Format format) {
   int exponent_and_one = 0;
   const float half_mantissa = std::frexp(largest, &exponent_and_one);
   const int exponent = top_exponent(format) + 1 - exponent_and_one - (half_mantissa > 0.875F ? 1 : 0);
-  return std::ldexp(1.0F, std::clamp(exponent, -largest_exponent, largest_exponent));
+  return std::ldexp(1.0F, std::clamp(exponent, -largest_scale_exponent, largest_scale_exponent));
 }
 
 at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format) {
-  if (!largest.is_cpu()) return device_scale(largest, format);
+  if (!largest.is_cpu()) return cuda_fp8_scale(largest, format);
   at::Tensor scales = largest.clone();
   auto* values = scales.mutable_data_ptr<float>();
   for (std::int64_t i = 0; i < scales.numel(); ++i) values[i] = fp8_scale(values[i], format);

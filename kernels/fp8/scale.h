@@ -5,14 +5,11 @@
 
 #include <cmath>
 
+#include "kernels/cuda/fp8_format.h"
+
 namespace llmtrain::kernels {
 
-enum class Fp8Format { e4m3, e5m2 };
-
 at::ScalarType fp8_type(Fp8Format format);
-
-// The largest number of the format.
-constexpr float largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448 : 57344; }
 
 // The larger of two largest magnitudes, of which a NaN is the largest of all.
 inline double larger_magnitude(double a, double b) { return std::isnan(a) || a > b ? a : b; }

@@ -95,6 +95,7 @@ constexpr llmtrain::kernels::KernelTable kernel_table{
     .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
     .embedding = &llmtrain::kernels::cuda_embedding_kernels,
     .adamw = &llmtrain::kernels::cuda_adamw_kernels,
+    .fp8 = &llmtrain::kernels::cuda_fp8_kernels,
 };
 
 constexpr LlmtrainCudaInterface interface {

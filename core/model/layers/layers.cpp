@@ -154,13 +154,11 @@ Fp8Matrix LinearLayer::weight_payload(const LinearInput& input, const PassContex
     return {kernels::cast_to_fp8(weight_.weight(), scale, Fp8Format::e4m3), scale};
   }
   const at::Tensor weight = weight_.weight();
-  at::Tensor scale = input.weight_scale;
   if (pass.recorders.fp8_history != nullptr) {
-    const at::Tensor largest = kernels::largest_magnitude(weight);
-    scaling_->note(Fp8Operand::weight, largest, pass);
-    scale = kernels::shown_scale(scale, largest);
+    const ScaledTensor cast = scaling_->cast({Fp8Operand::weight, weight}, input.weight_scale, pass);
+    return {cast.values, cast.scale};
   }
-  return {kernels::cast_to_fp8(weight, scale, Fp8Format::e4m3), scale};
+  return {kernels::cast_to_fp8(weight, input.weight_scale, Fp8Format::e4m3), input.weight_scale};
 }
 
 Fp8Matrix LinearLayer::transposed_payload(const LinearInput& input) const {

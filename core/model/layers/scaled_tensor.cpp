@@ -4,8 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 
-#include <cmath>
-#include <limits>
+#include <utility>
 #include <vector>
 
 namespace llmtrain {
@@ -66,20 +65,9 @@ void Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const PassC
 }
 
 ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass) const {
-  const kernels::Fp8Format format = fp8_format(operand.what);
-  if (!operand.values.is_cpu()) {
-    // First, since the host does not learn whether it is finite; without a pass of its own only on a processor.
-    const at::Tensor largest = kernels::largest_magnitude(operand.values);
-    note(operand.what, largest, pass);
-    const at::Tensor shown = kernels::shown_scale(scale, largest);
-    return {kernels::cast_to_fp8(operand.values, shown, format), shown};
-  }
-  const kernels::MeasuredFp8 cast = kernels::cast_and_measure(operand.values, scale, format);
+  kernels::ShownFp8 cast = kernels::cast_and_show(operand.values, scale, fp8_format(operand.what));
   note(operand.what, cast.largest, pass);
-  if (std::isfinite(*cast.largest.const_data_ptr<float>())) return {cast.values, scale};
-  // In the payload itself, wherever it is multiplied.
-  const at::Tensor shown = at::full({1}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
-  return {kernels::cast_to_fp8(operand.values, shown, format), shown};
+  return {std::move(cast.values), std::move(cast.scale)};
 }
 
 }  // namespace llmtrain

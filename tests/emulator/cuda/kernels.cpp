@@ -49,6 +49,7 @@ const llmtrain::kernels::KernelTable table_of_kernels{
     .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
     .embedding = &llmtrain::kernels::cuda_embedding_kernels,
     .adamw = &llmtrain::kernels::cuda_adamw_kernels,
+    .fp8 = &llmtrain::kernels::cuda_fp8_kernels,
 };
 
 }  // namespace emulated

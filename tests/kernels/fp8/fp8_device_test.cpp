@@ -10,6 +10,7 @@
 
 #include "kernels/fp8/fp8.h"
 #include "kernels/fp8/product.h"
+#include "tests/emulator/torch/backend.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -114,6 +115,13 @@ TEST_CASE("casts and what they count have the same bits on a GPU") {
     cast_to_fp8_into(there, far, into);
     check_same_bits(into, payload);
   }
+  const MeasuredFp8 rounded = round_and_measure(there, number(4).to(at::kCUDA), format);
+  const MeasuredFp8 expected = round_and_measure(x, number(4), format);
+  check_same_bits(rounded.values, expected.values);
+  check_same_bits(rounded.largest, expected.largest);
+  const at::Tensor in_place = there.clone();
+  check_same_bits(round_and_measure_(in_place, number(4).to(at::kCUDA), format), expected.largest);
+  check_same_bits(in_place, expected.values);
   const at::Tensor codes = at::arange(256, at::kInt).to(at::kByte).view(fp8_type(format));
   check_same_bits(widen_fp8(codes.to(at::kCUDA), number(0.5).to(at::kCUDA), type), widen_fp8(codes, number(0.5), type));
 }
@@ -127,8 +135,10 @@ TEST_CASE("a matrix is cast the other way round, rows have scales of their own, 
   };
   check();
   const at::Tensor scales = fp8_scale(largest_row_magnitudes(x), Fp8Format::e4m3), scale = number(16);
-  check_same_bits(cast_to_fp8(x.to(at::kCUDA), scales.to(at::kCUDA), Fp8Format::e4m3),
-                  cast_to_fp8(x, scales, Fp8Format::e4m3));
+  const at::Tensor payload = cast_to_fp8(x, scales, Fp8Format::e4m3), far = scales.to(at::kCUDA);
+  check_same_bits(cast_to_fp8(x.to(at::kCUDA), far, Fp8Format::e4m3), payload);
+  check_same_bits(round_to_fp8(x.to(at::kCUDA), far, Fp8Format::e4m3), round_to_fp8(x, scales, Fp8Format::e4m3));
+  check_same_bits(widen_fp8(payload.to(at::kCUDA), far, x.scalar_type()), widen_fp8(payload, scales, x.scalar_type()));
   const at::Tensor turned = cast_to_fp8(x, scale, Fp8Format::e4m3).t().contiguous();
   for (const at::Device device : {at::kCPU, at::kCUDA})
     check_same_bits(cast_to_fp8_transposed(x.to(device), scale.to(device), Fp8Format::e4m3), turned);
@@ -136,6 +146,44 @@ TEST_CASE("a matrix is cast the other way round, rows have scales of their own, 
   check();
   x[36][0] = not_a_number;
   check();
+}
+
+TEST_CASE("a GPU casts, measures and shows what is not finite in two kernels, and casts turned in one") {
+  at::Tensor x = at::randn({20, 48}).to(at::kBFloat16);
+  const at::Tensor scale = number(16), far = scale.to(at::kCUDA);
+  const auto check = [&] {
+    const at::Tensor there = x.to(at::kCUDA);
+    const std::int64_t before = emulated::counters(0).launches;
+    const ShownFp8 got = cast_and_show(there, far, Fp8Format::e5m2);
+    CHECK(emulated::counters(0).launches - before == 2);
+    const ShownFp8 expected = cast_and_show(x, scale, Fp8Format::e5m2);
+    check_same_bits(got.values, expected.values);
+    check_same_bits(got.scale, expected.scale);
+    check_same_bits(got.largest, expected.largest);
+  };
+  check();
+  const at::Tensor there = x.to(at::kCUDA);
+  const std::int64_t before = emulated::counters(0).launches;
+  cast_to_fp8_transposed(there, far, Fp8Format::e4m3);
+  CHECK(emulated::counters(0).launches - before == 1);
+  x[3][4] = -HUGE_VALF;
+  check();
+  CHECK(cast_and_show(x, scale, Fp8Format::e5m2).values.to(at::kFloat).isnan().all().item<bool>());
+}
+
+TEST_CASE("a GPU casts what its kernels do not take, too: float64 and strided tensors") {
+  const at::Tensor x = at::randn({20, 48}).t(), scale = number(16), far = scale.to(at::kCUDA);
+  const at::Tensor strided = x.t().to(at::kCUDA).t(), wide = x.contiguous().to(at::kDouble).to(at::kCUDA);
+  const ShownFp8 expected = cast_and_show(x.contiguous(), scale, Fp8Format::e4m3);
+  for (const at::Tensor& there : {strided, wide}) {
+    const ShownFp8 got = cast_and_show(there, far, Fp8Format::e4m3);
+    check_same_bits(got.values.contiguous(), expected.values);
+    check_same_bits(got.scale, scale);
+    check_same_bits(got.largest, expected.largest);
+    check_same_bits(round_to_fp8(there, far, Fp8Format::e4m3).to(at::kFloat).contiguous(),
+                    round_to_fp8(x.contiguous(), scale, Fp8Format::e4m3));
+    check_same_bits(cast_to_fp8_transposed(there, far, Fp8Format::e4m3), expected.values.t().contiguous());
+  }
 }
 
 TEST_CASE("products of FP8 numbers are float64's, of shapes that the library does not take too") {

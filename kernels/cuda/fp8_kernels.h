@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a GPU for FP8 (kernels/fp8/fp8.h), with raw pointers to contiguous device memory. Products with a
+// scale are fp32's. Arrays are matrices [rows, columns] with a scale per row; an array with one scale is one row.
+// LibTorch and CUDA are not needed here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/cuda/fp8_format.h"
+#include "kernels/cuda/kernel_element.h"
+
+namespace llmtrain::kernels {
+
+// What a kernel says of an array's magnitudes beside its own work; nothing where `largest` is null. It takes a second,
+// short kernel.
+struct Fp8Measure {
+  unsigned* partials = nullptr;  // scratch, most_fp8_partials numbers
+  float* largest = nullptr;      // [1]: the largest magnitude, 0 of no elements; NaN where there is one
+  // [1], or null: the array's scale, or NaN where the largest magnitude is not finite. Then all that was cast becomes
+  // NaN, too: infinities would saturate.
+  float* shown_scale = nullptr;
+};
+constexpr int most_fp8_partials = 2048;
+
+struct Fp8CastArguments {
+  KernelElement element;
+  Fp8Format format;
+  const void* x = nullptr;
+  const float* scales = nullptr;  // [rows]
+  // cast: the codes. round: the values that the format can represent, of x's type; may be x.
+  void* result = nullptr;
+  std::int64_t rows = 0, columns = 0;
+  Fp8Measure measure;
+};
+
+struct Fp8WidenArguments {
+  KernelElement element;  // of x
+  Fp8Format format;
+  const void* payload = nullptr;
+  const float* scales = nullptr;  // [rows]
+  void* x = nullptr;
+  std::int64_t rows = 0, columns = 0;
+};
+
+struct Fp8LargestArguments {
+  KernelElement element;
+  const void* x = nullptr;
+  unsigned* partials = nullptr;  // scratch, rows · fp8_row_parts() numbers
+  float* largest = nullptr;      // [rows]
+  std::int64_t rows = 0, columns = 0;
+};
+
+// In how many parts a row is read, so that few long rows keep a whole GPU busy.
+inline std::int64_t fp8_row_parts(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t part = 16384;
+  const std::int64_t wanted = (columns + part - 1) / part, most = most_fp8_partials / (rows > 0 ? rows : 1);
+  return wanted < most ? (wanted > 0 ? wanted : 1) : (most > 0 ? most : 1);
+}
+
+struct Fp8TurnArguments {
+  std::optional<KernelElement> element;  // none: x is codes already, which are only moved
+  Fp8Format format;
+  const void* x = nullptr;       // [rows, columns]
+  const float* scale = nullptr;  // [1]; not read of codes
+  void* turned = nullptr;        // [columns, stride]: the codes the other way round, with zeros behind the rows
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t stride = 0;  // at least rows
+};
+
+// fp8_scale() (kernels/fp8/scale.h).
+struct Fp8ScaleArguments {
+  Fp8Format format;
+  const float* largest = nullptr;  // [count]
+  float* scales = nullptr;         // [count]
+  std::int64_t count = 0;
+};
+
+struct Fp8CountArguments {
+  Fp8Format format;
+  const void* payload = nullptr;
+  unsigned* partials = nullptr;  // scratch, most_fp8_partials numbers
+  float* count = nullptr;        // [1]
+  std::int64_t elements = 0;
+};
+
+// One kernel each, and another one where it says so. Bytes per element of size s.
+struct Fp8Kernels {
+  void (*cast)(const Fp8CastArguments& arguments, void* stream);    // s + 1
+  void (*round)(const Fp8CastArguments& arguments, void* stream);   // 2 s
+  void (*widen)(const Fp8WidenArguments& arguments, void* stream);  // 1 + s
+  // s; a second kernel for the parts of rows.
+  void (*largest)(const Fp8LargestArguments& arguments, void* stream);
+  void (*turn)(const Fp8TurnArguments& arguments, void* stream);  // s + 1
+  // 1; a second kernel for the sum. How many codes are the format's largest number or its negative, below 2³².
+  void (*count_saturated)(const Fp8CountArguments& arguments, void* stream);
+  void (*scale)(const Fp8ScaleArguments& arguments, void* stream);  // 8
+};
+
+// Defined where kernels/fp8/fp8_cuda.cu is compiled.
+extern const Fp8Kernels cuda_fp8_kernels;
+
+// Those of it that are in sources of their own.
+void largest_fp8(const Fp8LargestArguments& arguments, void* stream);
+// largest[row] of the bits partials[row, parts].
+void join_fp8(const unsigned* partials, std::int64_t rows, int parts, float* largest, void* stream);
+void count_saturated_fp8(const Fp8CountArguments& arguments, void* stream);
+void scale_fp8(const Fp8ScaleArguments& arguments, void* stream);
+void turn_fp8(const Fp8TurnArguments& arguments, void* stream);
+
+}  // namespace llmtrain::kernels
