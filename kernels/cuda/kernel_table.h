@@ -10,6 +10,7 @@
 #include "kernels/cuda/fp8_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
+#include "kernels/cuda/scaled_adamw_kernels.h"
 
 namespace llmtrain::kernels {
 
@@ -22,6 +23,7 @@ struct KernelTable {
   const EmbeddingKernels* embedding;
   const AdamwDeviceKernels* adamw;
   const Fp8Kernels* fp8;
+  const ScaledAdamwDeviceKernels* scaled_adamw;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Parallel.h>
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/maximum.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,18 +11,20 @@
 #include <vector>
 
 #include "kernels/adamw.h"
+#include "kernels/cuda/kernel_table.h"
+#include "kernels/cuda/tensor_operands.h"
 #include "kernels/fp8/adamw_parts.h"
-#include "kernels/fp8/fp8.h"
 #include "kernels/vector/adamw.h"
 
 namespace llmtrain::kernels {
 namespace {
 
-void check_payload(const char* name, const at::Tensor& x, at::ScalarType type, std::int64_t n) {
+void check_payload(const char* name, const at::Tensor& x, at::ScalarType type, const at::Device& device,
+                   std::int64_t n) {
   check_size(name, x, n);
-  if (!is_flat(x, type))
-    throw Error(ExitCode::internal_error,
-                std::string("adamw: scaled ") + name + " must be contiguous on the CPU, in " + c10::toString(type));
+  if (x.device() != device || x.scalar_type() != type || !x.is_contiguous())
+    throw Error(ExitCode::internal_error, std::string("adamw: scaled ") + name + " must be contiguous on " +
+                                              device.str() + ", in " + c10::toString(type));
 }
 
 template <class Type>
@@ -36,7 +36,7 @@ constexpr at::ScalarType payload_type() {
 // The payload has n elements; messages call it `name`.
 template <class Type>
 Type* elements_of(const char* name, const ScaledAdamwState::Array& array, std::int64_t n) {
-  check_payload(name, array.payload, payload_type<Type>(), n);
+  check_payload(name, array.payload, payload_type<Type>(), at::kCPU, n);
   return static_cast<Type*>(array.payload.data_ptr());
 }
 
@@ -104,64 +104,53 @@ void vector_step(const ScaledAdamwState& state, const AdamwStep& step, const at:
   });
 }
 
-// On GPUs in LibTorch operators.
+// On GPUs, all of which bring the table of kernels.
 
-// Bounds the fp32 copies of a piece, and is enough to hide the launches.
-constexpr std::int64_t device_piece = 1 << 22;
+ScaledAdamwFactors factors_of(const AdamwStep& step) {
+  const vector::AdamwConstants of = constants_of(step);
+  return {.gradient_scale = of.gradient_scale,
+          .decay = of.decay,
+          .one_minus_beta1 = of.one_minus_beta1,
+          .beta2 = of.beta2,
+          .one_minus_beta2 = of.one_minus_beta2,
+          .root_of_correction = of.root_of_correction,
+          .eps = of.eps,
+          .step_size = of.step_size};
+}
 
-// Calls work(state) for one piece after the other.
-template <class Work>
-void in_pieces(const ScaledAdamwState& state, Work work) {
+ScaledAdamwArguments arguments_of(const ScaledAdamwState& state, const AdamwStep& step) {
   const std::int64_t n = state.weights.payload.numel();
-  for (std::int64_t begin = 0; begin < n; begin += device_piece) {
-    const auto part = [&](const ScaledAdamwState::Array& array) {
-      return ScaledAdamwState::Array{array.payload.slice(0, begin, std::min(begin + device_piece, n)), array.scale};
-    };
-    work(ScaledAdamwState{part(state.weights), part(state.m), part(state.v), part(state.gradients)});
-  }
-}
-
-// A copy in fp32.
-at::Tensor unscaled(const ScaledAdamwState::Array& array) {
-  return array.payload.to(at::kFloat, false, true).div_(array.scale);
-}
-
-// The values after the step, in fp32.
-AdamwState stepped(const ScaledAdamwState& state, const AdamwStep& step) {
-  AdamwState after{unscaled(state.weights), unscaled(state.m), unscaled(state.v)};
-  adamw_(after, unscaled(state.gradients), step, std::nullopt);
-  return after;
+  const bool has_small_moments = state.m.payload.scalar_type() != at::kFloat;
+  const bool has_wide_gradients = state.gradients.payload.scalar_type() == at::kFloat;
+  const auto array = [&](const char* name, const ScaledAdamwState::Array& of, at::ScalarType type) {
+    check_payload(name, of.payload, type, state.weights.payload.device(), n);
+    return ScaledAdamwArguments::Array{of.payload.data_ptr(), of.scale.const_data_ptr<float>()};
+  };
+  return {.weights = array("weights", state.weights, at::kHalf),
+          .m = array("m", state.m, has_small_moments ? at::kFloat8_e4m3fn : at::kFloat),
+          .v = array("v", state.v, has_small_moments ? at::kHalf : at::kFloat),
+          .gradients = array("gradients", state.gradients, has_wide_gradients ? at::kFloat : at::kFloat8_e4m3fn),
+          .has_small_moments = has_small_moments,
+          .has_wide_gradients = has_wide_gradients,
+          .n = n,
+          .step = factors_of(step)};
 }
 
 at::Tensor device_step_largest(const ScaledAdamwState& state, const AdamwStep& step) {
-  at::Tensor largest = at::zeros({3}, state.weights.payload.options().dtype(at::kFloat));
-  in_pieces(state, [&](const ScaledAdamwState& piece) {
-    const AdamwState after = stepped(piece, step);
-    std::int64_t place = 0;
-    for (const at::Tensor& values : {after.weights, after.m, after.v}) {
-      at::Tensor most = largest.narrow(0, place++, 1);
-      // Keeps a NaN.
-      at::maximum_out(most, most, largest_magnitude(values));
-    }
-  });
+  const at::Tensor& weights = state.weights.payload;
+  const c10::DeviceGuard guard(weights.device());
+  const at::Tensor partials = at::empty({scaled_adamw_partials}, weights.options().dtype(at::kInt));
+  at::Tensor largest = at::empty({3}, weights.options().dtype(at::kFloat));
+  kernel_table()->scaled_adamw->largest(arguments_of(state, step), static_cast<unsigned*>(partials.mutable_data_ptr()),
+                                        largest.mutable_data_ptr<float>(), stream_of(weights));
   return largest;
 }
 
 void device_step(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next) {
-  const auto scale = [&](std::int64_t place) { return next.narrow(0, place, 1); };
-  in_pieces(state, [&](const ScaledAdamwState& piece) {
-    const AdamwState after = stepped(piece, step);
-    piece.weights.payload.copy_(after.weights.mul_(scale(0)));
-    if (piece.m.payload.scalar_type() == at::kFloat) {
-      piece.m.payload.copy_(after.m);
-      piece.v.payload.copy_(after.v);
-      return;
-    }
-    cast_to_fp8_into(after.m, scale(1), piece.m.payload);
-    const at::Tensor v = after.v.mul_(scale(2));
-    // The least number that fp16 has instead of 0.
-    piece.v.payload.copy_(at::where(v.gt(0), v.clamp_min(0x1p-24), v));
-  });
+  const at::Tensor& weights = state.weights.payload;
+  const c10::DeviceGuard guard(weights.device());
+  const at::Tensor scales = next.contiguous();
+  kernel_table()->scaled_adamw->step(arguments_of(state, step), scales.const_data_ptr<float>(), stream_of(weights));
 }
 
 bool is_on_host(const ScaledAdamwState& state) { return state.weights.payload.is_cpu(); }

@@ -96,6 +96,7 @@ constexpr llmtrain::kernels::KernelTable kernel_table{
     .embedding = &llmtrain::kernels::cuda_embedding_kernels,
     .adamw = &llmtrain::kernels::cuda_adamw_kernels,
     .fp8 = &llmtrain::kernels::cuda_fp8_kernels,
+    .scaled_adamw = &llmtrain::kernels::cuda_scaled_adamw_kernels,
 };
 
 constexpr LlmtrainCudaInterface interface {

@@ -50,6 +50,7 @@ const llmtrain::kernels::KernelTable table_of_kernels{
     .embedding = &llmtrain::kernels::cuda_embedding_kernels,
     .adamw = &llmtrain::kernels::cuda_adamw_kernels,
     .fp8 = &llmtrain::kernels::cuda_fp8_kernels,
+    .scaled_adamw = &llmtrain::kernels::cuda_scaled_adamw_kernels,
 };
 
 }  // namespace emulated

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/adamw.h"
+#include "tests/emulator/torch/backend.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -76,6 +77,31 @@ TEST_CASE("a GPU's scaled step is a processor's, and so are the largest magnitud
   check_close(there.m, here.m, has_small_moments ? 0x1p-3 : 1e-6, has_small_moments ? 0x1p-9 : 1e-6);
   check_close(there.v, here.v, has_small_moments ? 0x1p-10 : 1e-6, has_small_moments ? 0x1p-24 : 0);
   CHECK_FALSE(at::equal(here.weights.payload, start.weights.payload));
+}
+
+// As the parts of a flat array lie.
+TEST_CASE("a GPU's scaled step is two kernels and one, from any address, and changes nothing else") {
+  const ScaledAdamwState start = random_state(true, false);
+  ScaledAdamwState there = copy_of(start, at::kCUDA);
+  const auto slice = [](const ScaledAdamwState& state) {
+    ScaledAdamwState part = state;
+    for (auto* array : {&part.weights, &part.m, &part.v, &part.gradients})
+      array->payload = array->payload.slice(0, 3, 7000);
+    return part;
+  };
+  const ScaledAdamwState here = copy_of(start, at::kCPU), host_part = slice(here), part = slice(there);
+  const at::Tensor next = at::tensor({0x1p11F, 0x1p10F, 0x1p18F}), far = next.to(at::kCUDA);
+  const std::int64_t before = emulated::counters(0).launches;
+  const at::Tensor largest = scaled_adamw_largest(part, step());
+  CHECK(emulated::counters(0).launches - before == 2);
+  scaled_adamw_(part, step(), far);
+  CHECK(emulated::counters(0).launches - before == 3);
+  CHECK(at::allclose(largest.cpu(), scaled_adamw_largest(host_part, step()), 1e-6, 0));
+  scaled_adamw_(host_part, step(), next);
+  check_close(there.weights, here.weights, 0x1p-10, 0x1p-3);
+  check_close(there.m, here.m, 0x1p-3, 0x1p-9);
+  check_close(there.v, here.v, 0x1p-10, 0x1p-24);
+  CHECK(scaled_adamw_largest(slice(copy_of(start, at::kCUDA)), step()).cpu().equal(largest.cpu()));
 }
 
 TEST_CASE("on a GPU, too, a second moment stays above 0 and what is not a number is the largest") {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a GPU for AdamW over states in small types (kernels/adamw.h), with raw pointers to device memory
+// without gaps. LibTorch and CUDA are not needed here.
+#pragma once
+
+#include <cstdint>
+
+namespace llmtrain::kernels {
+
+// The numbers of a step, each computed in float64 and rounded once.
+struct ScaledAdamwFactors {
+  float gradient_scale;
+  float decay;  // 1 − learning rate · weight decay
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float root_of_correction;  // √(1 − beta2^step)
+  float eps;
+  float step_size;  // learning rate / (1 − beta1^step)
+};
+
+struct ScaledAdamwArguments {
+  struct Array {
+    void* payload = nullptr;       // [n]
+    const float* scale = nullptr;  // [1]
+  };
+  Array weights;    // fp16
+  Array m, v;       // E4M3 and fp16, or fp32 both
+  Array gradients;  // E4M3 or fp32; not changed
+  bool has_small_moments = false, has_wide_gradients = false;
+  std::int64_t n = 0;
+  ScaledAdamwFactors step;
+};
+
+// Partial results of a search; three for each block.
+constexpr int scaled_adamw_partials = 3 * 2048;
+
+struct ScaledAdamwDeviceKernels {
+  // Two kernels, a short one second: the largest magnitudes that the step leaves, [3] of weights, m and v, with
+  // `partials` as scratch. Bytes per element: those of all arrays.
+  void (*largest)(const ScaledAdamwArguments& arguments, unsigned* partials, float* largest, void* stream);
+  // One kernel; stores with the scales next [3]. Bytes per element: those of all arrays, and of the state's again. Both
+  // have a processor's bits where that multiplies and adds at once (kernels/vector).
+  void (*step)(const ScaledAdamwArguments& arguments, const float* next, void* stream);
+};
+
+// Defined where kernels/fp8/scaled_adamw_cuda.cu is compiled.
+extern const ScaledAdamwDeviceKernels cuda_scaled_adamw_kernels;
+
+}  // namespace llmtrain::kernels
