@@ -6,7 +6,7 @@
 
 #include "core/graph/graph.h"
 #include "parallel/layout/mesh.h"
-#include "parallel/layout/stages.h"
+#include "parallel/layout/state_groups.h"
 
 namespace llmtrain {
 

@@ -65,8 +65,7 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
   partition.graph = graph != nullptr ? std::move(graph) : build_graph(recipe);
   partition.mesh = mesh;
   partition.stages = place_blocks(*partition.graph, recipe.pipeline, mesh.pipeline);
-  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
-    partition.groups.push_back(state_groups(recipe, *partition.graph, mesh, partition.stages, stage));
+  partition.groups = state_groups(recipe, *partition.graph, mesh, partition.stages);
   partition.lent = lent_parameters(*partition.graph, partition.stages, mesh.pipeline);
   partition.shape = schedule_shape(recipe, mesh);
   partition.exchange = exchange_methods(recipe, mesh);

@@ -14,6 +14,7 @@
 #include "parallel/layout/exchange_methods.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/layout/stages.h"
+#include "parallel/layout/state_groups.h"
 #include "parallel/schedule/schedule.h"
 
 namespace llmtrain {

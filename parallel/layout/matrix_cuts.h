@@ -8,7 +8,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/sharding.h"
 #include "parallel/layout/flat_shards.h"
-#include "parallel/layout/stages.h"
+#include "parallel/layout/state_groups.h"
 
 namespace llmtrain {
 

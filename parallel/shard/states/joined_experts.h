@@ -12,7 +12,7 @@
 #include "core/parameters/parameter_store.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/joined_slices.h"
-#include "parallel/layout/stages.h"
+#include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
 
 namespace llmtrain {

@@ -16,7 +16,7 @@
 #include "core/parameters/parameter_store.h"
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/matrix_cuts.h"
-#include "parallel/layout/stages.h"
+#include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
 
 namespace llmtrain {

@@ -15,7 +15,7 @@
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/flat_shards.h"
-#include "parallel/layout/stages.h"
+#include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/states/fp8_sum.h"
 #include "parallel/shard/states/gradient_fallback.h"

@@ -13,7 +13,7 @@
 #include "core/optim/optimizer.h"
 #include "core/parameters/parameter_store.h"
 #include "parallel/layout/flat_shards.h"
-#include "parallel/layout/stages.h"
+#include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/states/uncast_gradients.h"
 

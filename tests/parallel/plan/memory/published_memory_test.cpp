@@ -30,7 +30,7 @@ double states_of(const MemoryCase& value, std::int64_t layers) {
   Partition partition = value.partition();
   std::vector<Stage> stages(1);
   for (std::int64_t layer = 0; layer < layers; ++layer) stages[0].blocks.push_back(static_cast<std::size_t>(layer + 1));
-  partition.groups.front() = state_groups(partition.recipe, *partition.graph, partition.mesh, stages, 0);
+  partition.groups.front() = state_groups(partition.recipe, *partition.graph, partition.mesh, stages).front();
   return model_states(partition, 0).resident.total();
 }
 
