@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
@@ -97,6 +98,14 @@ std::vector<int> Partition::copies_of(int rank, std::int64_t copies) const {
   const auto position = std::ranges::find(ranks, rank) - ranks.begin();
   const auto first = ranks.begin() + position / copies * copies;
   return {first, first + copies};
+}
+
+bool have_equal_graphs(const Recipe& a, const Recipe& b) {
+  const auto parts = [](const Recipe& recipe) {
+    return std::tie(recipe.model, recipe.precision.high_precision, recipe.training.freeze,
+                    recipe.training.token_dropping);
+  };
+  return parts(a) == parts(b);
 }
 
 PassSetting pass_setting(const Partition& partition) {

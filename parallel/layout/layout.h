@@ -60,6 +60,9 @@ struct Partition {
   std::vector<int> copies_of(int rank, std::int64_t copies) const;
 };
 
+// Whether the graphs of two recipes are equal, so that one serves for both.
+bool have_equal_graphs(const Recipe& a, const Recipe& b);
+
 // How a rank of this program runs a block on one micro-batch on a CPU.
 PassSetting pass_setting(const Partition& partition);
 

@@ -14,9 +14,9 @@ namespace {
 Override value_of_second(const KeyDifference& difference) { return difference.key + "=" + difference.second.dump(); }
 
 // From the file and not from the resolved recipe: keys whose defaults follow a changed one must follow it.
-ChangedPlan changed_plan(const std::string& file, const std::vector<Override>& overrides) {
+ChangedPlan changed_plan(RelatedPlans& plans, const std::string& file, const std::vector<Override>& overrides) {
   try {
-    return {report_of(file, overrides), ""};
+    return {plans.report_of(file, overrides), ""};
   } catch (const Error& error) {
     if (error.code() != ExitCode::bad_recipe) throw;
     return {std::nullopt, first_problem(error)};
@@ -27,16 +27,17 @@ ChangedPlan changed_plan(const std::string& file, const std::vector<Override>& o
 
 int show_comparison(const std::string& first, const std::string& second, const std::vector<Override>& overrides,
                     const PlanOutputs& outputs) {
-  PlanComparison comparison{report_of(first, overrides), report_of(second, overrides), {}, {}};
+  RelatedPlans plans;
+  PlanComparison comparison{plans.report_of(first, overrides), plans.report_of(second, overrides), {}, {}};
   std::vector<Override> refused = overrides;
   for (const KeyDifference& difference : key_differences(comparison.first.recipe, comparison.second.recipe)) {
     std::vector<Override> one = overrides;
     one.push_back(value_of_second(difference));
-    comparison.effects.push_back({difference, changed_plan(first, one)});
+    comparison.effects.push_back({difference, changed_plan(plans, first, one)});
     if (!comparison.effects.back().alone.report) refused.push_back(one.back());
   }
   // Degrees that divide the same devices can only change together.
-  if (refused.size() > overrides.size() + 1) comparison.together = changed_plan(first, refused);
+  if (refused.size() > overrides.size() + 1) comparison.together = changed_plan(plans, first, refused);
   outputs.json ? write_json(comparison_json(comparison)) : write_result(comparison_text(comparison, style_of_output()));
   return static_cast<int>(ExitCode::done);
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <tuple>
 
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
@@ -28,10 +29,32 @@ std::string first_problem(const Error& error) {
   return pointer == std::string::npos ? line : line.substr(pointer + 2);
 }
 
-PlanReport report_of(const std::string& file, const std::vector<Override>& overrides) {
+PlanReport RelatedPlans::report_of(const std::string& file, const std::vector<Override>& overrides) {
   const Recipe recipe = read_recipe(file, overrides);
   measure_machine(recipe);
-  return named_with_file(file, [&] { return make_plan(recipe, profile_of(recipe)).report; });
+  return named_with_file(file, [&] {
+    const ClusterProfile& profile = profile_for(recipe);
+    layout_ = lay_out(recipe, profile, graph_for(recipe));
+    return make_plan(layout_, profile).report;
+  });
+}
+
+const ClusterProfile& RelatedPlans::profile_for(const Recipe& recipe) {
+  // The device decides whether this machine is measured.
+  const auto names = [](const ClusterRecipe& cluster) {
+    return std::tie(cluster.profile, cluster.program, cluster.device);
+  };
+  if (!cluster_ || names(*cluster_) != names(recipe.cluster)) {
+    profile_ = profile_of(recipe);
+    cluster_ = recipe.cluster;
+  }
+  return profile_;
+}
+
+std::shared_ptr<const Graph> RelatedPlans::graph_for(const Recipe& recipe) const {
+  // Where the plan says which products are in FP8, it is the graph of one layout.
+  if (layout_ == nullptr || layout_->recipe().precision.plans_products()) return nullptr;
+  return have_equal_graphs(layout_->recipe(), recipe) ? layout_->partition().graph : nullptr;
 }
 
 }  // namespace llmtrain::app

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/layout/layout.h"
+#include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/plan/report/plan.h"
 
 namespace llmtrain::app {
@@ -27,7 +31,20 @@ auto named_with_file(const std::string& file, Function function) {
 // The first problem that an error reports, without the name of the file: for tables of recipes that share one.
 std::string first_problem(const Error& error);
 
-// The plan of a file's recipe, without suggestions. Throws Error.
-PlanReport report_of(const std::string& file, const std::vector<Override>& overrides);
+// Plans recipes that have much in common, such as the points of a sweep: the profile and the graph of one plan serve
+// for the next as long as they are the same.
+class RelatedPlans {
+ public:
+  // The plan of a file's recipe, without suggestions. Throws Error.
+  PlanReport report_of(const std::string& file, const std::vector<Override>& overrides);
+
+ private:
+  const ClusterProfile& profile_for(const Recipe& recipe);
+  std::shared_ptr<const Graph> graph_for(const Recipe& recipe) const;
+
+  std::optional<ClusterRecipe> cluster_;  // of which the profile is
+  ClusterProfile profile_;
+  std::shared_ptr<const Layout> layout_;  // the last one
+};
 
 }  // namespace llmtrain::app

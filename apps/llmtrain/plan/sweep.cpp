@@ -133,11 +133,12 @@ int show_sweep(const std::string& file, const std::vector<Override>& overrides, 
   common.insert(common.end(), data.begin(), data.end());
   sweep.derives_data = !data.empty();
   std::optional<Error> first_refusal;
+  RelatedPlans plans;
   for (SweepPoint& point : sweep.points) {
     std::vector<Override> all = common;
     for (std::size_t i = 0; i < sweep.axes.size(); ++i) all.push_back(sweep.axes[i].key + "=" + point.values[i]);
     try {
-      point.report = report_of(file, all);
+      point.report = plans.report_of(file, all);
       sweep.name = point.report->recipe.name;
     } catch (const Error& error) {
       // A missing file is missing for all of them.

@@ -122,6 +122,18 @@ class Sweep(TableTest):
         alone = self.report(GPT3, "--set", "memory.recompute=none", "--set", "batch.micro=2")
         self.assertEqual(plans[1]["step"], alone["step"])
 
+    def test_plans_share_nothing_that_differs(self):
+        """The next plan has the graph and the profile of the one before only where its own are the same."""
+        dropping = '{"start":512,"multiple":64,"steps":95368}'
+        for axis, values in {"model.layers": ("96", "192"), "training.freeze": ('["layers.0.*"]', "[]"),
+                             "training.token_dropping": ("null", dropping), "cluster.profile": ("h200", "a100-80gb"),
+                             "cluster.program": ("megatron-lm", "megatron-core")}.items():
+            plans = self.report(GPT3, "--sweep", f"{axis}={','.join(values)}")["plans"]
+            alone = [self.report(GPT3, "--set", f"{axis}={value}") for value in values]
+            figures = [[report[key] for key in ("step", "run", "fits")] for report in alone]
+            self.assertNotEqual(*figures, axis)
+            self.assertEqual([[plan[key] for key in ("step", "run", "fits")] for plan in plans], figures, axis)
+
     def test_values_with_commas(self):
         changes = ("parallel.data=auto", "parallel.pipeline=2", "pipeline.loops=1", "pipeline.schedule=1f1b",
                    "model.layers=4")
