@@ -7,6 +7,10 @@
 
 namespace llmtrain::kernels {
 
+// A yes or no among a kernel's parameters, which are to have no gaps: where kernels run on a processor, what lies in
+// one could look like an address, of which there others may take the place.
+using Flag = std::int64_t;
+
 // The codes of two numbers, the first one in the low byte.
 using Fp8Pair = __nv_fp8x2_storage_t;
 

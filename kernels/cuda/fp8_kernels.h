@@ -103,7 +103,7 @@ extern const Fp8Kernels cuda_fp8_kernels;
 // Those of it that are in sources of their own.
 void largest_fp8(const Fp8LargestArguments& arguments, void* stream);
 // largest[row] of the bits partials[row, parts].
-void join_fp8(const unsigned* partials, std::int64_t rows, int parts, float* largest, void* stream);
+void join_fp8(const unsigned* partials, std::int64_t rows, std::int64_t parts, float* largest, void* stream);
 void count_saturated_fp8(const Fp8CountArguments& arguments, void* stream);
 void scale_fp8(const Fp8ScaleArguments& arguments, void* stream);
 void turn_fp8(const Fp8TurnArguments& arguments, void* stream);

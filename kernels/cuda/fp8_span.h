@@ -57,9 +57,9 @@ __device__ __forceinline__ void over_spans(std::int64_t rows, std::int64_t colum
 }
 
 // The largest of what the blocks before have found, in all fp8_threads.
-__device__ __forceinline__ unsigned joined(const unsigned* partials, int count) {
+__device__ __forceinline__ unsigned joined(const unsigned* partials, std::int64_t count) {
   unsigned most = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += fp8_threads) most = max(most, partials[i]);
+  for (std::int64_t i = threadIdx.x; i < count; i += fp8_threads) most = max(most, partials[i]);
   return block_largest<fp8_threads>(most);
 }
 

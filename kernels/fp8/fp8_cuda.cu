@@ -17,7 +17,7 @@ struct Cast {
   void* result;
   unsigned* partials;  // [blocks], or null
   std::int64_t rows, columns;
-  bool is_packed;
+  Flag is_packed;
 };
 
 template <class T>
@@ -26,7 +26,7 @@ struct Widen {
   const float* scales;
   T* x;
   std::int64_t rows, columns;
-  bool is_packed;
+  Flag is_packed;
 };
 
 struct Settle {
@@ -35,8 +35,7 @@ struct Settle {
   float* largest;
   float* shown_scale;
   std::uint8_t* result;
-  std::int64_t bytes;
-  int blocks;
+  std::int64_t bytes, blocks;
 };
 
 __device__ __forceinline__ void note_largest(unsigned* partials, unsigned bits) {
@@ -127,8 +126,7 @@ void settle(const Fp8CastArguments& a, unsigned blocks, std::uint8_t* codes, voi
   const std::int64_t bytes = shows ? a.rows * a.columns : 0;
   const std::int64_t grid = std::min(bytes / bytes_of_block + 1, most_blocks);
   launch(stream, "fp8_settle", fp8_settle_kernel, {static_cast<unsigned>(grid), static_cast<unsigned>(threads)},
-         Settle{a.measure.partials, a.scales, a.measure.largest, a.measure.shown_scale, codes, bytes,
-                static_cast<int>(blocks)},
+         Settle{a.measure.partials, a.scales, a.measure.largest, a.measure.shown_scale, codes, bytes, blocks},
          {reads(a.measure.partials, blocks), reads(shows ? a.scales : nullptr, 1), writes(a.measure.largest, 1),
           writes(a.measure.shown_scale, 1), writes(codes, size_of(bytes))});
 }

@@ -12,36 +12,34 @@ constexpr int threads = fp8_threads;
 struct Scale {
   const float* largest;
   float* scales;
-  std::int64_t count;
-  int top;
+  std::int64_t count, top;
 };
 
 template <class T>
 struct Largest {
   const T* x;
   unsigned* found;  // [rows, parts]
-  std::int64_t rows, columns;
-  int parts;
-  bool is_packed;
+  std::int64_t rows, columns, parts;
+  Flag is_packed;
 };
 
 struct Join {
   const unsigned* partials;  // [rows, parts]
   float* largest;
-  int parts;
+  std::int64_t parts;
 };
 
 struct Count {
   const std::uint8_t* payload;
   unsigned* partials;
   std::int64_t elements;
-  unsigned code;  // of the largest number
+  std::int64_t code;  // of the largest number
 };
 
 struct Sum {
   const unsigned* partials;
   float* count;
-  int blocks;
+  std::int64_t blocks;
 };
 
 // A block per part of a row. Parts begin at multiples of a span.
@@ -84,7 +82,7 @@ __global__ void __launch_bounds__(threads) fp8_count_kernel(Count p) {
     Span<std::uint8_t> codes;
     codes.load(p.payload + first, count, is_packed);
 #pragma unroll
-    for (int i = 0; i < span; ++i) all += (codes[i] & 0x7fU) == p.code ? 1 : 0;
+    for (int i = 0; i < span; ++i) all += (codes[i] & 0x7f) == p.code ? 1 : 0;
   });
   all = block_total(all);
   if (threadIdx.x == 0) p.partials[blockIdx.x] = all;
@@ -92,7 +90,7 @@ __global__ void __launch_bounds__(threads) fp8_count_kernel(Count p) {
 
 __global__ void __launch_bounds__(threads) fp8_sum_kernel(Sum p) {
   unsigned all = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < p.blocks; i += threads) all += p.partials[i];
+  for (std::int64_t i = threadIdx.x; i < p.blocks; i += threads) all += p.partials[i];
   all = block_total(all);
   if (threadIdx.x == 0) *p.count = static_cast<float>(all);
 }
@@ -105,7 +103,7 @@ __global__ void __launch_bounds__(threads) fp8_scale_kernel(Scale p) {
   const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
   if (i >= p.count) return;
   const unsigned bits = __float_as_uint(p.largest[i]);
-  const int exponent = p.top - (static_cast<int>((bits + beyond) >> mantissa_bits) - bias);
+  const int exponent = static_cast<int>(p.top) - (static_cast<int>((bits + beyond) >> mantissa_bits) - bias);
   const int bounded = min(max(exponent, -largest_scale_exponent), largest_scale_exponent);
   const float scale = __uint_as_float(static_cast<unsigned>(bounded + bias) << mantissa_bits);
   p.scales[i] = bits >= infinity ? __uint_as_float(0x7fc00000) : bits == 0 ? 1.0F : scale;
@@ -122,7 +120,7 @@ void start_parts(const Largest<T>& p, void* stream) {
 template <class T>
 void start_largest(const Fp8LargestArguments& a, void* stream) {
   constexpr int few = 64;  // suffice for what they load at four times
-  const auto parts = static_cast<int>(fp8_row_parts(a.rows, a.columns));
+  const std::int64_t parts = fp8_row_parts(a.rows, a.columns);
   // Magnitudes are the bits of the numbers that they are.
   auto* const found = parts == 1 ? reinterpret_cast<unsigned*>(a.largest) : a.partials;
   const Largest<T> p{static_cast<const T*>(a.x), found, a.rows, a.columns, parts, are_packed(a.rows, a.columns, a.x)};
@@ -132,7 +130,7 @@ void start_largest(const Fp8LargestArguments& a, void* stream) {
 
 }  // namespace
 
-void join_fp8(const unsigned* partials, std::int64_t rows, int parts, float* largest, void* stream) {
+void join_fp8(const unsigned* partials, std::int64_t rows, std::int64_t parts, float* largest, void* stream) {
   launch(stream, "fp8_join", fp8_join_kernel, {static_cast<unsigned>(rows), static_cast<unsigned>(threads)},
          Join{partials, largest, parts}, {reads(partials, size_of(rows * parts)), writes(largest, size_of(rows))});
 }
@@ -156,8 +154,8 @@ void count_saturated_fp8(const Fp8CountArguments& a, void* stream) {
     launch(stream, "fp8_count", fp8_count_kernel, {blocks, static_cast<unsigned>(threads)},
            Count{payload, a.partials, a.elements, code},
            {reads(payload, size_of(a.elements)), writes(a.partials, blocks)});
-  launch(stream, "fp8_sum", fp8_sum_kernel, {1, static_cast<unsigned>(threads)},
-         Sum{a.partials, a.count, static_cast<int>(blocks)}, {reads(a.partials, blocks), writes(a.count, 1)});
+  launch(stream, "fp8_sum", fp8_sum_kernel, {1, static_cast<unsigned>(threads)}, Sum{a.partials, a.count, blocks},
+         {reads(a.partials, blocks), writes(a.count, 1)});
 }
 
 }  // namespace llmtrain::kernels

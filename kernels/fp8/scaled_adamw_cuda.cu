@@ -24,7 +24,7 @@ struct Arrays {
   unsigned* partials;  // [3, blocks], of a search
   std::int64_t n;
   ScaledAdamwFactors step;
-  bool is_packed;
+  Flag is_packed;
 };
 
 struct Element {
@@ -163,7 +163,7 @@ void start_largest(const ScaledAdamwArguments& a, unsigned* partials, float* lar
            {blocks, static_cast<unsigned>(threads)}, p,
            {reads(p.weights, n), reads(p.m, n), reads(p.v, n), reads(p.gradients, n), reads(p.weights_scale, 1),
             reads(p.m_scale, 1), reads(p.v_scale, 1), reads(p.gradients_scale, 1), writes(partials, 3 * blocks)});
-  join_fp8(partials, 3, static_cast<int>(blocks), largest, stream);
+  join_fp8(partials, 3, blocks, largest, stream);
 }
 
 template <class Gradient, class M, class V>

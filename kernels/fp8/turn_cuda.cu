@@ -26,7 +26,7 @@ struct Turn {
   std::uint8_t* turned;
   std::int64_t rows, columns, stride;
   std::int64_t tiles_across;
-  bool reads_packs, writes_packs;
+  Flag reads_packs, writes_packs;
 };
 
 using Words = Pack<unsigned, 4>;
