@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/block_sum.h"
-#include "kernels/cuda/elements.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/norm_kernels.h"
+#include "kernels/cuda/row_team.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -38,90 +37,109 @@ struct Backward {
 };
 
 struct Sums {
-  const float* partials;  // [blocks, stride]: of the weight, then of the bias
+  const float* partials;  // [pieces, stride]: of the weight, then of the bias
   float* dweight;
   float* dbias;
-  std::int64_t blocks, stride;
+  std::int64_t pieces, stride;
   int width;
 };
 
-// Calls work(pack) for this thread's packs of a row.
-template <int size, int threads, class Work>
-__device__ __forceinline__ void over_packs(int width, Work work) {
-  for (int i = static_cast<int>(threadIdx.x); i < width / size; i += threads) work(i);
-}
-
 // The row that is normalised: x, or residual after x was added. Each thread goes on with packs that it has written.
-template <class T, int size, int threads>
-__device__ const Pack<T, size>* normalised_row(const Forward<T>& p, std::int64_t row) {
+template <class T, int size, Team team>
+__device__ TeamRow<T, size, team> normalised_row(const Forward<T>& p, std::int64_t row) {
   using Elements = Pack<T, size>;
-  const auto* x = reinterpret_cast<const Elements*>(p.x + row * p.width);
+  const TeamRow<T, size, team> x(p.x + row * p.width, p.width);
   if (p.residual == nullptr) return x;
-  auto* residual = reinterpret_cast<Elements*>(p.residual + row * p.width);
-  over_packs<size, threads>(p.width, [&](int i) {
+  T* const residual = p.residual + row * p.width;
+  TeamRow<T, size, team> sum(residual, p.width);
+  over_packs<size, team>(p.width, [&](int i) {
     const Elements added = x[i];
-    Elements total = residual[i];
+    Elements total = sum[i];
     for (int k = 0; k < size; ++k) total.of[k] = narrowed<T>(widened(total.of[k]) + widened(added.of[k]));
-    residual[i] = total;
+    reinterpret_cast<Elements*>(residual)[i] = total;
+    sum.held = total;
   });
-  return residual;
+  return sum;
 }
 
-// Σ (row − mean)^power for power 1 or 2, in all threads.
-template <int power, class T, int size, int threads>
-__device__ float row_sum(const Pack<T, size>* x, int width, float mean) {
+// Σ (row − mean)^power for power 1 or 2, in all threads of the team.
+template <int power, class T, int size, Team team>
+__device__ float row_sum(const TeamRow<T, size, team>& x, int width, float mean) {
   float sum = 0;
-  over_packs<size, threads>(width, [&](int i) {
+  over_packs<size, team>(width, [&](int i) {
     const Pack<T, size> value = x[i];
     for (int k = 0; k < size; ++k) {
       const float centred = widened(value.of[k]) - mean;
       sum += power == 1 ? centred : centred * centred;
     }
   });
-  return block_sum<threads>(sum);
+  return team_sum<team>(sum);
 }
 
-// A block per row. What is read again comes from the cache.
-template <class T, int size, int threads>
-__global__ void __launch_bounds__(threads) norm_forward_kernel(Forward<T> p) {
+template <class T, int size, Team team>
+__global__ void __launch_bounds__(most_threads(team)) norm_forward_kernel(Forward<T> p) {
   using Elements = Pack<T, size>;
   const auto width = static_cast<float>(p.width);
-  for (std::int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
-    const Elements* x = normalised_row<T, size, threads>(p, row);
-    const float mean = p.mean != nullptr ? row_sum<1, T, size, threads>(x, p.width, 0) / width : 0;
-    const float rstd = 1 / sqrtf(row_sum<2, T, size, threads>(x, p.width, mean) / width + p.eps);
-    if (threadIdx.x == 0) {
+  const TeamRow<T, size, team> weight(p.weight, p.width), bias(p.bias, p.width);
+  for (std::int64_t row = first_team<team>(); row < p.rows; row += team_count<team>()) {
+    const TeamRow<T, size, team> x = normalised_row<T, size, team>(p, row);
+    const float mean = p.mean != nullptr ? row_sum<1>(x, p.width, 0) / width : 0;
+    const float rstd = 1 / sqrtf(row_sum<2>(x, p.width, mean) / width + p.eps);
+    if (place<team>() == 0) {
       if (p.mean != nullptr) p.mean[row] = mean;
       p.rstd[row] = rstd;
     }
     auto* y = reinterpret_cast<Elements*>(p.y + row * p.width);
-    over_packs<size, threads>(p.width, [&](int i) {
-      const Elements value = x[i], weight = reinterpret_cast<const Elements*>(p.weight)[i];
-      Elements bias{}, result;
-      if (p.bias != nullptr) bias = reinterpret_cast<const Elements*>(p.bias)[i];
+    over_packs<size, team>(p.width, [&](int i) {
+      const Elements value = x[i], scale = weight[i];
+      Elements shift{}, result;
+      if (p.bias != nullptr) shift = bias[i];
       for (int k = 0; k < size; ++k) {
-        const float scaled = (widened(value.of[k]) - mean) * rstd * widened(weight.of[k]);
-        result.of[k] = narrowed<T>(p.bias != nullptr ? scaled + widened(bias.of[k]) : scaled);
+        const float scaled = (widened(value.of[k]) - mean) * rstd * widened(scale.of[k]);
+        result.of[k] = narrowed<T>(p.bias != nullptr ? scaled + widened(shift.of[k]) : scaled);
       }
       y[i] = result;
     });
   }
 }
 
-// dx of one row, and the row's share of the sums: sums[0] of the weight's gradient and sums[1] of the bias's, both
-// [size, packs], so that threads side by side use memory side by side.
-template <class T, int size, int threads>
-__device__ void backward_row(const Backward<T>& p, std::int64_t row, float* sums) {
+// A piece's sums over rows: of the weight's gradient and, where there is a mean, of the bias's. A thread adds to its
+// own columns alone, so that no barrier guards them: in registers, or in shared memory as [kinds, size, packs], where
+// threads side by side use memory side by side.
+template <int size, Team team>
+struct ColumnSums {
+  float own[2][size];
+  float* shared;
+  int width;
+
+  __device__ float& at(int kind, int k, int i) {
+    if constexpr (team == Team::loop) return shared[kind * width + k * (width / size) + i];
+    return own[kind][k];
+  }
+  // Calls work(sum, its column) for this thread's sums.
+  template <class Work>
+  __device__ void over_all(int kinds, Work work) {
+    over_packs<size, team>(width, [&](int i) {
+#pragma unroll
+      for (int kind = 0; kind < 2; ++kind)
+        for (int k = 0; k < size && kind < kinds; ++k) work(at(kind, k, i), kind * width + i * size + k);
+    });
+  }
+};
+
+// dx of one row, and the row's share of the sums.
+template <class T, int size, Team team>
+__device__ void backward_row(const Backward<T>& p, std::int64_t row, const TeamRow<T, size, team>& weight,
+                             ColumnSums<size, team>& sums) {
   using Elements = Pack<T, size>;
-  const auto* dy = reinterpret_cast<const Elements*>(p.dy + row * p.width);
-  const auto* x = reinterpret_cast<const Elements*>(p.x + row * p.width);
-  const auto* weight = reinterpret_cast<const Elements*>(p.weight);
-  auto* dx = reinterpret_cast<Elements*>(p.dx + row * p.width);
+  const std::int64_t begin = row * p.width;
+  // All that is read is under way before the team meets.
+  const TeamRow<T, size, team> dy(p.dy + begin, p.width), x(p.x + begin, p.width), before(p.dx + begin, p.width);
   const bool has_mean = p.mean != nullptr;
   const float mean = has_mean ? p.mean[row] : 0, rstd = p.rstd[row];
   // With g = dy·weight and h the normalised row.
   float g_sum = 0, gh_sum = 0;
-  over_packs<size, threads>(p.width, [&](int i) {
+  over_packs<size, team>(p.width, [&](int i) {
     const Elements gradient = dy[i], value = x[i], scale = weight[i];
     for (int k = 0; k < size; ++k) {
       const float g = widened(gradient.of[k]) * widened(scale.of[k]);
@@ -130,51 +148,54 @@ __device__ void backward_row(const Backward<T>& p, std::int64_t row, float* sums
     }
   });
   const auto width = static_cast<float>(p.width);
-  const float gh_mean = block_sum<threads>(gh_sum) / width, g_mean = has_mean ? block_sum<threads>(g_sum) / width : 0;
-  const int packs = p.width / size;
-  over_packs<size, threads>(p.width, [&](int i) {
+  const float gh_mean = team_sum<team>(gh_sum) / width, g_mean = has_mean ? team_sum<team>(g_sum) / width : 0;
+  over_packs<size, team>(p.width, [&](int i) {
     const Elements gradient = dy[i], value = x[i], scale = weight[i];
-    Elements total = dx[i];
+    Elements total = before[i];
     for (int k = 0; k < size; ++k) {
       const float d = widened(gradient.of[k]), h = (widened(value.of[k]) - mean) * rstd;
       const float own = (d * widened(scale.of[k]) - h * gh_mean - g_mean) * rstd;
       total.of[k] = narrowed<T>(widened(total.of[k]) + own);
-      sums[k * packs + i] += d * h;
-      if (has_mean) sums[p.width + k * packs + i] += d;
+      sums.at(0, k, i) += d * h;
+      if (has_mean) sums.at(1, k, i) += d;
     }
-    dx[i] = total;
+    reinterpret_cast<Elements*>(p.dx + begin)[i] = total;
   });
 }
 
-// A block per norm_kernel_rows rows. A thread adds to its own columns alone, so that no barrier guards the sums.
-template <class T, int size, int threads>
-__global__ void __launch_bounds__(threads) norm_backward_kernel(Backward<T> p) {
-  DYNAMIC_SHARED(float, sums);
-  const int packs = p.width / size, kinds = p.mean != nullptr ? 2 : 1;
-  const auto over_sums = [&](auto work) {
-    over_packs<size, threads>(p.width, [&](int i) {
-      for (int kind = 0; kind < kinds; ++kind)
-        for (int k = 0; k < size; ++k) work(kind * p.width + k * packs + i, kind * p.width + i * size + k);
-    });
-  };
-  const std::int64_t blocks = (p.rows + norm_kernel_rows - 1) / norm_kernel_rows;
-  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    over_sums([&](int place, int) { sums[place] = 0; });
-    const std::int64_t first = block * norm_kernel_rows, end = min(first + norm_kernel_rows, p.rows);
-    for (std::int64_t row = first; row < end; ++row) backward_row<T, size, threads>(p, row, sums);
-    float* const partials = p.partials + block * kinds * p.width;
-    over_sums([&](int place, int column) { partials[column] = sums[place]; });
+// A team per norm_kernel_rows rows.
+template <class T, int size, Team team>
+__global__ void __launch_bounds__(most_threads(team)) norm_backward_kernel(Backward<T> p) {
+  DYNAMIC_SHARED(float, shared);
+  ColumnSums<size, team> sums{{}, shared, p.width};
+  const int kinds = p.mean != nullptr ? 2 : 1;
+  const TeamRow<T, size, team> weight(p.weight, p.width);
+  const std::int64_t pieces = (p.rows + norm_kernel_rows - 1) / norm_kernel_rows;
+  for (std::int64_t piece = first_team<team>(); piece < pieces; piece += team_count<team>()) {
+    sums.over_all(kinds, [](float& sum, int) { sum = 0; });
+    const std::int64_t first = piece * norm_kernel_rows, end = min(first + norm_kernel_rows, p.rows);
+    for (std::int64_t row = first; row < end; ++row) backward_row(p, row, weight, sums);
+    float* const partials = p.partials + piece * kinds * p.width;
+    sums.over_all(kinds, [&](float& sum, int column) { partials[column] = sum; });
   }
 }
 
-// A thread per column.
-template <int threads>
-__global__ void __launch_bounds__(threads) norm_sums_kernel(Sums p) {
-  const int column = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
-  const int columns = p.dbias != nullptr ? 2 * p.width : p.width;
-  if (column >= columns) return;
+// A thread adds every eighth piece's sum of its column; then one adds theirs.
+constexpr int columns_of_block = 32, parts = 8;
+
+__global__ void __launch_bounds__(columns_of_block* parts) norm_sums_kernel(Sums p) {
+  SHARED_ARRAY(float, shared, columns_of_block* parts);
+  const int lane = static_cast<int>(threadIdx.x) % columns_of_block;
+  const int part = static_cast<int>(threadIdx.x) / columns_of_block;
+  const int column = static_cast<int>(blockIdx.x) * columns_of_block + lane;
+  const bool is_column = column < (p.dbias != nullptr ? 2 * p.width : p.width);
   float sum = 0;
-  for (std::int64_t block = 0; block < p.blocks; ++block) sum += p.partials[block * p.stride + column];
+  for (std::int64_t piece = part; is_column && piece < p.pieces; piece += parts)
+    sum += p.partials[piece * p.stride + column];
+  shared[threadIdx.x] = sum;
+  __syncthreads();
+  if (part != 0 || !is_column) return;
+  for (int other = 1; other < parts; ++other) sum += shared[other * columns_of_block + lane];
   float* const gradient = column < p.width ? p.dweight + column : p.dbias + (column - p.width);
   *gradient += sum;
 }
@@ -189,17 +210,39 @@ bool are_aligned(int width, std::size_t element, Pointers... pointers) {
 
 unsigned grid_of(std::int64_t blocks) { return static_cast<unsigned>(std::min(blocks, most_blocks)); }
 
-// A warp suffices for what it loads at twice.
-constexpr int few = 32, many = 256;
-bool is_narrow(int width, int size) { return width <= 2 * few * size; }
+Team team_for(int packs) {
+  if (packs <= 32) return Team::warp;
+  return packs <= most_threads(Team::block) ? Team::block : Team::loop;
+}
+
+// For `rows` rows, or pieces of them, of so many packs.
+LaunchShape shape_for(std::int64_t rows, int packs) {
+  const Team team = team_for(packs);
+  if (team == Team::warp)
+    return {grid_of((rows + warps_of_block - 1) / warps_of_block), static_cast<unsigned>(most_threads(team))};
+  const int whole_warps = (packs + 31) / 32 * 32;
+  return {grid_of(rows), static_cast<unsigned>(std::min(whole_warps, most_threads(team)))};
+}
+
+template <class T, int size>
+auto forward_kernel(int packs) {
+  const Team team = team_for(packs);
+  if (team == Team::warp) return norm_forward_kernel<T, size, Team::warp>;
+  return team == Team::block ? norm_forward_kernel<T, size, Team::block> : norm_forward_kernel<T, size, Team::loop>;
+}
+
+template <class T, int size>
+auto backward_kernel(int packs) {
+  const Team team = team_for(packs);
+  if (team == Team::warp) return norm_backward_kernel<T, size, Team::warp>;
+  return team == Team::block ? norm_backward_kernel<T, size, Team::block> : norm_backward_kernel<T, size, Team::loop>;
+}
 
 template <class T, int size>
 void start_forward(const Forward<T>& p, void* stream) {
-  const auto count = static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.width);
-  const auto width = static_cast<std::size_t>(p.width), rows = static_cast<std::size_t>(p.rows);
-  const bool narrow = is_narrow(p.width, size);
-  launch(stream, "norm_forward", narrow ? norm_forward_kernel<T, size, few> : norm_forward_kernel<T, size, many>,
-         {grid_of(p.rows), static_cast<unsigned>(narrow ? few : many)}, p,
+  const auto width = static_cast<std::size_t>(p.width), rows = static_cast<std::size_t>(p.rows), count = rows * width;
+  const int packs = p.width / size;
+  launch(stream, "norm_forward", forward_kernel<T, size>(packs), shape_for(p.rows, packs), p,
          {reads(p.x, count), writes(p.residual, count), reads(p.weight, width), reads(p.bias, width),
           writes(p.y, count), writes(p.mean, rows), writes(p.rstd, rows)});
 }
@@ -225,12 +268,12 @@ void forward_of(const NormForwardArguments& a, void* stream) {
 
 template <class T, int size>
 void start_backward(const Backward<T>& p, void* stream) {
-  const auto count = static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.width);
-  const auto width = static_cast<std::size_t>(p.width), rows = static_cast<std::size_t>(p.rows);
-  const bool narrow = is_narrow(p.width, size), has_mean = p.mean != nullptr;
-  const std::int64_t blocks = (p.rows + norm_kernel_rows - 1) / norm_kernel_rows;
-  launch(stream, "norm_backward", narrow ? norm_backward_kernel<T, size, few> : norm_backward_kernel<T, size, many>,
-         {grid_of(blocks), static_cast<unsigned>(narrow ? few : many), (has_mean ? 2 : 1) * width * sizeof(float)}, p,
+  const auto width = static_cast<std::size_t>(p.width), rows = static_cast<std::size_t>(p.rows), count = rows * width;
+  const bool has_mean = p.mean != nullptr;
+  const int packs = p.width / size;
+  LaunchShape shape = shape_for((p.rows + norm_kernel_rows - 1) / norm_kernel_rows, packs);
+  if (team_for(packs) == Team::loop) shape.shared_bytes = (has_mean ? 2 : 1) * width * sizeof(float);
+  launch(stream, "norm_backward", backward_kernel<T, size>(packs), shape, p,
          {reads(p.dy, count), reads(p.x, count), reads(p.mean, rows), reads(p.rstd, rows), reads(p.weight, width),
           writes(p.dx, count), writes(p.partials, static_cast<std::size_t>(norm_partials(p.rows, p.width, has_mean)))});
 }
@@ -254,14 +297,13 @@ void backward_of(const NormBackwardArguments& a, void* stream) {
 }
 
 void add_sums(const NormBackwardArguments& a, void* stream) {
-  constexpr int threads = 128;
-  const std::int64_t blocks = (a.rows + norm_kernel_rows - 1) / norm_kernel_rows;
+  const std::int64_t pieces = (a.rows + norm_kernel_rows - 1) / norm_kernel_rows;
   const std::int64_t all = norm_partials(a.rows, a.width, a.mean != nullptr);
   const int columns = a.dbias != nullptr ? 2 * a.width : a.width;
   const auto width = static_cast<std::size_t>(a.width);
-  launch(stream, "norm_sums", norm_sums_kernel<threads>,
-         {static_cast<unsigned>((columns + threads - 1) / threads), static_cast<unsigned>(threads)},
-         Sums{a.partials, a.dweight, a.dbias, blocks, all / blocks, a.width},
+  launch(stream, "norm_sums", norm_sums_kernel,
+         {static_cast<unsigned>((columns + columns_of_block - 1) / columns_of_block), columns_of_block * parts},
+         Sums{a.partials, a.dweight, a.dbias, pieces, all / pieces, a.width},
          {reads(a.partials, static_cast<std::size_t>(all)), writes(a.dweight, width), writes(a.dbias, width)});
 }
 

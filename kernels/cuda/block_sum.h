@@ -5,20 +5,30 @@
 
 namespace llmtrain::kernels {
 
-// The sum of all threads' values, in each of them; the order is fixed. All threads of a block of `threads` must call
-// it; they are whole warps.
+// The sum of a warp's values, in each of its threads, all of which must call it; the order is fixed, here and below.
+__device__ __forceinline__ float warp_sum(float value) {
+  for (int bits = 16; bits > 0; bits /= 2) value += __shfl_xor_sync(0xffffffffU, value, bits);
+  return value;
+}
+
+// The sum of all threads' values, in each of them. All threads of the block must call it; they are whole warps.
+__device__ __forceinline__ float block_sum(float value) {
+  value = warp_sum(value);
+  const unsigned warps = blockDim.x / 32;
+  if (warps == 1) return value;
+  SHARED_ARRAY(float, partial, 32);
+  __syncthreads();  // some may still read the sums of the call before
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = 0;
+  for (unsigned warp = 0; warp < warps; ++warp) value += partial[warp];
+  return value;
+}
+
+// The same where the number of threads is known.
 template <int threads>
 __device__ __forceinline__ float block_sum(float value) {
-  for (int bits = 16; bits > 0; bits /= 2) value += __shfl_xor_sync(0xffffffffU, value, bits);
-  if constexpr (threads > 32) {
-    SHARED_ARRAY(float, partial, threads / 32);
-    __syncthreads();  // some may still read the sums of the call before
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = 0;
-    for (int warp = 0; warp < threads / 32; ++warp) value += partial[warp];
-  }
-  return value;
+  return block_sum(value);
 }
 
 }  // namespace llmtrain::kernels

@@ -172,11 +172,13 @@ void check_backward(const Case<T>& c) {
 
 template <class T>
 void check_shapes() {
-  // Widths of one warp and of eight, in whole packs and not; rows of one block of sums and of several.
+  // Rows of a warp, of a block, and of more packs than a block has threads; in whole packs and not; rows of one piece
+  // of sums and of several.
   const std::vector<Shape> shapes{
       {3, 1, true, true, false},    {33, 48, true, true, true},    {5, 64, false, false, false, true},
       {70, 7, true, false, false},  {1, 1031, false, false, true}, {2, 600, true, true, false},
-      {34, 96, false, false, true}, {0, 16, true, true, true},     {1, 1024, true, false, false}};
+      {34, 96, false, false, true}, {0, 16, true, true, true},     {1, 1024, true, false, false},
+      {33, 264, true, true, true},  {2, 8208, true, true, true}};
   for (const Shape& shape : shapes) {
     INFO(shape.rows << " rows of " << shape.width);
     const Case<T> c(shape);
@@ -197,7 +199,7 @@ TEST_CASE("A GPU's norms and their gradients are float64's up to fp32 sums and o
 }
 
 TEST_CASE("A GPU's norms have the same bits in every order of threads and blocks") {
-  const Shape shape{70, 72, true, true, true};
+  const Shape shape{70, GENERATE(72, 600, 1031), true, true, true};
   std::vector<std::vector<double>> seen;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     cuda_on_host::options.seed = seed;
