@@ -6,7 +6,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "kernels/norm_cuda.h"
+#include "kernels/cuda_operators/norm.h"
 #include "kernels/reference/operators.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/norm.h"

@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "kernels/cuda/activation_kernels.h"
-#include "kernels/cuda/elements.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/packs.h"
-#include "kernels/cuda/row_tiles.h"
+#include "kernels/cuda/device/elements.h"
+#include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/packs.h"
+#include "kernels/cuda/device/row_tiles.h"
 
 namespace llmtrain::kernels {
 namespace {

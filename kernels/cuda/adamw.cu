@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/adamw_kernels.h"
-#include "kernels/cuda/elements.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/elements.h"
+#include "kernels/cuda/device/launch.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/block_maximum.h"
-#include "kernels/cuda/block_sum.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
-#include "kernels/cuda/elements.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/shared_limit.h"
+#include "kernels/cuda/device/block_maximum.h"
+#include "kernels/cuda/device/block_sum.h"
+#include "kernels/cuda/device/elements.h"
+#include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/shared_limit.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "kernels/cuda/fp8_format.h"
+#include "kernels/cuda/device/fp8_format.h"
 #include "kernels/cuda/kernel_element.h"
 
 namespace llmtrain::kernels {

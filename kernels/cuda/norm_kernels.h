@@ -56,7 +56,7 @@ struct NormKernels {
   void (*backward)(const NormBackwardArguments& arguments, void* stream);
 };
 
-// Defined where kernels/norm_cuda.cu is compiled.
+// Defined where kernels/cuda/norm.cu is compiled.
 extern const NormKernels cuda_norm_kernels;
 
 }  // namespace llmtrain::kernels

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/fp8_span.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/fp8_span.h"
+#include "kernels/cuda/device/launch.h"
 
 namespace llmtrain::kernels {
 namespace {

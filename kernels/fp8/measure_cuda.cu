@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 
-#include "kernels/cuda/fp8_span.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/fp8_span.h"
+#include "kernels/cuda/device/launch.h"
 
 namespace llmtrain::kernels {
 namespace {

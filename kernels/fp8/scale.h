@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/fp8_format.h"
+#include "kernels/cuda/device/fp8_format.h"
 
 namespace llmtrain::kernels {
 

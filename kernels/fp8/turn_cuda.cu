@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 
-#include "kernels/cuda/elements.h"
-#include "kernels/cuda/fp8_elements.h"
+#include "kernels/cuda/device/elements.h"
+#include "kernels/cuda/device/fp8_elements.h"
+#include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/fp8_kernels.h"
-#include "kernels/cuda/launch.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the kernels run that the project's own sources launch (kernels/cuda/launch.h).
+// Where the kernels run that the project's own sources launch (kernels/cuda/device/launch.h).
 #pragma once
 
 #include <cstddef>
 #include <functional>
 
-#include "kernels/cuda/memory_use.h"
+#include "kernels/cuda/device/memory_use.h"
 #include "tests/cuda_on_host/machine/launch.h"
 
 namespace cuda_on_host {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/async_copy.h"
-#include "kernels/cuda/language.h"
+#include "kernels/cuda/device/async_copy.h"
+#include "kernels/cuda/device/language.h"
 #include "tests/cuda_on_host/machine/launch.h"
 
 using namespace cuda_on_host;

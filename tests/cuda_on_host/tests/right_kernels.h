@@ -2,7 +2,7 @@
 // Kernels that use CUDA's words as they may be used, one idea each. Blocks are one-dimensional.
 #pragma once
 
-#include "kernels/cuda/language.h"
+#include "kernels/cuda/device/language.h"
 
 namespace llmtrain::kernels::test {
 

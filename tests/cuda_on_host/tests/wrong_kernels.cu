@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda_on_host/tests/wrong_kernels.h"
 
-#include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/device/async_copy.h"
 
 namespace llmtrain::kernels::test {
 namespace {

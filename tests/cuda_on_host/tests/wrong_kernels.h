@@ -2,7 +2,7 @@
 // Kernels that are each wrong in one way, which often shows nowhere: wrong_kernels_test.cpp says what catches which.
 #pragma once
 
-#include "kernels/cuda/language.h"
+#include "kernels/cuda/device/language.h"
 
 namespace llmtrain::kernels::test {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/adamw_kernels.h"
-#include "kernels/cuda/elements.h"
+#include "kernels/cuda/device/elements.h"
 #include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/cross_entropy_kernels.h"
-#include "kernels/cuda/elements.h"
+#include "kernels/cuda/device/elements.h"
 #include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"
 

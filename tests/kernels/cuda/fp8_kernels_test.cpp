@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/elements.h"
+#include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/fp8_kernels.h"
 #include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/elements.h"
+#include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/kernel_element.h"
 #include "tests/cuda_on_host/exact_array.h"
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/row_team.h"
 #include "kernels/cuda/norm_kernels.h"
-#include "kernels/cuda/row_team.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/cuda/language.h"
+#include "kernels/cuda/device/language.h"
 
 namespace llmtrain::kernels {
 

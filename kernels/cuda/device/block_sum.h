@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cuda/language.h"
+#include "kernels/cuda/device/language.h"
 
 namespace llmtrain::kernels {
 

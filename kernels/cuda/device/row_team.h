@@ -2,8 +2,8 @@
 // The threads that share a row's work, each with packs of `size` elements of its own.
 #pragma once
 
-#include "kernels/cuda/block_sum.h"
-#include "kernels/cuda/elements.h"
+#include "kernels/cuda/device/block_sum.h"
+#include "kernels/cuda/device/elements.h"
 
 namespace llmtrain::kernels {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/norm_cuda.h"
+#include "kernels/cuda_operators/norm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>

@@ -2,7 +2,7 @@
 // Where packs may be, and fp32 numbers that go with packs of narrower elements.
 #pragma once
 
-#include "kernels/cuda/elements.h"
+#include "kernels/cuda/device/elements.h"
 
 namespace llmtrain::kernels {
 

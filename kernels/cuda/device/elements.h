@@ -2,7 +2,7 @@
 // Types of elements in kernels: arithmetic is fp32, and a narrow element is rounded once, to the nearest.
 #pragma once
 
-#include "kernels/cuda/language.h"
+#include "kernels/cuda/device/language.h"
 
 namespace llmtrain::kernels {
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/elements.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device/elements.h"
+#include "kernels/cuda/device/launch.h"
 
 namespace llmtrain::kernels {
 

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/cuda/language.h"
-#include "kernels/cuda/memory_use.h"
+#include "kernels/cuda/device/language.h"
+#include "kernels/cuda/device/memory_use.h"
 
 namespace llmtrain::kernels {
 

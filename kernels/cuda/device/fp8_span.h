@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/elements.h"
-#include "kernels/cuda/fp8_elements.h"
+#include "kernels/cuda/device/elements.h"
+#include "kernels/cuda/device/fp8_elements.h"
 #include "kernels/cuda/fp8_kernels.h"
 
 namespace llmtrain::kernels {

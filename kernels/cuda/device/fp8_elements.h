@@ -2,8 +2,8 @@
 // FP8 in kernels, two numbers at a time, which is what GPUs with units for it convert.
 #pragma once
 
-#include "kernels/cuda/fp8_format.h"
-#include "kernels/cuda/language.h"
+#include "kernels/cuda/device/fp8_format.h"
+#include "kernels/cuda/device/language.h"
 
 namespace llmtrain::kernels {
 
