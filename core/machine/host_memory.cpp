@@ -82,6 +82,11 @@ std::optional<std::string> out_of_memory(const std::exception& error) {
     return host_text(format_bytes(std::atoll(asked->c_str())) + " were asked for");
   if (const auto rest = rest_of_line(text, "CUDA out of memory."))
     return "out of memory on the GPU:" + *rest + " To make it fit: " + advice_text();
+  // CUDA's own words, where LibTorch's allocator asks for none: streams and contexts take some, too.
+  if (text.find("CUDA error: out of memory") != std::string_view::npos)
+    return "out of memory on the GPU: nothing is left for CUDA itself; nvidia-smi shows who holds it. To make it "
+           "fit: " +
+           advice_text();
   return std::nullopt;
 }
 

@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MOST_BYTES = 50_000_000
-PROGRAMS = ("llmtrain", "lib*.so", "bench/step_worker", "tests/parallel_comm_nccl_test", "tests/libkernel_times.so")
+PROGRAMS = ("llmtrain", "lib*.so", "bench/step_worker", "bench/lib*.so", "tests/parallel_comm_nccl_test", "tests/libkernel_times.so")
 SOURCES = ("scripts/prove-gpu", "scripts/gpu_support/*.py", "scripts/bench_support/torch_*.py",
            "scripts/bench_support/worker.py", "tests/oracle/model_settings.py", "tests/apps/*.py",
            "tests/apps/emulated_gpu/*.py", "tests/apps/ranks/gpu_ranks_test.py", "recipes/**/*.json")

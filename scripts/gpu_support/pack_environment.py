@@ -35,6 +35,10 @@ def variables(root, site, environment):
         "OPAL_PREFIX": str(mpi),
         # Without them PMIx loads those of this machine's own Open MPI, of whatever version it is.
         "PMIX_MCA_mca_base_component_path": str(mpi / "pmix"),
+        # Where it looks for them nevertheless, it shall not say that their compression is missing.
+        "PMIX_MCA_pcompress": "^zlib",
+        "PMIX_MCA_pcompress_base_silence_warning": "1",
+        "PMIX_MCA_mca_base_component_show_load_errors": "0",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_plm": "isolated",

@@ -88,9 +88,13 @@ class EmulatedTest(ProgramTest):
 
     variables = {"EMULATED_MEMORY": "1024"}
 
+    def run_program(self, *arguments, environment=None, **options):
+        needed = gpu_environment() if REAL else {}
+        return super().run_program(*arguments, environment={**needed, **(environment or {})}, **options)
+
     def run_emulated(self, *arguments, environment=None, **options):
         ours = self.folder / "emulated-report"
-        environment = {"EMULATED_REPORT_FILE": str(ours), **self.environment(), **(environment or {})}
+        environment = {"EMULATED_REPORT_FILE": str(ours), **self.variables, **(environment or {})}
         result = self.run_program(*arguments, program=EMULATED, environment=environment, **options)
         reports = pathlib.Path(environment["EMULATED_REPORT_FILE"])
         for path in reports.parent.glob(f"{reports.name}.*"):
@@ -99,9 +103,6 @@ class EmulatedTest(ProgramTest):
             if reports == ours:
                 path.unlink()
         return result
-
-    def environment(self):
-        return {**gpu_environment(), **self.variables} if REAL else self.variables
 
     def check_end(self, report):
         """Nothing of the process holds memory, works, or is connected."""

@@ -47,6 +47,9 @@ TEST_CASE("an error of memory says what was asked for and what there is", "[memo
   CHECK_THAT(
       out_of_memory(gpu).value_or(""),
       Catch::StartsWith("out of memory on the GPU: Tried to allocate 2.00 GiB.") && !Catch::Contains("Exception"));
+  const std::runtime_error stream("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in");
+  CHECK_THAT(out_of_memory(stream).value_or(""),
+             Catch::StartsWith("out of memory on the GPU: ") && !Catch::Contains("cudaError"));
   CHECK_FALSE(out_of_memory(std::runtime_error("other")));
 }
 
