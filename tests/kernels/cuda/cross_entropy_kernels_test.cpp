@@ -10,29 +10,15 @@
 #include <vector>
 
 #include "kernels/cuda/cross_entropy_kernels.h"
-#include "kernels/cuda/device/elements.h"
-#include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"
+#include "tests/kernels/cuda/kernel_numbers.h"
 
 namespace llmtrain::kernels {
 namespace {
 
 using llmtrain::test::ExactArray;
 
-template <class T>
-constexpr KernelElement kind_of = KernelElement::fp32;
-template <>
-constexpr KernelElement kind_of<__nv_bfloat16> = KernelElement::bf16;
-template <>
-constexpr KernelElement kind_of<__half> = KernelElement::fp16;
-
-// The largest error of one rounding: relative, and of fp16 where its exponents end.
-template <class T>
-constexpr double rounding = 0x1p-24;
-template <>
-constexpr double rounding<__nv_bfloat16> = 0x1p-8;
-template <>
-constexpr double rounding<__half> = 0x1p-11;
+// The largest error of one rounding beside the relative one: of fp16 where its exponents end.
 template <class T>
 constexpr double least_rounding = 0;
 template <>

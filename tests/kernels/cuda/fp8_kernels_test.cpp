@@ -10,11 +10,10 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/fp8_kernels.h"
-#include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"
 #include "tests/emulator/cuda/small_floats.h"
+#include "tests/kernels/cuda/kernel_numbers.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -22,13 +21,6 @@ namespace {
 using llmtrain::test::ExactArray;
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN(), infinity = HUGE_VALF;
-
-template <class T>
-constexpr KernelElement kind_of = KernelElement::fp32;
-template <>
-constexpr KernelElement kind_of<__nv_bfloat16> = KernelElement::bf16;
-template <>
-constexpr KernelElement kind_of<__half> = KernelElement::fp16;
 
 emulated::Fp8Format searched(Fp8Format format) { return format == Fp8Format::e4m3 ? emulated::e4m3 : emulated::e5m2; }
 
@@ -46,8 +38,8 @@ bool differs(float a, float b) {
 
 // Numbers that end exactly behind the last one, and begin behind a place that is aligned, or off it by one.
 template <class T>
-struct Numbers {
-  explicit Numbers(std::size_t n, bool is_shifted = false) : size(n), first(is_shifted ? 1 : 0), values(first + n) {}
+struct Elements {
+  explicit Elements(std::size_t n, bool is_shifted = false) : size(n), first(is_shifted ? 1 : 0), values(first + n) {}
   T* data() const { return values.data() + first; }
   T& operator[](std::size_t i) const { return data()[i]; }
   std::size_t size, first;
@@ -68,7 +60,7 @@ enum class Values { any, finite };
 
 // Magnitudes across both formats' ranges, among them ties, and what is no number.
 template <class T>
-void fill(const Numbers<T>& x, Values values) {
+void fill(const Elements<T>& x, Values values) {
   std::mt19937 engine(11);
   std::uniform_int_distribution<int> exponent(-22, 18), eighths(-15, 15);
   for (std::size_t i = 0; i < x.size; ++i)
@@ -103,8 +95,8 @@ struct Case {
   }
 
   Shape shape;
-  Numbers<T> x{shape.count(), shape.is_shifted};
-  Numbers<std::uint8_t> codes{shape.count(), shape.is_shifted};
+  Elements<T> x{shape.count(), shape.is_shifted};
+  Elements<std::uint8_t> codes{shape.count(), shape.is_shifted};
   ExactArray<float> scales{static_cast<std::size_t>(shape.rows)}, found{1, -1.0F}, shown{1, -1.0F};
   ExactArray<unsigned> partials{most_fp8_partials};
 };
@@ -201,7 +193,7 @@ template <class T>
 void check_turn(const Shape& shape, std::int64_t stride, Fp8Format format) {
   constexpr bool are_codes = sizeof(T) == 1;
   INFO(shape.rows << " rows of " << shape.columns << ", stride " << stride << ", bytes " << sizeof(T));
-  const Numbers<T> x(shape.count(), shape.is_shifted);
+  const Elements<T> x(shape.count(), shape.is_shifted);
   if constexpr (are_codes) {
     for (std::size_t i = 0; i < x.size; ++i) x[i] = static_cast<std::uint8_t>(i * 41 + i / 256);
   } else {
@@ -209,7 +201,7 @@ void check_turn(const Shape& shape, std::int64_t stride, Fp8Format format) {
   }
   const auto columns = static_cast<std::size_t>(shape.columns), rows = static_cast<std::size_t>(shape.rows);
   const auto wide = static_cast<std::size_t>(stride);
-  const Numbers<std::uint8_t> turned(columns * wide, shape.is_shifted);
+  const Elements<std::uint8_t> turned(columns * wide, shape.is_shifted);
   std::fill_n(turned.data(), turned.size, std::uint8_t{0xee});
   const ExactArray<float> scale(1, 0x1p3F);
   std::optional<KernelElement> element;
@@ -301,7 +293,7 @@ TEST_CASE("A GPU counts the codes of the largest number and its negative") {
   const std::uint8_t largest = format == Fp8Format::e4m3 ? 0x7e : 0x7b;
   // The largest array has more than all blocks read at once.
   for (const std::size_t count : {std::size_t{0}, std::size_t{37}, std::size_t{most_fp8_partials} * 4096 + 5}) {
-    const Numbers<std::uint8_t> codes(count);
+    const Elements<std::uint8_t> codes(count);
     for (std::size_t i = 0; i < count; ++i) codes[i] = static_cast<std::uint8_t>(i * 29 + i / 256);
     if (count > 0) codes[count - 1] = largest;
     const auto expected =

@@ -6,30 +6,14 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/norm_kernels.h"
-#include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"
+#include "tests/kernels/cuda/kernel_numbers.h"
 
 namespace llmtrain::kernels {
 namespace {
 
 using llmtrain::test::ExactArray;
-
-template <class T>
-constexpr KernelElement kind_of = KernelElement::fp32;
-template <>
-constexpr KernelElement kind_of<__nv_bfloat16> = KernelElement::bf16;
-template <>
-constexpr KernelElement kind_of<__half> = KernelElement::fp16;
-
-// Half the distance between two neighbours, relative to the power of two below them.
-template <class T>
-constexpr double rounding = 0x1p-24;
-template <>
-constexpr double rounding<__nv_bfloat16> = 0x1p-8;
-template <>
-constexpr double rounding<__half> = 0x1p-11;
 
 // Sums of up to 1031 terms of fp32 in at least 32 parts, then some roundings of numbers up to about 10.
 constexpr double fp32_bound = 1e-5;
@@ -44,26 +28,17 @@ struct Shape {
 template <class T>
 struct Case {
   explicit Case(const Shape& s) : shape(s), count(static_cast<std::size_t>(s.rows * s.width)) {
-    for (const auto* array : {&x, &residual, &dy, &dx, &weight, &bias})
-      for (std::size_t i = 0; i < array->size; ++i) array->data()[i] = narrowed<T>(normal(engine));
+    for (const auto* array : {&x, &residual, &dy, &dx, &weight, &bias}) array->fill(engine);
     for (std::size_t i = 0; i < width(); ++i) dweight[i] = dbias[i] = normal(engine);
   }
   std::size_t width() const { return static_cast<std::size_t>(shape.width); }
-
-  struct Numbers {
-    explicit Numbers(std::size_t n, std::size_t before = 0) : size(n), first(before), values(before + n) {}
-    T* data() const { return values.data() + first; }
-    double operator[](std::size_t i) const { return static_cast<double>(widened(data()[i])); }
-    std::size_t size, first;
-    ExactArray<T> values;
-  };
 
   Shape shape;
   std::size_t count;
   std::mt19937 engine{7};
   std::normal_distribution<float> normal;
-  Numbers x{count}, residual{count}, dy{count}, y{count}, weight{width()}, bias{width()};
-  Numbers dx{count, shape.is_shifted ? 1U : 0U};  // off the alignment of packs
+  Numbers<T> x{count}, residual{count}, dy{count}, y{count}, weight{width()}, bias{width()};
+  Numbers<T> dx{count, shape.is_shifted ? 1U : 0U};  // off the alignment of packs
   ExactArray<float> mean{static_cast<std::size_t>(shape.rows)}, rstd{static_cast<std::size_t>(shape.rows)};
   ExactArray<float> dweight{width()}, dbias{width()};
   ExactArray<float> partials{static_cast<std::size_t>(norm_partials(shape.rows, shape.width, shape.has_mean)), NAN};
@@ -83,7 +58,7 @@ struct Case {
   }
   bool has_overrun() const {
     for (const auto* array : {&x, &residual, &dy, &dx, &y, &weight, &bias})
-      if (array->values.has_overrun()) return true;
+      if (array->has_overrun()) return true;
     return mean.has_overrun() || rstd.has_overrun() || dweight.has_overrun() || dbias.has_overrun() ||
            partials.has_overrun();
   }
@@ -110,9 +85,6 @@ Statistics statistics_of(const Row& row, std::size_t width, bool has_mean) {
   s.rstd = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
   return s;
 }
-
-// !(a <= b), so that NaN is wrong.
-bool differs(double got, double want, double bound) { return !(std::abs(got - want) <= bound * (1 + std::abs(want))); }
 
 template <class T>
 void check_forward(const Case<T>& c) {
