@@ -32,7 +32,7 @@ void fused_step(Kernel kernel, AdamwState& state, const at::Tensor& gradients, c
       .v = state.v.data_ptr<float>(),
       .gradients = static_cast<const Gradient*>(gradients.const_data_ptr()),
       .compute_weights = compute_weights ? static_cast<std::uint16_t*>(compute_weights->data_ptr()) : nullptr};
-  const vector::AdamwConstants constants = constants_of(step);
+  const AdamwConstants constants = constants_of(step);
   // Elementwise, so dividing the range among threads cannot change a bit of the result.
   at::parallel_for(0, state.weights.numel(), weights_per_thread,
                    [&](std::int64_t begin, std::int64_t end) { kernel(arrays, constants, begin, end); });

@@ -102,14 +102,7 @@ void start_of(const SwigluArguments& a, Pass pass, void* stream) {
 
 void start_any(const SwigluArguments& a, Pass pass, void* stream) {
   if (a.rows == 0 || a.width == 0) return;
-  switch (a.element) {
-    case KernelElement::fp32:
-      return start_of<float>(a, pass, stream);
-    case KernelElement::bf16:
-      return start_of<__nv_bfloat16>(a, pass, stream);
-    case KernelElement::fp16:
-      return start_of<__half>(a, pass, stream);
-  }
+  with_type_of(a.element, [&]<class T> { start_of<T>(a, pass, stream); });
 }
 
 void swiglu_forward(const SwigluArguments& a, void* stream) { start_any(a, Pass::forward, stream); }

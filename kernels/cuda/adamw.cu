@@ -19,7 +19,7 @@ struct Step {
   const Gradient* gradients;
   Weight* compute_weights;             // or null
   std::int64_t before, packs, behind;  // elements in front of the packs, packs, elements behind them
-  AdamwFactors factors;
+  AdamwConstants constants;
 };
 
 struct Element {
@@ -27,7 +27,7 @@ struct Element {
 };
 
 // As in kernels/vector/adamw.cpp. A product is rounded before it is added to where the compiler is not told otherwise.
-__device__ __forceinline__ Element stepped(const Element& before, float gradient, const AdamwFactors& c) {
+__device__ __forceinline__ Element stepped(const Element& before, float gradient, const AdamwConstants& c) {
   const float g = __fmul_rn(gradient, c.gradient_scale);
   const float m = fmaf(g - before.m, c.one_minus_beta1, before.m);
   const float v = fmaf(__fmul_rn(g, g), c.one_minus_beta2, __fmul_rn(before.v, c.beta2));
@@ -62,7 +62,7 @@ __device__ __forceinline__ void update(const Step<Gradient, Weight>& p, std::int
   Floats new_weights = weights, new_m = m, new_v = v;
   const Gradients gradients = *reinterpret_cast<const Gradients*>(p.gradients + at);
   for (int k = 0; k < size; ++k) {
-    const Element after = stepped({new_weights.of[k], new_m.of[k], new_v.of[k]}, widened(gradients.of[k]), p.factors);
+    const Element after = stepped({new_weights.of[k], new_m.of[k], new_v.of[k]}, widened(gradients.of[k]), p.constants);
     new_weights.of[k] = after.weight;
     new_m.of[k] = after.m;
     new_v.of[k] = after.v;
@@ -103,10 +103,10 @@ void start(const Step<Gradient, Weight>& p, std::int64_t n, void* stream) {
 }
 
 template <class Gradient, class Weight>
-void step_of(const AdamwArguments& a, const AdamwFactors& factors, void* stream) {
+void step_of(const AdamwArguments& a, const AdamwConstants& constants, void* stream) {
   Step<Gradient, Weight> p{
-      a.weights, a.m, a.v,    static_cast<const Gradient*>(a.gradients), static_cast<Weight*>(a.compute_weights), 0,
-      a.n,       0,   factors};
+      a.weights, a.m, a.v,      static_cast<const Gradient*>(a.gradients), static_cast<Weight*>(a.compute_weights), 0,
+      a.n,       0,   constants};
   const std::uintptr_t skew = skew_of(p.weights);
   const bool is_rounded = p.compute_weights != nullptr;
   // Parts of flat memory, which need not begin at the same place.
@@ -120,21 +120,14 @@ void step_of(const AdamwArguments& a, const AdamwFactors& factors, void* stream)
 }
 
 template <class Gradient>
-void with_weights(const AdamwArguments& a, const AdamwFactors& factors, void* stream) {
-  if (a.compute_weight == KernelElement::fp16) return step_of<Gradient, __half>(a, factors, stream);
-  step_of<Gradient, __nv_bfloat16>(a, factors, stream);
+void with_weights(const AdamwArguments& a, const AdamwConstants& constants, void* stream) {
+  if (a.compute_weight == KernelElement::fp16) return step_of<Gradient, __half>(a, constants, stream);
+  step_of<Gradient, __nv_bfloat16>(a, constants, stream);
 }
 
-void step(const AdamwArguments& a, const AdamwFactors& factors, void* stream) {
+void step(const AdamwArguments& a, const AdamwConstants& constants, void* stream) {
   if (a.n == 0) return;
-  switch (a.gradient) {
-    case KernelElement::fp32:
-      return with_weights<float>(a, factors, stream);
-    case KernelElement::bf16:
-      return with_weights<__nv_bfloat16>(a, factors, stream);
-    case KernelElement::fp16:
-      return with_weights<__half>(a, factors, stream);
-  }
+  with_type_of(a.gradient, [&]<class T> { with_weights<T>(a, constants, stream); });
 }
 
 }  // namespace

@@ -5,21 +5,10 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/adamw_constants.h"
 #include "kernels/cuda/kernel_element.h"
 
 namespace llmtrain::kernels {
-
-// The numbers of a step, each computed in float64 and rounded once.
-struct AdamwFactors {
-  float gradient_scale;
-  float decay;  // 1 − learning rate · weight decay
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float root_of_correction;  // √(1 − beta2^step)
-  float eps;
-  float step_size;  // learning rate / (1 − beta1^step)
-};
 
 struct AdamwArguments {
   float* weights = nullptr;  // [n], as all others
@@ -35,7 +24,7 @@ struct AdamwArguments {
 struct AdamwDeviceKernels {
   // One kernel, with the bits of a processor's loop (kernels/vector) where that multiplies and adds at once. Bytes
   // per element: 24, a gradient and a compute weight; FLOPs: 13.
-  void (*step)(const AdamwArguments& arguments, const AdamwFactors& factors, void* stream);
+  void (*step)(const AdamwArguments& arguments, const AdamwConstants& constants, void* stream);
 };
 
 // Defined where kernels/cuda/adamw.cu is compiled.

@@ -230,17 +230,9 @@ void start_slice(const Rows<T>& p, MemoryUse statistics, void* stream) {
 template <class Work>
 void with_rows(const CrossEntropyArguments& a, float* results, float scale, Work work) {
   if (a.rows == 0) return;
-  const auto rows = [&]<class T>(T* logits) {
-    work(Rows<T>{logits, a.targets, results, a.rows, a.first_column, a.columns, 0, scale});
-  };
-  switch (a.element) {
-    case KernelElement::fp32:
-      return rows(static_cast<float*>(a.logits));
-    case KernelElement::bf16:
-      return rows(static_cast<__nv_bfloat16*>(a.logits));
-    case KernelElement::fp16:
-      return rows(static_cast<__half*>(a.logits));
-  }
+  with_type_of(a.element, [&]<class T> {
+    work(Rows<T>{static_cast<T*>(a.logits), a.targets, results, a.rows, a.first_column, a.columns, 0, scale});
+  });
 }
 
 void forward(const CrossEntropyArguments& a, float* losses, void* stream) {

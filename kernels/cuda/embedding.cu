@@ -77,14 +77,7 @@ void start_of(const AddRowsArguments& a, void* stream) {
 
 void add_rows(const AddRowsArguments& a, void* stream) {
   if (a.count == 0 || a.width == 0) return;
-  switch (a.element) {
-    case KernelElement::fp32:
-      return start_of<float>(a, stream);
-    case KernelElement::bf16:
-      return start_of<__nv_bfloat16>(a, stream);
-    case KernelElement::fp16:
-      return start_of<__half>(a, stream);
-  }
+  with_type_of(a.element, [&]<class T> { start_of<T>(a, stream); });
 }
 
 }  // namespace

@@ -309,29 +309,12 @@ void add_sums(const NormBackwardArguments& a, void* stream) {
 
 void forward(const NormForwardArguments& a, void* stream) {
   if (a.rows == 0 || a.width == 0) return;
-  switch (a.element) {
-    case KernelElement::fp32:
-      return forward_of<float>(a, stream);
-    case KernelElement::bf16:
-      return forward_of<__nv_bfloat16>(a, stream);
-    case KernelElement::fp16:
-      return forward_of<__half>(a, stream);
-  }
+  with_type_of(a.element, [&]<class T> { forward_of<T>(a, stream); });
 }
 
 void backward(const NormBackwardArguments& a, void* stream) {
   if (a.rows == 0 || a.width == 0) return;
-  switch (a.element) {
-    case KernelElement::fp32:
-      backward_of<float>(a, stream);
-      break;
-    case KernelElement::bf16:
-      backward_of<__nv_bfloat16>(a, stream);
-      break;
-    case KernelElement::fp16:
-      backward_of<__half>(a, stream);
-      break;
-  }
+  with_type_of(a.element, [&]<class T> { backward_of<T>(a, stream); });
   add_sums(a, stream);
 }
 

@@ -5,19 +5,9 @@
 
 #include <cstdint>
 
-namespace llmtrain::kernels {
+#include "kernels/cuda/adamw_constants.h"
 
-// The numbers of a step, each computed in float64 and rounded once.
-struct ScaledAdamwFactors {
-  float gradient_scale;
-  float decay;  // 1 − learning rate · weight decay
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float root_of_correction;  // √(1 − beta2^step)
-  float eps;
-  float step_size;  // learning rate / (1 − beta1^step)
-};
+namespace llmtrain::kernels {
 
 struct ScaledAdamwArguments {
   struct Array {
@@ -29,7 +19,7 @@ struct ScaledAdamwArguments {
   Array gradients;  // E4M3 or fp32; not changed
   bool has_small_moments = false, has_wide_gradients = false;
   std::int64_t n = 0;
-  ScaledAdamwFactors step;
+  AdamwConstants step;
 };
 
 // Partial results of a search; three for each block.

@@ -15,18 +15,6 @@ bool is_like(const at::Tensor& x, const at::Tensor& weights) {
   return x.device() == weights.device() && x.is_contiguous();
 }
 
-AdamwFactors factors_of(const AdamwStep& step) {
-  const vector::AdamwConstants c = constants_of(step);
-  return {.gradient_scale = c.gradient_scale,
-          .decay = c.decay,
-          .one_minus_beta1 = c.one_minus_beta1,
-          .beta2 = c.beta2,
-          .one_minus_beta2 = c.one_minus_beta2,
-          .root_of_correction = c.root_of_correction,
-          .eps = c.eps,
-          .step_size = c.step_size};
-}
-
 bool is_fp32(const at::Tensor& x) { return x.scalar_type() == at::kFloat; }
 
 }  // namespace
@@ -55,7 +43,7 @@ void cuda_adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep
     arguments.compute_weight = *element_of(*compute_weights);
     arguments.compute_weights = compute_weights->mutable_data_ptr();
   }
-  kernel_table()->adamw->step(arguments, factors_of(step), stream_of(state.weights));
+  kernel_table()->adamw->step(arguments, constants_of(step), stream_of(state.weights));
 }
 
 }  // namespace llmtrain::kernels

@@ -36,7 +36,7 @@ inline vector::AdamwKernels adamw_loops() {
 inline double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
 
 // Computed in float64 and rounded once: 1 − β^step and 1 − lr·decay are differences of nearly equal numbers in fp32.
-inline vector::AdamwConstants constants_of(const AdamwStep& step) {
+inline AdamwConstants constants_of(const AdamwStep& step) {
   return {.gradient_scale = static_cast<float>(step.gradient_scale),
           .decay = static_cast<float>(1 - step.learning_rate * step.weight_decay),
           .one_minus_beta1 = static_cast<float>(1 - step.beta1),

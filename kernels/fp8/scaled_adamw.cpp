@@ -106,18 +106,6 @@ void vector_step(const ScaledAdamwState& state, const AdamwStep& step, const at:
 
 // On GPUs, all of which bring the table of kernels.
 
-ScaledAdamwFactors factors_of(const AdamwStep& step) {
-  const vector::AdamwConstants of = constants_of(step);
-  return {.gradient_scale = of.gradient_scale,
-          .decay = of.decay,
-          .one_minus_beta1 = of.one_minus_beta1,
-          .beta2 = of.beta2,
-          .one_minus_beta2 = of.one_minus_beta2,
-          .root_of_correction = of.root_of_correction,
-          .eps = of.eps,
-          .step_size = of.step_size};
-}
-
 ScaledAdamwArguments arguments_of(const ScaledAdamwState& state, const AdamwStep& step) {
   const std::int64_t n = state.weights.payload.numel();
   const bool has_small_moments = state.m.payload.scalar_type() != at::kFloat;
@@ -133,7 +121,7 @@ ScaledAdamwArguments arguments_of(const ScaledAdamwState& state, const AdamwStep
           .has_small_moments = has_small_moments,
           .has_wide_gradients = has_wide_gradients,
           .n = n,
-          .step = factors_of(step)};
+          .step = constants_of(step)};
 }
 
 at::Tensor device_step_largest(const ScaledAdamwState& state, const AdamwStep& step) {

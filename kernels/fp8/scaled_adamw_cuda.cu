@@ -23,7 +23,7 @@ struct Arrays {
   const float* next;   // [3], of a step
   unsigned* partials;  // [3, blocks], of a search
   std::int64_t n;
-  ScaledAdamwFactors step;
+  AdamwConstants step;
   Flag is_packed;
 };
 
@@ -32,7 +32,7 @@ struct Element {
 };
 
 // `gradient` without the clipping coefficient.
-__device__ __forceinline__ Element stepped(const Element& before, float gradient, const ScaledAdamwFactors& c) {
+__device__ __forceinline__ Element stepped(const Element& before, float gradient, const AdamwConstants& c) {
   // Rounded by itself, as on a processor, and not with the difference below.
   const float g = __fmul_rn(gradient, c.gradient_scale);
   // As PyTorch's lerp rounds.
@@ -85,7 +85,7 @@ __device__ __forceinline__ Units units_of(const Arrays<Gradient, M, V>& p) {
 
 template <class Gradient, class M, class V>
 __device__ __forceinline__ Element after(Spans<Gradient, M, V>& of, int i, const Units& units,
-                                         const ScaledAdamwFactors& c) {
+                                         const AdamwConstants& c) {
   const Element before{number(of.weights[i]) * units.weights, number(of.m[i]) * units.m, number(of.v[i]) * units.v};
   return stepped(before, number(of.gradients[i]) * units.gradients, c);
 }

@@ -162,14 +162,7 @@ void turn_fp8(const Fp8TurnArguments& a, void* stream) {
   if (a.columns == 0 || a.stride == 0) return;
   // Codes are moved, whatever they mean.
   if (!a.element) return start<std::uint8_t, Fp8Format::e4m3>(a, stream);
-  switch (*a.element) {
-    case KernelElement::fp32:
-      return start_cast<float>(a, stream);
-    case KernelElement::bf16:
-      return start_cast<__nv_bfloat16>(a, stream);
-    case KernelElement::fp16:
-      return start_cast<__half>(a, stream);
-  }
+  with_type_of(*a.element, [&]<class T> { start_cast<T>(a, stream); });
 }
 
 }  // namespace llmtrain::kernels

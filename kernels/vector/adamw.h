@@ -3,18 +3,9 @@
 
 #include <cstdint>
 
-namespace llmtrain::kernels::vector {
+#include "kernels/cuda/adamw_constants.h"
 
-struct AdamwConstants {
-  float gradient_scale;
-  float decay;  // 1 − learning rate · weight decay
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float root_of_correction;  // √(1 − beta2^step)
-  float eps;
-  float step_size;  // learning rate / (1 − beta1^step)
-};
+namespace llmtrain::kernels::vector {
 
 template <class Gradient>
 struct AdamwArrays {

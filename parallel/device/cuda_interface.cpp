@@ -15,7 +15,7 @@
 #include <memory>
 #include <string_view>
 
-#include "kernels/cuda/kernel_table.h"
+#include "kernels/cuda/all_kernels.h"
 
 namespace {
 
@@ -87,17 +87,7 @@ void launch_graph(void* graph, int device) {
 
 void destroy_graph(void* graph) { delete static_cast<at::cuda::CUDAGraph*>(graph); }
 
-constexpr llmtrain::kernels::KernelTable kernel_table{
-    .current_stream = compute_stream,
-    .norm = &llmtrain::kernels::cuda_norm_kernels,
-    .activation = &llmtrain::kernels::cuda_activation_kernels,
-    .rope = &llmtrain::kernels::cuda_rope_kernels,
-    .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
-    .embedding = &llmtrain::kernels::cuda_embedding_kernels,
-    .adamw = &llmtrain::kernels::cuda_adamw_kernels,
-    .fp8 = &llmtrain::kernels::cuda_fp8_kernels,
-    .scaled_adamw = &llmtrain::kernels::cuda_scaled_adamw_kernels,
-};
+constexpr llmtrain::kernels::KernelTable kernel_table = llmtrain::kernels::all_kernels(compute_stream);
 
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,

@@ -52,7 +52,7 @@ void pytorch_step(AdamwState& state, const at::Tensor& gradients, const AdamwSte
 }
 
 template <int level>
-void step_of_level(AdamwState& state, const at::Tensor& gradients, const vector::AdamwConstants& constants,
+void step_of_level(AdamwState& state, const at::Tensor& gradients, const AdamwConstants& constants,
                    const at::Tensor& compute_weights) {
   const auto kernels = vector::adamw_kernels_for<level>();
   auto* weights = state.weights.data_ptr<float>();
@@ -162,14 +162,14 @@ TEST_CASE("every instruction-set level takes the same step, at any alignment") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const std::int64_t offset = GENERATE(0, 1, 3);
   const std::int64_t n = GENERATE(1, 15, 64, 101);
-  const vector::AdamwConstants constants{.gradient_scale = 0.5F,
-                                         .decay = 0.999F,
-                                         .one_minus_beta1 = 0.1F,
-                                         .beta2 = 0.95F,
-                                         .one_minus_beta2 = 0.05F,
-                                         .root_of_correction = 0.3F,
-                                         .eps = 1e-8F,
-                                         .step_size = 0.01F};
+  const AdamwConstants constants{.gradient_scale = 0.5F,
+                                 .decay = 0.999F,
+                                 .one_minus_beta1 = 0.1F,
+                                 .beta2 = 0.95F,
+                                 .one_minus_beta2 = 0.05F,
+                                 .root_of_correction = 0.3F,
+                                 .eps = 1e-8F,
+                                 .step_size = 0.01F};
   const auto slice = [&](const at::Tensor& x) { return x.narrow(0, offset, n); };
   const at::Tensor weights = at::randn({offset + n});
   const at::Tensor m = at::randn({offset + n});

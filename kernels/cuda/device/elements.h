@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/device/language.h"
+#include "kernels/cuda/kernel_element.h"
 
 namespace llmtrain::kernels {
 
@@ -23,6 +24,19 @@ __device__ __forceinline__ __nv_bfloat16 narrowed(float x) {
 template <>
 __device__ __forceinline__ __half narrowed(float x) {
   return __float2half_rn(x);
+}
+
+// Calls work.operator()<T>() for the element's type, on the host.
+template <class Work>
+void with_type_of(KernelElement element, Work work) {
+  switch (element) {
+    case KernelElement::fp32:
+      return work.template operator()<float>();
+    case KernelElement::bf16:
+      return work.template operator()<__nv_bfloat16>();
+    case KernelElement::fp16:
+      return work.template operator()<__half>();
+  }
 }
 
 // Consecutive elements that are loaded and stored at once.

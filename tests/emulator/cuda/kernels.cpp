@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/all_kernels.h"
 #include "tests/cuda_on_host/machine/queue.h"
 #include "tests/emulator/device/runtime.h"
 
@@ -41,16 +42,6 @@ void* stream_of(int device) {
 
 }  // namespace
 
-const llmtrain::kernels::KernelTable table_of_kernels{
-    .current_stream = stream_of,
-    .norm = &llmtrain::kernels::cuda_norm_kernels,
-    .activation = &llmtrain::kernels::cuda_activation_kernels,
-    .rope = &llmtrain::kernels::cuda_rope_kernels,
-    .cross_entropy = &llmtrain::kernels::cuda_cross_entropy_kernels,
-    .embedding = &llmtrain::kernels::cuda_embedding_kernels,
-    .adamw = &llmtrain::kernels::cuda_adamw_kernels,
-    .fp8 = &llmtrain::kernels::cuda_fp8_kernels,
-    .scaled_adamw = &llmtrain::kernels::cuda_scaled_adamw_kernels,
-};
+const llmtrain::kernels::KernelTable table_of_kernels = llmtrain::kernels::all_kernels(stream_of);
 
 }  // namespace emulated

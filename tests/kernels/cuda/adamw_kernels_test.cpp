@@ -9,30 +9,22 @@
 #include <vector>
 
 #include "kernels/cuda/adamw_kernels.h"
-#include "kernels/cuda/device/elements.h"
-#include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"
+#include "tests/kernels/cuda/kernel_numbers.h"
 
 namespace llmtrain::kernels {
 namespace {
 
 using llmtrain::test::ExactArray;
 
-template <class T>
-constexpr KernelElement kind_of = KernelElement::fp32;
-template <>
-constexpr KernelElement kind_of<__nv_bfloat16> = KernelElement::bf16;
-template <>
-constexpr KernelElement kind_of<__half> = KernelElement::fp16;
-
-constexpr AdamwFactors factors{.gradient_scale = 0.37F,
-                               .decay = 0.999F,
-                               .one_minus_beta1 = 0.1F,
-                               .beta2 = 0.95F,
-                               .one_minus_beta2 = 0.05F,
-                               .root_of_correction = 0.3F,
-                               .eps = 1e-8F,
-                               .step_size = 0.01F};
+constexpr AdamwConstants constants{.gradient_scale = 0.37F,
+                                   .decay = 0.999F,
+                                   .one_minus_beta1 = 0.1F,
+                                   .beta2 = 0.95F,
+                                   .one_minus_beta2 = 0.05F,
+                                   .root_of_correction = 0.3F,
+                                   .eps = 1e-8F,
+                                   .step_size = 0.01F};
 
 // Where an array begins, in elements behind a boundary of 16 bytes.
 struct Begins {
@@ -69,7 +61,7 @@ struct Case {
   void step(bool is_rounded) const {
     cuda_adamw_kernels.step({weights.data(), m.data(), v.data(), kind_of<Gradient>, gradients.data(), kind_of<Weight>,
                              is_rounded ? rounded.data() : nullptr, static_cast<std::int64_t>(n)},
-                            factors, nullptr);
+                            constants, nullptr);
   }
   bool has_overrun() const {
     return weights.values.has_overrun() || m.values.has_overrun() || v.values.has_overrun() ||
@@ -92,7 +84,7 @@ struct Element {
 
 template <class T>
 Element<T> stepped(const Element<T>& before, T gradient) {
-  const auto& c = factors;
+  const auto& c = constants;
   const T g = gradient * static_cast<T>(c.gradient_scale);
   const T square = g * g, decayed = before.v * static_cast<T>(c.beta2);
   const T m = std::fma(g - before.m, static_cast<T>(c.one_minus_beta1), before.m);

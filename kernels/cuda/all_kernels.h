@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/kernel_table.h"
+
+namespace llmtrain::kernels {
+
+// The table of all kernels, for who is linked with them: the CUDA part, and the emulated one.
+constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
+  return {.current_stream = current_stream,
+          .norm = &cuda_norm_kernels,
+          .activation = &cuda_activation_kernels,
+          .rope = &cuda_rope_kernels,
+          .cross_entropy = &cuda_cross_entropy_kernels,
+          .embedding = &cuda_embedding_kernels,
+          .adamw = &cuda_adamw_kernels,
+          .fp8 = &cuda_fp8_kernels,
+          .scaled_adamw = &cuda_scaled_adamw_kernels};
+}
+
+}  // namespace llmtrain::kernels
