@@ -2,29 +2,14 @@
 #include "core/machine/gpu.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "core/machine/system_file.h"
+
 namespace llmtrain {
-namespace {
-
-std::string model_in(const std::filesystem::path& file) {
-  constexpr std::string_view key = "Model:";
-  std::ifstream stream(file);
-  for (std::string line; std::getline(stream, line);) {
-    if (!line.starts_with(key)) continue;
-    const auto begin = line.find_first_not_of(" \t", key.size());
-    return begin == std::string::npos ? "" : line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
-  }
-  return "";
-}
-
-}  // namespace
-
 std::vector<std::string> gpu_models(const std::filesystem::path& driver) {
   // A folder per GPU, named by its place on the bus.
   std::error_code failed;
@@ -35,7 +20,8 @@ std::vector<std::string> gpu_models(const std::filesystem::path& driver) {
   }
   std::vector<std::string> models;
   for (const auto& folder : folders)
-    if (std::string model = model_in(folder / "information"); !model.empty()) models.push_back(std::move(model));
+    if (std::string model = value_in(folder / "information", "Model"); !model.empty())
+      models.push_back(std::move(model));
   return models;
 }
 

@@ -21,8 +21,7 @@ void find_software(std::vector<Finding>& findings);  // llmtrain, compiler, LibT
 void find_machine(std::vector<Finding>& findings);   // processor, memory, disk
 void find_limits(std::vector<Finding>& findings);    // what the system lets this process use
 
-// The first line of a file; the rest of the line that begins with `key`, after its colon. Empty when there is none.
+// The first line of a file; empty when there is none.
 std::string first_line(const std::string& file);
-std::string value_in(const std::string& file, const std::string& key);
 
 }  // namespace llmtrain::app

@@ -13,6 +13,7 @@
 
 #include "apps/llmtrain/doctor/findings.h"
 #include "apps/llmtrain/runtime.h"
+#include "core/machine/system_file.h"
 #include "core/signals/signal_thread.h"
 
 namespace llmtrain::app {
