@@ -7,8 +7,8 @@
 
 namespace llmtrain {
 
-// Of a file like those of /proc, the rest of the first line that begins with `key`, after its colon and without blanks
-// at its ends; empty where there is none.
+// The rest of a file's first line that begins with `key`, after its colon and without blanks at its ends, in files like
+// those of /proc; empty where there is none.
 std::string value_in(const std::filesystem::path& file, std::string_view key);
 
 }  // namespace llmtrain

@@ -102,7 +102,7 @@ __device__ Sum sum_of(const Row<T>& row, Packed<T>* kept, int most_kept) {
     add(own, pack.of);
   });
   const float maximum = block_maximum<threads>(own.maximum);
-  return {maximum, block_sum<threads>(own.sum * expf(own.maximum - maximum))};
+  return {maximum, block_sum(own.sum * expf(own.maximum - maximum))};
 }
 
 // The faster one's error is far below the rounding of 16-bit results.

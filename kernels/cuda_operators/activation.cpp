@@ -27,8 +27,7 @@ SwigluArguments swiglu_arguments(const at::Tensor& shaped, const at::Tensor& x, 
 }  // namespace
 
 bool has_cuda_swiglu(const at::Tensor& x) {
-  return x.is_cuda() && kernel_table() != nullptr && element_of(x) && x.is_contiguous() &&
-         x.size(-1) <= std::numeric_limits<int>::max();
+  return has_kernels(x) && x.is_contiguous() && x.size(-1) <= std::numeric_limits<int>::max();
 }
 
 at::Tensor cuda_swiglu_forward(const at::Tensor& x) {

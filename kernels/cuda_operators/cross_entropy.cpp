@@ -28,8 +28,8 @@ at::Tensor fp32_results(const at::Tensor& logits, at::IntArrayRef shape) {
 }  // namespace
 
 bool has_cuda_cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
-  return logits.is_cuda() && kernel_table() != nullptr && element_of(logits) && logits.is_contiguous() &&
-         targets.is_contiguous() && logits.size(1) <= std::numeric_limits<int>::max();
+  return has_kernels(logits) && logits.is_contiguous() && targets.is_contiguous() &&
+         logits.size(1) <= std::numeric_limits<int>::max();
 }
 
 at::Tensor cuda_cross_entropy_forward(const at::Tensor& logits, const at::Tensor& targets) {

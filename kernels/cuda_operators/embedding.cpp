@@ -36,8 +36,8 @@ void add_rows(const at::Tensor& dy, const at::Tensor& targets, const at::Tensor&
 bool has_cuda_embedding_backward(const at::Tensor& dy, const at::Tensor& dtable,
                                  const std::optional<at::Tensor>& dpositions) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
-  return dy.is_cuda() && kernel_table() != nullptr && element_of(dy) && dy.is_contiguous() && dy.size(0) <= most &&
-         dy.size(-1) <= most && is_fp32_array(dtable) && (!dpositions || is_fp32_array(*dpositions));
+  return has_kernels(dy) && dy.is_contiguous() && dy.size(0) <= most && dy.size(-1) <= most && is_fp32_array(dtable) &&
+         (!dpositions || is_fp32_array(*dpositions));
 }
 
 void cuda_embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, const at::Tensor& dtable,

@@ -55,9 +55,8 @@ void add_unless_same(at::Tensor gradient, const at::Tensor& target) {
 
 bool has_cuda_norm(const at::Tensor& x, const NormParameters& parameters) {
   const auto has_type = [&](const at::Tensor& t) { return t.scalar_type() == x.scalar_type(); };
-  return x.is_cuda() && kernel_table() != nullptr && element_of(x) &&
-         x.size(-1) <= widest_norm(parameters.mode == NormMode::layer) && has_type(parameters.weight) &&
-         (!parameters.bias || has_type(*parameters.bias));
+  return has_kernels(x) && x.size(-1) <= widest_norm(parameters.mode == NormMode::layer) &&
+         has_type(parameters.weight) && (!parameters.bias || has_type(*parameters.bias));
 }
 
 NormOutput cuda_norm_forward(const at::Tensor& x, const NormParameters& parameters) {

@@ -14,8 +14,7 @@ bool has_cuda_rope(const at::Tensor& x, const RopeTable& table) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   const bool has_table =
       table.cosine.scalar_type() == at::kFloat && table.cosine.is_contiguous() && table.sine.is_contiguous();
-  return x.is_cuda() && kernel_table() != nullptr && element_of(x) && has_table && x.stride(-1) == 1 &&
-         x.size(0) <= most && x.size(1) * x.size(2) <= most;
+  return has_kernels(x) && has_table && x.stride(-1) == 1 && x.size(0) <= most && x.size(1) * x.size(2) <= most;
 }
 
 void cuda_rope_(const at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {

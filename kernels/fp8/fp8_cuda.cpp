@@ -70,9 +70,7 @@ void turn(const at::Tensor& x, std::optional<KernelElement> element, const at::T
 
 }  // namespace
 
-bool has_cuda_fp8(const at::Tensor& x) {
-  return x.is_cuda() && kernel_table() != nullptr && element_of(x) && x.is_contiguous();
-}
+bool has_cuda_fp8(const at::Tensor& x) { return has_kernels(x) && x.is_contiguous(); }
 
 bool has_cuda_codes(const at::Tensor& payload) {
   return payload.is_cuda() && kernel_table() != nullptr && payload.is_contiguous();

@@ -25,10 +25,4 @@ __device__ __forceinline__ float block_sum(float value) {
   return value;
 }
 
-// The same where the number of threads is known.
-template <int threads>
-__device__ __forceinline__ float block_sum(float value) {
-  return block_sum(value);
-}
-
 }  // namespace llmtrain::kernels
