@@ -8,6 +8,7 @@
 
 #include "core/graph/pass_setting.h"
 #include "core/model/key_value_cache.h"
+#include "kernels/joined_heads.h"
 
 namespace llmtrain {
 namespace {
@@ -75,21 +76,23 @@ void SelfAttention::norm_backward(const NormLayer& norm, const at::Tensor& x, co
   gradient.copy_(dx.view(x.sizes()));
 }
 
+std::optional<SelfAttention::Angles> SelfAttention::angles_of(const Sequences& rows, const PassContext& pass) const {
+  if (rope_ == nullptr) return {};
+  // A row of angles per token, as documents start anywhere.
+  if (rows.positions.defined())
+    return Angles{{rope_->cosine.index_select(0, rows.positions), rope_->sine.index_select(0, rows.positions)},
+                  rows.rows()};
+  if (pass.cache != nullptr) return Angles{pass.cache->rotations_of(*rope_), rows.length};
+  return Angles{kernels::rope_rows(*rope_, rows.part, rows.length), rows.length};
+}
+
 void SelfAttention::rotate(at::Tensor heads, const Sequences& rows, const PassContext& pass,
                            kernels::RopeDirection direction) const {
-  if (rope_ == nullptr) return;
+  const std::optional<Angles> angles = angles_of(rows, pass);
+  if (!angles) return;
   // A view, although its argument may be a strided slice: tokens of all samples have one stride.
   at::Tensor tokens = heads.view({rows.rows(), heads.size(2), head_dim_});
-  if (rows.positions.defined()) {
-    // A row of angles per token, as documents start anywhere.
-    const kernels::RopeTable angles{rope_->cosine.index_select(0, rows.positions),
-                                    rope_->sine.index_select(0, rows.positions)};
-    kernels::rope_(tokens, angles, rows.rows(), direction);
-    return;
-  }
-  const kernels::RopeTable angles =
-      pass.cache != nullptr ? pass.cache->rotations_of(*rope_) : kernels::rope_rows(*rope_, rows.part, rows.length);
-  kernels::rope_(tokens, angles, rows.length, direction);
+  kernels::rope_(tokens, angles->table, angles->sequence_length, direction);
 }
 
 SelfAttention::Views SelfAttention::attention_inputs(const Sequences& rows, Saved& saved) const {
@@ -171,6 +174,24 @@ at::Tensor SelfAttention::flat_heads(const at::Tensor& heads, const Sequences& r
   return heads.view({rows.rows(), heads_ * head_dim_});
 }
 
+// A rotation is orthogonal: its gradient is the inverse rotation. It comes before the norms' backward, as the forward
+// norms first.
+void SelfAttention::join(kernels::AttentionGradients gradients, const Sequences& rows, const PassContext& pass,
+                         const at::Tensor& joined) const {
+  if (shares_sequences(rows)) {
+    const Views parts = split(joined, rows);
+    parts.query.copy_(gradients.query);
+    // Every context rank's queries contribute to the gradients of all keys.
+    context_->scatter_sum({std::move(gradients.key), std::move(gradients.value)}, {parts.key, parts.value});
+    rotate(queries_and_keys(joined, rows), rows, pass, kernels::RopeDirection::backward);
+    return;
+  }
+  const std::optional<Angles> angles = angles_of(rows, pass);
+  kernels::join_heads({gradients.query, gradients.key, gradients.value}, angles ? &angles->table : nullptr,
+                      angles ? angles->sequence_length : rows.length,
+                      joined.view({rows.count, rows.length, heads_ + 2 * kv_heads_, head_dim_}));
+}
+
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
                                    Saved& saved) const {
   const Views views = attention_inputs(rows, saved);
@@ -180,27 +201,15 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, 
   LinearLayer::restore(saved.output, flat_heads(saved.attention.out, rows));
   const at::Tensor dout = output_.backward(dy, saved.output, pass).view(saved.attention.out.sizes());
   saved.output = {};
-  auto gradients =
+  kernels::AttentionGradients gradients =
       kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, call(rows, pass));
   all = {};
   saved.attention = {};
 
-  // The three gradients go into one matrix, since one projection made all three.
   const at::Tensor gradient = at::empty_like(saved.query_key_value);
-  const Views parts = split(gradient, rows);
-  parts.query.copy_(gradients.query);
-  if (shares_sequences(rows)) {
-    // Every context rank's queries contribute to the gradients of all keys.
-    context_->scatter_sum({std::move(gradients.key), std::move(gradients.value)}, {parts.key, parts.value});
-  } else {
-    parts.key.copy_(gradients.key);
-    parts.value.copy_(gradients.value);
-  }
-  // A rotation is orthogonal: its gradient is the inverse rotation. It comes before the norms' backward, as the forward
-  // norms first.
-  rotate(queries_and_keys(gradient, rows), rows, pass, kernels::RopeDirection::backward);
+  join(std::move(gradients), rows, pass, gradient);
   if (query_norm_) {
-    const Views raw = split(saved.query_key_value, rows);
+    const Views raw = split(saved.query_key_value, rows), parts = split(gradient, rows);
     norm_backward(*query_norm_, raw.query, saved.query_statistics, parts.query);
     norm_backward(*key_norm_, raw.key, saved.key_statistics, parts.key);
   }

@@ -48,6 +48,12 @@ class SelfAttention {
                      const at::Tensor& gradient) const;
   // Queries and keys, which lie side by side. [B, S, heads + kv_heads, D]
   at::Tensor queries_and_keys(const at::Tensor& query_key_value, const Sequences& rows) const;
+  struct Angles {
+    kernels::RopeTable table;
+    std::int64_t sequence_length;  // token t has the angles of row t mod sequence_length
+  };
+  // None without rotary positions.
+  std::optional<Angles> angles_of(const Sequences& rows, const PassContext& pass) const;
   void rotate(at::Tensor heads, const Sequences& rows, const PassContext& pass, kernels::RopeDirection direction) const;
   Views attention_inputs(const Sequences& rows, Saved& saved) const;
   at::Tensor flat_heads(const at::Tensor& heads, const Sequences& rows) const;  // [B, S, heads, D] → [T, heads·D]
@@ -56,6 +62,10 @@ class SelfAttention {
   kernels::AttentionOutput attend(const Views& views, const KeysAndValues& all, const Sequences& rows,
                                   const PassContext& pass) const;
   bool shares_sequences(const Sequences& rows) const;
+  // The gradients of the core's inputs as that of the projection's output [T, (heads + 2·kv_heads)·D], before the
+  // norms' backward.
+  void join(kernels::AttentionGradients gradients, const Sequences& rows, const PassContext& pass,
+            const at::Tensor& joined) const;
   // Keys and values of the whole sequences.
   KeysAndValues all_keys(const Views& views, const Sequences& rows) const;
   kernels::Dropout probability_dropout(const Sequences& rows, const PassContext& pass) const;

@@ -11,6 +11,7 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .norm = &cuda_norm_kernels,
           .activation = &cuda_activation_kernels,
           .rope = &cuda_rope_kernels,
+          .joined_heads = &cuda_joined_heads_kernels,
           .cross_entropy = &cuda_cross_entropy_kernels,
           .embedding = &cuda_embedding_kernels,
           .adamw = &cuda_adamw_kernels,

@@ -8,6 +8,7 @@
 #include "kernels/cuda/cross_entropy_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/fp8_kernels.h"
+#include "kernels/cuda/joined_heads_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
 #include "kernels/cuda/scaled_adamw_kernels.h"
@@ -19,6 +20,7 @@ struct KernelTable {
   const NormKernels* norm;
   const ActivationKernels* activation;
   const RopeKernels* rope;
+  const JoinedHeadsKernels* joined_heads;
   const CrossEntropyKernels* cross_entropy;
   const EmbeddingKernels* embedding;
   const AdamwDeviceKernels* adamw;

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/launch.h"
-#include "kernels/cuda/device/packs.h"
+#include "kernels/cuda/device/rotation.h"
 #include "kernels/cuda/device/row_tiles.h"
 #include "kernels/cuda/rope_kernels.h"
 
@@ -34,15 +34,7 @@ __global__ void __launch_bounds__(row_tile_threads) rope_kernel(Rope<T> p) {
     Elements a = *low, b = *high;
     const unsigned position = static_cast<unsigned>(token) % p.sequence_length;
     const std::int64_t angles = static_cast<std::int64_t>(position) * p.half + column;
-    float cosine[size], sine[size];
-    load_floats<size>(p.cosine + angles, cosine);
-    load_floats<size>(p.sine + angles, sine);
-#pragma unroll
-    for (int k = 0; k < size; ++k) {
-      const float x = widened(a.of[k]), y = widened(b.of[k]), s = p.direction * sine[k];
-      a.of[k] = narrowed<T>(x * cosine[k] - y * s);
-      b.of[k] = narrowed<T>(y * cosine[k] + x * s);
-    }
+    rotate_pairs(a, b, p.cosine + angles, p.sine + angles, p.direction);
     *low = a;
     *high = b;
   });

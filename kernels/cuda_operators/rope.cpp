@@ -10,11 +10,14 @@
 
 namespace llmtrain::kernels {
 
+bool is_cuda_rope_table(const RopeTable& table) {
+  return table.cosine.scalar_type() == at::kFloat && table.cosine.is_contiguous() && table.sine.is_contiguous();
+}
+
 bool has_cuda_rope(const at::Tensor& x, const RopeTable& table) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
-  const bool has_table =
-      table.cosine.scalar_type() == at::kFloat && table.cosine.is_contiguous() && table.sine.is_contiguous();
-  return has_kernels(x) && has_table && x.stride(-1) == 1 && x.size(0) <= most && x.size(1) * x.size(2) <= most;
+  return has_kernels(x) && is_cuda_rope_table(table) && x.stride(-1) == 1 && x.size(0) <= most &&
+         x.size(1) * x.size(2) <= most;
 }
 
 void cuda_rope_(const at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms, activation functions, rotations and the gradients of embeddings on a GPU, emulated here with the contracts of
 // CUDA's operators, against float64.
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
 
 #include <catch2/catch.hpp>
 #include <cstdint>
 
 #include "kernels/activation.h"
 #include "kernels/embedding.h"
+#include "kernels/joined_heads.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "tests/emulator/torch/backend.h"
@@ -150,6 +155,25 @@ TEST_CASE("gradients of embeddings on a GPU are those of a CPU bitwise, and noth
   embedding_backward(dy, tokens, table, positions, 7);
   CHECK(at::equal(on_gpu.to(at::kCPU), table));
   if (has_positions) CHECK(at::equal(positions_on_gpu->to(at::kCPU), *positions));
+}
+
+TEST_CASE("gradients of heads are joined and rotated on a GPU by one kernel, with the CPU's numbers") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const bool has_table = GENERATE(true, false);
+  at::manual_seed(3);
+  const HeadGradients host{at::randn({2, 5, 4, 16}).to(type), at::randn({2, 5, 2, 16}).to(type),
+                           at::randn({2, 5, 2, 16}).to(type)};
+  const HeadGradients device{host.query.to(gpu), host.key.to(gpu), host.value.to(gpu)};
+  const RopeTable table = make_rope_table(5, 16, 100, at::kCPU);
+  const RopeTable moved_table{table.cosine.to(gpu), table.sine.to(gpu)};
+  const at::Tensor expected = at::empty({2, 5, 8, 16}, host.query.options()),
+                   got = at::empty_like(expected, at::TensorOptions(gpu));
+  join_heads(host, has_table ? &table : nullptr, 5, expected);
+  const std::int64_t before = launches();
+  join_heads(device, has_table ? &moved_table : nullptr, 5, got);
+  CHECK(launches() - before == 1);
+  // Each of its own order of two products and a sum.
+  CHECK(largest_error(got.to(at::kCPU), expected.to(at::kDouble)) < 2 * rounding_of(type));
 }
 
 }  // namespace llmtrain::kernels
