@@ -9,7 +9,9 @@
 
 namespace llmtrain::kernels {
 
-// gradient[targets[i]] += dy[rows[i]] for all i, in fp32 and in the order of i.
+// gradient[targets[i]] += dy[rows[i]] for all i, in fp32: in the order of i, but for runs of equal targets that hold a
+// whole chunk of long_run_rows rows. Those are summed in long_run_parts parts, each of every so many-th row in its
+// order, and the parts added in theirs.
 struct AddRowsArguments {
   KernelElement element;
   const void* dy = nullptr;               // [count, width]
@@ -21,8 +23,11 @@ struct AddRowsArguments {
   int width = 0;
 };
 
+constexpr int long_run_rows = 64, long_run_parts = 16;
+
 struct EmbeddingKernels {
-  // One kernel. Bytes: those of dy once, and those of the gradient's rows that change twice.
+  // One kernel, and a second one where there may be long runs. Bytes: those of dy once, and those of the gradient's
+  // rows that change twice.
   void (*add_rows)(const AddRowsArguments& arguments, void* stream);
 };
 
