@@ -21,29 +21,37 @@ template <class T>
 struct Joined {
   Heads<T> query, key, value;
   T* joined;
+  std::int64_t heads;  // of all three
   const float* cosine;
   const float* sine;
-  RowTiles tiles;  // a row has the pairs of a token: [heads of all three, half]
-  unsigned half, queries, queries_and_keys;
+  RowTiles tiles;  // a row has a token's units: [heads of all three, unit]
+  unsigned half;
+  unsigned unit;  // of a head: its pairs, which are rotated together, or its elements where nothing is
+  unsigned queries, queries_and_keys;
   unsigned sequence_length;
 };
 
-template <class T, int size>
+template <class T, int size, bool rotates>
 __global__ void __launch_bounds__(row_tile_threads) joined_heads_kernel(Joined<T> p) {
   using Elements = Pack<T, size>;
-  over_tiles<size>(p.tiles, [&](std::int64_t token, int pair) {
-    const unsigned head = static_cast<unsigned>(pair) / p.half, column = static_cast<unsigned>(pair) - head * p.half;
+  over_tiles<size>(p.tiles, [&](std::int64_t token, int place) {
+    const unsigned head = static_cast<unsigned>(place) / p.unit, column = static_cast<unsigned>(place) - head * p.unit;
     const bool is_value = head >= p.queries_and_keys, is_key = !is_value && head >= p.queries;
     const Heads<T>& from = is_value ? p.value : is_key ? p.key : p.query;
     const unsigned first = is_value ? p.queries_and_keys : is_key ? p.queries : 0;
     const T* const x = from.x + token * from.token_stride + (head - first) * from.head_stride + column;
-    Elements low = *reinterpret_cast<const Elements*>(x), high = *reinterpret_cast<const Elements*>(x + p.half);
-    if (p.cosine != nullptr && !is_value) {
+    T* const y = p.joined + (token * p.heads + head) * 2 * p.half + column;
+    Elements low = *reinterpret_cast<const Elements*>(x);
+    if constexpr (!rotates) {
+      *reinterpret_cast<Elements*>(y) = low;
+      return;
+    }
+    Elements high = *reinterpret_cast<const Elements*>(x + p.half);
+    if (!is_value) {
       const unsigned position = static_cast<unsigned>(token) % p.sequence_length;
       const std::int64_t angles = static_cast<std::int64_t>(position) * p.half + column;
       rotate_pairs(low, high, p.cosine + angles, p.sine + angles, -1);
     }
-    T* const y = p.joined + 2 * (token * p.tiles.width + static_cast<std::int64_t>(head) * p.half) + column;
     *reinterpret_cast<Elements*>(y) = low;
     *reinterpret_cast<Elements*>(y + p.half) = high;
   });
@@ -61,25 +69,28 @@ MemoryUse read_of(const HeadsOperand& a, const JoinedHeadsArguments& all) {
   return reads(static_cast<const T*>(a.x), static_cast<std::size_t>(span));
 }
 
-template <class T, int size>
+template <class T, int size, bool rotates>
 void start(const JoinedHeadsArguments& a, void* stream) {
   const int heads = a.query.heads + a.key.heads + a.value.heads;
-  const std::int64_t positions = a.cosine != nullptr ? std::min(a.tokens, a.sequence_length) : 0;
+  const std::int64_t positions = rotates ? std::min(a.tokens, a.sequence_length) : 0;
+  const int unit = rotates ? a.half : 2 * a.half;
   const Joined<T> p{.query = heads_of<T>(a.query),
                     .key = heads_of<T>(a.key),
                     .value = heads_of<T>(a.value),
                     .joined = static_cast<T*>(a.joined),
+                    .heads = heads,
                     .cosine = a.cosine,
                     .sine = a.sine,
-                    .tiles = row_tiles(a.tokens, heads * a.half, size),
+                    .tiles = row_tiles(a.tokens, heads * unit, size),
                     .half = static_cast<unsigned>(a.half),
+                    .unit = static_cast<unsigned>(unit),
                     .queries = static_cast<unsigned>(a.query.heads),
                     .queries_and_keys = static_cast<unsigned>(a.query.heads + a.key.heads),
                     .sequence_length = static_cast<unsigned>(positions)};
   const auto angles = static_cast<std::size_t>(positions * a.half);
-  launch(stream, "joined_heads", joined_heads_kernel<T, size>, shape_of(p.tiles), p,
+  launch(stream, "joined_heads", joined_heads_kernel<T, size, rotates>, shape_of(p.tiles), p,
          {read_of<T>(a.query, a), read_of<T>(a.key, a), read_of<T>(a.value, a), reads(p.cosine, angles),
-          reads(p.sine, angles), writes(p.joined, static_cast<std::size_t>(a.tokens) * 2 * p.tiles.width)});
+          reads(p.sine, angles), writes(p.joined, static_cast<std::size_t>(a.tokens * heads * 2 * a.half))});
 }
 
 template <class T>
@@ -87,12 +98,18 @@ bool is_whole(const HeadsOperand& a) {
   return a.token_stride % pack_size<T> == 0 && a.head_stride % pack_size<T> == 0 && are_aligned_to_packs(a.x);
 }
 
+template <class T, int size>
+void start_with(const JoinedHeadsArguments& a, void* stream) {
+  if (a.cosine != nullptr) return start<T, size, true>(a, stream);
+  start<T, size, false>(a, stream);
+}
+
 template <class T>
 void start_of(const JoinedHeadsArguments& a, void* stream) {
   const bool packs = a.half % pack_size<T> == 0 && is_whole<T>(a.query) && is_whole<T>(a.key) && is_whole<T>(a.value) &&
                      are_aligned_to_packs(a.joined, a.cosine, a.sine);
-  if (packs) return start<T, pack_size<T>>(a, stream);
-  start<T, 1>(a, stream);
+  if (packs) return start_with<T, pack_size<T>>(a, stream);
+  start_with<T, 1>(a, stream);
 }
 
 void join(const JoinedHeadsArguments& a, void* stream) {

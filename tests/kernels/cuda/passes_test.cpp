@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms, activation functions, rotations and the gradients of embeddings on a GPU, emulated here with the contracts of
 // CUDA's operators, against float64.
-#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -160,9 +158,8 @@ TEST_CASE("gradients of embeddings on a GPU are those of a CPU bitwise, and noth
 TEST_CASE("gradients of heads are joined and rotated on a GPU by one kernel, with the CPU's numbers") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const bool has_table = GENERATE(true, false);
-  at::manual_seed(3);
-  const HeadGradients host{at::randn({2, 5, 4, 16}).to(type), at::randn({2, 5, 2, 16}).to(type),
-                           at::randn({2, 5, 2, 16}).to(type)};
+  const HeadGradients host{random_tensor({2, 5, 4, 16}, type), random_tensor({2, 5, 2, 16}, type),
+                           random_tensor({2, 5, 2, 16}, type)};
   const HeadGradients device{host.query.to(gpu), host.key.to(gpu), host.value.to(gpu)};
   const RopeTable table = make_rope_table(5, 16, 100, at::kCPU);
   const RopeTable moved_table{table.cosine.to(gpu), table.sine.to(gpu)};
