@@ -13,6 +13,7 @@ using Action = std::function<int()>;
 void add_run(CLI::App& program, Action& action);
 void add_validate(CLI::App& program, Action& action);
 void add_calibrate(CLI::App& program, Action& action);
+void add_bench(CLI::App& program, Action& action);
 void add_plan(CLI::App& program, Action& action);
 void add_support(CLI::App& program, Action& action);
 void add_schema(CLI::App& program, Action& action);

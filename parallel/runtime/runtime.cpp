@@ -19,6 +19,7 @@
 #include "parallel/comm/local/local_world.h"
 #include "parallel/device/device.h"
 #include "parallel/runtime/calibration/calibrate.h"
+#include "parallel/runtime/calibration/kernel_times.h"
 #include "parallel/runtime/inference_requests.h"
 #include "parallel/runtime/model_exchange.h"
 #include "parallel/runtime/parts.h"
@@ -151,6 +152,10 @@ class Runtime final : public RuntimeInterface {
   ClusterProfile calibrate(DeviceKind device, const LoadProfile& load, Effort effort) override {
     prepare_process();
     return llmtrain::calibrate(device, load, effort);
+  }
+  KernelTimes time_kernels(DeviceKind device, Effort effort) override {
+    prepare_process();
+    return llmtrain::time_kernels(device, effort);
   }
 
   RuntimeVersions versions() override {

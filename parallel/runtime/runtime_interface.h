@@ -159,6 +159,21 @@ enum class Effort { quick, thorough };
 // Reads the bundled profile of this name. Throws as load_profile() does.
 using LoadProfile = std::function<ClusterProfile(const std::string& name)>;
 
+// What one of a training's operators that are bound by memory takes by itself.
+struct KernelTime {
+  std::string name;    // "RMSNorm and residual"
+  std::string shape;   // "32768 × 1024"
+  double seconds = 0;  // median of a call
+  double bytes = 0;    // that it has to read and write at least
+};
+
+struct KernelTimes {
+  std::string device;    // its name
+  std::string type;      // of activations: "bf16"
+  double bandwidth = 0;  // bytes per second of copies and sums of large arrays, measured
+  std::vector<KernelTime> kernels;
+};
+
 struct RuntimeVersions {
   std::string libtorch;     // "2.11.0"
   std::string cpu;          // vector instructions that LibTorch uses
@@ -177,6 +192,8 @@ class RuntimeInterface {
   virtual void export_model(const ExportRequest& request) = 0;
   virtual void import_model(const ImportRequest& request) = 0;
   virtual ClusterProfile calibrate(DeviceKind device, const LoadProfile& load, Effort effort) = 0;
+  // Blocks for seconds.
+  virtual KernelTimes time_kernels(DeviceKind device, Effort effort) = 0;
   virtual RuntimeVersions versions() = 0;
   virtual bool has_mpi() = 0;  // whether the part that joins MPI was built
 };

@@ -7,7 +7,7 @@ TOKENS_WANTED = {("0.5B", "bf16"): 149e3, ("1.5B", "bf16"): 58.8e3, ("7B", "bf16
 COLUMNS = ("shape", "side", "ms per step", "tokens/s", "of eager", "of compiled", "GiB", "of eager's tensors",
            "planned ms", "planned GiB", "calibrated ms")
 KERNELS_SHOWN, KERNEL_NAME_LENGTH = 8, 100
-COMPILED_WANTED, MEMORY_WANTED, PLAN_WANTED = 1.1, 0.8, 0.1
+COMPILED_WANTED, MEMORY_WANTED, PLAN_WANTED, SHARE_WANTED = 1.1, 0.8, 0.1, 0.85
 
 
 def sides_of(case):
@@ -89,13 +89,19 @@ def goals(cases):
                 off = error(planned, side["seconds"])
                 yield (f"{model} in {precision}, planned time ({by})", f"within {PLAN_WANTED:.0%}", f"{off:+.0%}",
                        abs(off) <= PLAN_WANTED)
-    yield "memory-bound kernels, of the copy roof", "0.85", "", None
 
 
-def goal_rows(cases):
+def share_goals(operators):
+    """Rows for the operators that `llmtrain bench kernels` has timed."""
+    for operator in operators:
+        share = operator["share"]
+        yield f"{operator['name']}, of the copy roof", f"{SHARE_WANTED}", f"{share:.2f}", share >= SHARE_WANTED
+
+
+def goal_rows(cases, operators=()):
     yield "| goal | wanted | measured | reached |"
     yield "|---|---|---|---|"
-    for goal, wanted, found, reached in goals(cases):
+    for goal, wanted, found, reached in (*goals(cases), *share_goals(operators)):
         answer = "" if reached is None or not found else "yes" if reached else "no"
         yield f"| {goal} | {wanted} | {found or 'not measured'} | {answer} |"
 
@@ -130,8 +136,12 @@ def table(result):
     lines += [f"| {name} | {part['status']} | {part['seconds']:.0f} | {summary(name, part)} |"
               for name, part in result["parts"].items()]
     cases = result["parts"].get("speed", {}).get("cases", [])
+    operators = result["parts"].get("roofs", {}).get("operators", [])
     if cases:
-        lines += ["", "## Speed", "", *speed_rows(cases), "", "## Goals", "", *goal_rows(cases)]
+        lines += ["", "## Speed", "", *speed_rows(cases)]
+    if cases or operators:
+        lines += ["", "## Goals", "", *goal_rows(cases, operators)]
+    if cases:
         kernels = list(kernel_rows(cases))
         lines += ["", "## Kernels", "", *kernels] if len(kernels) > 2 else []
     notes = [f"- {name}: {note}" for name, part in result["parts"].items() for note in part["notes"]]

@@ -42,6 +42,7 @@ def recorded():
     eager, compiled = measured("eager", 0.0819, 36), measured("compiled", 0.0632, 17.5)
     case = {"model": "124M", "sequences": 32, "micro": 32, "sides": [ours, eager, compiled]}
     return {"gpu": {"name": "NVIDIA H200", "memory_bytes": 140 * GIB, "driver": "580"}, "revision": "abc", "parts": {
+        "roofs": part(operators=[{"name": "RMSNorm", "share": 0.914}, {"name": "dropout", "share": 0.2}]),
         "speed": part(cases=[case]),
         "tests": part("failed", counts={"passed": 60, "failed": 1, "skipped": 2},
                       failures=[{"name": "fp8_test.one", "code": 1, "log": "the reason"}]),
@@ -137,6 +138,8 @@ class Table(unittest.TestCase):
         self.assertIn("| 124M in bf16, peak memory of eager's tensors | at most 0.8 | 0.46 | yes |", text)
         self.assertIn("| 124M in bf16, planned time (h200) | within 10% | +6% | yes |", text)
         self.assertIn("| 7B in bf16, tokens/s | 13800 | not measured |  |", text)
+        self.assertIn("| RMSNorm, of the copy roof | 0.85 | 0.91 | yes |", text)
+        self.assertIn("| dropout, of the copy roof | 0.85 | 0.20 | no |", text)
         self.assertIn("| tests | failed | 10 | 60 passed, 1 failed, 2 skipped |", text)
         self.assertIn("- sanitizer: there is no compute-sanitizer", text)
         self.assertIn("- tests: fp8_test.one (1)", text)
@@ -153,7 +156,7 @@ class Table(unittest.TestCase):
             (folder / "later.json").write_text(json.dumps(later))
             joined = prove.join([folder / "result.json", folder / "later.json"])
             self.assertEqual({name: each["status"] for name, each in joined["parts"].items()},
-                             {"speed": "passed", "tests": "passed", "sanitizer": "not done"})
+                             {"roofs": "passed", "speed": "passed", "tests": "passed", "sanitizer": "not done"})
 
 
 @unittest.skipUnless(shutil.which("ompi_info") and (BUILD / "libllmtrain_mpi.so").exists(), "the build has no Open MPI")

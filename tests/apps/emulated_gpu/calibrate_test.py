@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""calibrate runs to its end on the emulated GPU, and plans read its profile. What it measures means nothing there."""
+"""calibrate and bench run to their ends on the emulated GPU, and plans read the profile. What they measure means nothing
+there."""
 import json
 import math
 import unittest
@@ -42,6 +43,13 @@ class Calibrate(EmulatedTest):
         plan = self.run_emulated("plan", "recipe.json", "--json")
         self.assertEqual(plan.returncode, 0, plan.stderr)
         self.assertEqual(json.loads(plan.stdout)["profile"], "this-machine")
+
+    def test_operators(self):
+        result = self.run_emulated("bench", "kernels", "--quick", "--device", "cuda", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        times = json.loads(result.stdout)
+        self.assertEqual(times["type"], "bf16")
+        self.assertTrue(all(kernel["share"] > 0 for kernel in times["kernels"]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime/calibration/kernel_times.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
+
+#include <string>
+#include <utility>
+
+#include "kernels/activation.h"
+#include "kernels/adamw.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/embedding.h"
+#include "kernels/fp8/fp8.h"
+#include "kernels/joined_heads.h"
+#include "kernels/norm.h"
+#include "kernels/random/dropout.h"
+#include "kernels/rope.h"
+#include "parallel/device/measurement.h"
+#include "parallel/runtime/calibration/passes.h"
+
+namespace llmtrain {
+namespace {
+
+namespace kn = kernels;
+
+struct Sizes {
+  std::int64_t rows, width, vocabulary, logits_rows;
+  std::int64_t head_dim;
+
+  std::int64_t ffn() const { return 4 * width; }
+};
+
+// Arrays of a GPU are larger than its caches.
+Sizes sizes_for(const Stopwatch& stopwatch) {
+  if (stopwatch.device().is_cpu()) return {4096, 1024, 32768, 256, 64};
+  const std::int64_t rows = stopwatch.scaled(4096);
+  return {rows, stopwatch.scaled(128), stopwatch.scaled(6288), std::max<std::int64_t>(16, rows / 8), 16};
+}
+
+class Bench {
+ public:
+  explicit Bench(const Stopwatch& stopwatch)
+      : stopwatch_(stopwatch),
+        sizes_(sizes_for(stopwatch)),
+        type_(stopwatch.device().is_cpu() ? at::kFloat : at::kBFloat16) {}
+
+  std::vector<KernelTime> run() {
+    time_norms(kn::NormMode::layer, "LayerNorm");
+    time_norms(kn::NormMode::root_mean_square, "RMSNorm");
+    time_activation(kn::ActivationKind::gelu_tanh, "GELU", 1);
+    time_activation(kn::ActivationKind::swiglu, "SwiGLU", 2);
+    time_heads();
+    time_dropout();
+    time_ends();
+    time_optimizer();
+    time_fp8();
+    return std::move(times_);
+  }
+
+ private:
+  at::Tensor random(at::IntArrayRef shape) const { return random_operand(shape, type_, stopwatch_.device()); }
+  at::TensorOptions fp32() const { return at::dtype(at::kFloat).device(stopwatch_.device()); }
+  at::Tensor random_ids(std::int64_t most, std::int64_t count) const {
+    return at::randint(most, {count}, at::dtype(at::kLong)).to(stopwatch_.device());
+  }
+
+  // `passes`: how often an operator reads or writes [rows, columns] of activations at least; `more` bytes beside.
+  template <class Call>
+  void time(const std::string& name, std::int64_t rows, std::int64_t columns, double passes, Call call,
+            double more = 0) {
+    const double bytes = passes * static_cast<double>(rows * columns) * static_cast<double>(at::elementSize(type_));
+    times_.push_back(
+        {name, std::to_string(rows) + " × " + std::to_string(columns), stopwatch_.seconds_of(call), bytes + more});
+  }
+
+  void time_norms(kn::NormMode mode, const std::string& name) {
+    const auto [rows, width] = std::pair{sizes_.rows, sizes_.width};
+    const at::Tensor x = random({rows, width}), dy = random({rows, width});
+    at::Tensor residual = random({rows, width}), dx = random({rows, width});
+    kn::NormParameters parameters{mode, random({width}), {}};
+    at::Tensor dweight = at::zeros({width}, fp32());
+    std::optional<at::Tensor> dbias;
+    if (mode == kn::NormMode::layer) parameters.bias = random({width}), dbias = at::zeros({width}, fp32());
+    const kn::NormOutput saved = kn::norm_forward(x, parameters);
+    time(name, rows, width, 2, [&] { kn::norm_forward(x, parameters); });
+    time(name + " and residual", rows, width, 4, [&] { kn::add_norm_forward(residual, x, parameters); });
+    time(name + " backward", rows, width, 4,
+         [&] { kn::norm_backward(dy, x, saved.mean, saved.rstd, parameters, dx, dweight, dbias); });
+  }
+
+  void time_activation(kn::ActivationKind kind, const std::string& name, std::int64_t inputs) {
+    const auto [rows, ffn] = std::pair{sizes_.rows, sizes_.ffn()};
+    const at::Tensor x = random({rows, inputs * ffn}), dy = random({rows, ffn});
+    const auto in = static_cast<double>(inputs);
+    time(name, rows, ffn, in + 1, [&] { kn::activation_forward(x, kind); });
+    time(name + " backward", rows, ffn, 2 * in + 1, [&] { kn::activation_backward(dy, x, kind); });
+  }
+
+  // Rotations, of as many heads of keys and values as of queries.
+  void time_heads() {
+    const auto [rows, width, head] = std::tuple{sizes_.rows, sizes_.width, sizes_.head_dim};
+    const std::int64_t heads = width / head, length = std::min<std::int64_t>(rows, 1024);
+    const kn::RopeTable table = kn::make_rope_table(length, head, 10000, stopwatch_.device());
+    at::Tensor x = random({rows, heads, head});
+    time("RoPE", rows, width, 2, [&] { kn::rope_(x, table, length, kn::RopeDirection::forward); });
+    const auto part = [&] { return random({rows / length, length, heads, head}); };
+    const kn::HeadGradients gradients{part(), part(), part()};
+    const at::Tensor joined = at::empty({rows / length, length, 3 * heads, head}, x.options());
+    time("RoPE backward of query, key, value", rows, 3 * width, 2,
+         [&] { kn::join_heads(gradients, &table, length, joined); });
+  }
+
+  void time_dropout() {
+    at::Tensor x = random({sizes_.rows, sizes_.width});
+    const kn::Dropout dropout{.probability = 0.1, .key = 1};
+    time("dropout", sizes_.rows, sizes_.width, 2, [&] { kn::dropout_(x, dropout); });
+  }
+
+  // The embedding and the loss.
+  void time_ends() {
+    const auto [rows, width, vocabulary] = std::tuple{sizes_.rows, sizes_.width, sizes_.vocabulary};
+    const at::Tensor dy = random({rows, width}), tokens = at::arange(rows, at::kLong).remainder_(vocabulary);
+    const at::Tensor ids = tokens.to(stopwatch_.device());
+    at::Tensor gradient = at::zeros({vocabulary, width}, fp32());
+    const double changed = 8.0 * static_cast<double>(std::min(rows, vocabulary) * width);
+    time(
+        "embedding backward", rows, width, 1, [&] { kn::embedding_backward(dy, ids, gradient, {}, rows); }, changed);
+    at::Tensor logits = random({sizes_.logits_rows, vocabulary});
+    const at::Tensor targets = random_ids(vocabulary, sizes_.logits_rows);
+    time("cross-entropy and its gradient", sizes_.logits_rows, vocabulary, 2,
+         [&] { kn::cross_entropy_forward_backward_(logits, targets, 1); });
+  }
+
+  // Four arrays in fp32, of which three are written, and the weights in the type of activations.
+  void time_optimizer() {
+    const std::int64_t count = sizes_.rows * sizes_.width;
+    kn::AdamwState state{at::zeros({count}, fp32()), at::zeros({count}, fp32()), at::zeros({count}, fp32())};
+    const at::Tensor gradients = random_operand({count}, at::kFloat, stopwatch_.device());
+    const at::Tensor weights = at::empty({count}, fp32().dtype(type_));
+    const kn::AdamwStep step{.learning_rate = 1e-4};
+    time(
+        "AdamW", sizes_.rows, sizes_.width, 1, [&] { kn::adamw_(state, gradients, step, weights); },
+        7.0 * 4.0 * static_cast<double>(count));
+  }
+
+  void time_fp8() {
+    const auto [rows, width] = std::pair{sizes_.rows, sizes_.width};
+    const at::Tensor x = random({rows, width}), scale = at::full({1}, 16, fp32());
+    const double codes = static_cast<double>(rows * width);
+    time(
+        "FP8 cast and maximum", rows, width, 1, [&] { kn::cast_and_show(x, scale, kn::Fp8Format::e5m2); }, codes);
+    time(
+        "FP8 cast, transposed", rows, width, 1, [&] { kn::cast_to_fp8_transposed(x, scale, kn::Fp8Format::e4m3); },
+        codes);
+  }
+
+  const Stopwatch& stopwatch_;
+  Sizes sizes_;
+  at::ScalarType type_;
+  std::vector<KernelTime> times_;
+};
+
+}  // namespace
+
+KernelTimes time_kernels(DeviceKind kind, Effort effort) {
+  const c10::Device device = choose_device(kind);
+  use_device(device);
+  const Stopwatch stopwatch(device, thoroughness_of(effort));
+  ClusterProfile roof;
+  measure_memory(stopwatch, roof);
+  return {describe_device(device), device.is_cpu() ? "fp32" : "bf16", roof.device.memory_bandwidth,
+          Bench(stopwatch).run()};
+}
+
+}  // namespace llmtrain
