@@ -63,7 +63,8 @@ EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, const Embeddin
 
 void EmbeddingBlock::drop(at::Tensor& activation, const Batch& batch, const PassContext& pass) const {
   // The rows' positions decide the mask, so it does not depend on the layout.
-  if (dropout_ > 0) split_.drop_own_rows(activation, batch.sequences(), pass, dropout_, dropout_site_);
+  const auto own = split_.own_dropout(activation, batch.sequences(), pass, dropout_, dropout_site_);
+  kernels::dropout_rows_(activation, own.dropout, own.rows);
 }
 
 at::Tensor EmbeddingBlock::rows_of(const at::Tensor& tokens) const {

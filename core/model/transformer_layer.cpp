@@ -40,8 +40,9 @@ class TransformerLayer final : public BlockModule {
   void run_again(const Sequences& rows, const PassContext& pass, Saved& saved) const;
   at::Tensor run(const at::Tensor& x, const Sequences& rows, const PassContext& pass, Saved& saved,
                  LayerRouting& routing) const;
-  // Applies the residual branch's dropout in place; `site` distinguishes attention from feed-forward.
-  void drop(at::Tensor& branch, const Sequences& rows, const PassContext& pass, std::uint64_t site) const;
+  // The dropout of a residual branch; `site` distinguishes attention from feed-forward.
+  TensorSplit::OwnDropout dropout_of(const at::Tensor& branch, const Sequences& rows, const PassContext& pass,
+                                     std::uint64_t site) const;
   at::Tensor branch_gradient(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
                              std::uint64_t site) const;
 
@@ -80,31 +81,30 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, const Laye
       attention_(parameters, settings, kernel, repeats_layers(recompute) ? Recompute::none : recompute, rope, context),
       feed_forward_(parameters, settings, repeats_layers(recompute) ? Recompute::none : recompute, experts) {}
 
-void TransformerLayer::drop(at::Tensor& branch, const Sequences& rows, const PassContext& pass,
-                            std::uint64_t site) const {
-  if (!pass.trains() || dropout_ == 0) return;
-  split_.drop_own_rows(branch, rows, pass, dropout_, site);
+TensorSplit::OwnDropout TransformerLayer::dropout_of(const at::Tensor& branch, const Sequences& rows,
+                                                     const PassContext& pass, std::uint64_t site) const {
+  return split_.own_dropout(branch, rows, pass, pass.trains() ? dropout_ : 0, site);
 }
 
 at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
                                              std::uint64_t site) const {
-  if (dropout_ == 0) return dy;
-  // A copy, since dy is also the gradient of the residual connection, which has no dropout.
-  at::Tensor gradient = dy.clone();
-  drop(gradient, rows, pass, site);
-  return gradient;
+  // Not in place, since dy is also the gradient of the residual connection, which has no dropout.
+  const auto own = dropout_of(dy, rows, pass, site);
+  return kernels::dropped_rows(dy, own.dropout, own.rows);
 }
 
 at::Tensor TransformerLayer::run(const at::Tensor& x, const Sequences& rows, const PassContext& pass, Saved& saved,
                                  LayerRouting& routing) const {
   saved.middle =
       attention_.forward(attention_norm_.forward(x, saved.attention_statistics), rows, pass, saved.attention);
-  drop(saved.middle, rows, pass, attention_site_);
+  const auto attention_dropout = dropout_of(saved.middle, rows, pass, attention_site_);
+  kernels::dropout_rows_(saved.middle, attention_dropout.dropout, attention_dropout.rows);
   // The branch's memory becomes the residual stream: one tensor less than adding out of place.
   at::Tensor y = feed_forward_.forward(ffn_norm_.add_forward(saved.middle, x, saved.ffn_statistics), rows, pass,
                                        saved.feed_forward, routing);
-  drop(y, rows, pass, ffn_site_);
-  return y.add_(saved.middle);
+  const auto ffn_dropout = dropout_of(y, rows, pass, ffn_site_);
+  kernels::add_dropped_rows_(y, saved.middle, ffn_dropout.dropout, ffn_dropout.rows);
+  return y;
 }
 
 // Keeps what the backward needs besides x to run the same forward again, with the same masks.

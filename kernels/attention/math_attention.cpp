@@ -39,18 +39,13 @@ at::Tensor probabilities_of(const at::Tensor& query, const at::Tensor& key, cons
   return at::_softmax(scores, 3, false).to(query.scalar_type());
 }
 
-// In place on [B, heads, S_q, S]. The rows of dropout's matrix are (sample, head, query) and its columns the keys.
-void drop(at::Tensor& probabilities, const AttentionCall& call) {
-  at::Tensor rows = probabilities.view({-1, probabilities.size(3)});
-  dropout_rows_(rows, call.dropout, {call.queries, probabilities.size(2)});
-}
+// [B, heads, S_q, S] as dropout's matrix: its rows are (sample, head, query) and its columns the keys.
+at::Tensor score_rows(const at::Tensor& probabilities) { return probabilities.view({-1, probabilities.size(3)}); }
 
+// In new memory: the softmax's gradient needs the probabilities as they were before dropout.
 at::Tensor dropped(const at::Tensor& probabilities, const AttentionCall& call) {
-  // A copy under dropout: the softmax's gradient needs the probabilities as they were before it.
-  if (!call.dropout.active()) return probabilities;
-  at::Tensor result = probabilities.clone();
-  drop(result, call);
-  return result;
+  const RowsAtHand rows{call.queries, probabilities.size(2)};
+  return dropped_rows(score_rows(probabilities), call.dropout, rows).view_as(probabilities);
 }
 
 }  // namespace
@@ -88,7 +83,8 @@ AttentionGradients math_attention_backward(const at::Tensor& dout, const at::Ten
   const at::Tensor dvalue = at::matmul(dropped(saved.statistics, call).transpose(2, 3), gradient);
   at::Tensor dprobabilities = at::matmul(gradient, share_heads(value, heads).transpose(2, 3));
   // The gradient of dropout is the same mask and factor, generated again from its key instead of being kept.
-  if (call.dropout.active()) drop(dprobabilities, call);
+  at::Tensor rows = score_rows(dprobabilities);
+  dropout_rows_(rows, call.dropout, {call.queries, dprobabilities.size(2)});
   // dscores = p·(dp − Σ p·dp); the bias was added to scaled scores.
   at::Tensor dscores = at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type());
   const at::Tensor dbias = call.bias.defined() ? at::sum(dscores, {0}, false, accumulation_type(query)) : at::Tensor();

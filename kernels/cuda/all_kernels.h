@@ -16,7 +16,8 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .embedding = &cuda_embedding_kernels,
           .adamw = &cuda_adamw_kernels,
           .fp8 = &cuda_fp8_kernels,
-          .scaled_adamw = &cuda_scaled_adamw_kernels};
+          .scaled_adamw = &cuda_scaled_adamw_kernels,
+          .dropout = &cuda_dropout_kernels};
 }
 
 }  // namespace llmtrain::kernels

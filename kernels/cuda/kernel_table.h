@@ -6,6 +6,7 @@
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/adamw_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
+#include "kernels/cuda/dropout_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/fp8_kernels.h"
 #include "kernels/cuda/joined_heads_kernels.h"
@@ -26,6 +27,7 @@ struct KernelTable {
   const AdamwDeviceKernels* adamw;
   const Fp8Kernels* fp8;
   const ScaledAdamwDeviceKernels* scaled_adamw;
+  const DropoutDeviceKernels* dropout;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

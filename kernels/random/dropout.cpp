@@ -3,13 +3,16 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/lt.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
+#include "kernels/cuda_operators/dropout.h"
 #include "kernels/random/philox.h"
 #include "kernels/random/philox_words.h"
 #include "kernels/vector/dropout.h"
@@ -20,7 +23,8 @@ namespace {
 
 // Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t mask_elements_per_thread = 8192;
-// Elements of x for which a GPU makes words at a time: enough that launching the operators takes no time beside them.
+// Elements of x for which LibTorch's operators make words at a time: enough that launching them takes no time beside
+// it.
 constexpr std::int64_t dropout_piece = std::int64_t{1} << 24;
 
 // Words are integers, so comparing them with the ceiling of probability·2³² is exact. For a probability within 2⁻³² of
@@ -29,11 +33,15 @@ std::uint32_t threshold_of(double probability) {
   return static_cast<std::uint32_t>(std::min(std::ceil(probability * 4294967296.0), 4294967295.0));
 }
 
+vector::DropoutMask mask_of(const Dropout& dropout) {
+  return {.key = dropout.key,
+          .threshold = threshold_of(dropout.probability),
+          .scale = static_cast<float>(1 / (1 - dropout.probability))};
+}
+
 template <class Value, class Kernel>
 void fused_dropout(Kernel kernel, at::Tensor& x, const Dropout& dropout) {
-  const vector::DropoutMask mask{.key = dropout.key,
-                                 .threshold = threshold_of(dropout.probability),
-                                 .scale = static_cast<float>(1 / (1 - dropout.probability))};
+  const vector::DropoutMask mask = mask_of(dropout);
   auto* values = static_cast<Value*>(x.data_ptr());
   at::parallel_for(0, x.numel(), mask_elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
     // An element's mask depends on its index alone, so a thread can start anywhere.
@@ -59,7 +67,7 @@ void reference_dropout(at::Tensor& x, const Dropout& dropout) {
   x.mul_(1 / (1 - dropout.probability)).masked_fill_(dropped.view({-1}).narrow(0, skipped, x.numel()).view_as(x), 0);
 }
 
-// In pieces, whose words take a bounded amount of memory (core/graph/operators counts it).
+// In pieces, whose words take a bounded amount of memory.
 void reference_dropout_in_pieces(at::Tensor& x, const Dropout& dropout) {
   const at::Tensor flat = x.view({-1});
   for (std::int64_t begin = 0; begin < flat.size(0); begin += dropout_piece) {
@@ -74,6 +82,7 @@ void check(const at::Tensor& x, const Dropout& dropout) {
     throw Error(ExitCode::internal_error, "dropout: probability is " + std::to_string(dropout.probability) +
                                               "; it must be at least 0 and below 1");
   }
+  if (!dropout.active()) return;
   if (dropout.first_element < 0 || !x.is_contiguous()) {
     throw Error(ExitCode::internal_error, "dropout: x must be contiguous and its first element must not be negative");
   }
@@ -96,6 +105,53 @@ void drop_run(at::Tensor& x, const Dropout& dropout) {
   }
 }
 
+using Runs = std::vector<DropoutRun>;
+
+// Consecutive here, but `stride` apart in the unsharded tensor whose indices decide the mask.
+Runs runs_of(const at::Tensor& x, const Dropout& dropout) {
+  if (dropout.run == 0) return {{0, x.numel(), dropout.first_element}};
+  Runs runs;
+  for (std::int64_t begin = 0; begin < x.numel(); begin += dropout.run)
+    runs.push_back({begin, dropout.run, dropout.first_element + begin / dropout.run * dropout.stride});
+  return runs;
+}
+
+// Rows of x that are neighbours in the whole sequences too; where samples are split by heads, a run also ends with its
+// sample, after which the unsharded tensor has other ranks' heads.
+Runs runs_of_rows(const at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows) {
+  Runs runs;
+  const std::int64_t width = x.size(1);
+  for (const RowRun& run : rows.runs(x.size(0))) {
+    std::int64_t element = run.whole_row * width;
+    const std::int64_t end = element + run.length * width, offset = run.row * width - element;
+    while (element < end) {
+      const std::int64_t sample = dropout.run == 0 ? end : dropout.run;
+      const std::int64_t count = std::min(end - element, sample - element % sample);
+      const std::int64_t place = element / sample * dropout.stride + element % sample;
+      runs.push_back({element + offset, count, dropout.first_element + place});
+      element += count;
+    }
+  }
+  return runs;
+}
+
+// `residual` is undefined where nothing is added; `out` may be x.
+void drop(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& out, const Dropout& dropout,
+          const Runs& runs) {
+  if (has_cuda_dropout(x)) return cuda_dropout(x, residual, out, runs, mask_of(dropout));
+  if (!out.is_same(x)) out.copy_(x);
+  const at::Tensor flat = out.view({-1});
+  for (const DropoutRun& run : runs) {
+    at::Tensor part = flat.narrow(0, run.offset, run.length);
+    drop_run(part, {dropout.probability, dropout.key, run.first_element});
+  }
+  if (residual.defined()) out.add_(residual);
+}
+
+void check_rows(const at::Tensor& x, const Dropout& dropout) {
+  check(x, {dropout.probability, dropout.key, dropout.first_element});
+}
+
 }  // namespace
 
 std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t site) {
@@ -106,35 +162,30 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 void dropout_(at::Tensor& x, const Dropout& dropout) {
   check(x, dropout);
   if (!dropout.active() || x.numel() == 0) return;
-  if (dropout.run == 0) return drop_run(x, dropout);
-  const at::Tensor flat = x.view({-1});
-  Dropout of_run = dropout;
-  // Consecutive here, but `stride` apart in the unsharded tensor whose indices decide the mask.
-  for (std::int64_t begin = 0; begin < x.numel(); begin += dropout.run) {
-    at::Tensor run = flat.narrow(0, begin, dropout.run);
-    drop_run(run, of_run);
-    of_run.first_element += dropout.stride;
-  }
+  drop(x, {}, x, dropout, runs_of(x, dropout));
 }
 
 void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows) {
-  check(x, {dropout.probability, dropout.key, dropout.first_element});
+  check_rows(x, dropout);
   if (!dropout.active() || x.numel() == 0) return;
-  const at::Tensor flat = x.view({-1});
-  const std::int64_t width = x.size(1);
-  // Rows of x that are neighbours in the whole sequences too; where samples are split by heads, a piece also ends with
-  // its sample, after which the unsharded tensor has other ranks' heads.
-  for (const RowRun& run : rows.runs(x.size(0))) {
-    std::int64_t element = run.whole_row * width;
-    const std::int64_t end = element + run.length * width, offset = run.row * width - element;
-    while (element < end) {
-      const std::int64_t sample = dropout.run == 0 ? end : dropout.run;
-      const std::int64_t count = std::min(end - element, sample - element % sample);
-      const std::int64_t place = element / sample * dropout.stride + element % sample;
-      at::Tensor piece = flat.narrow(0, element + offset, count);
-      drop_run(piece, {dropout.probability, dropout.key, dropout.first_element + place});
-      element += count;
-    }
+  drop(x, {}, x, dropout, runs_of_rows(x, dropout, rows));
+}
+
+at::Tensor dropped_rows(const at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows) {
+  check_rows(x, dropout);
+  if (!dropout.active() || x.numel() == 0) return x;
+  at::Tensor out = at::empty_like(x);
+  drop(x, {}, out, dropout, runs_of_rows(x, dropout, rows));
+  return out;
+}
+
+void add_dropped_rows_(at::Tensor& x, const at::Tensor& residual, const Dropout& dropout, const RowsAtHand& rows) {
+  check_rows(x, dropout);
+  if (x.numel() == 0) return;
+  if (!dropout.active()) {
+    x.add_(residual);
+  } else {
+    drop(x, residual, x, dropout, runs_of_rows(x, dropout, rows));
   }
 }
 

@@ -34,5 +34,9 @@ void dropout_(at::Tensor& x, const Dropout& dropout);
 // The same for contiguous x [rows, width] that holds some rows of the unsharded tensor. `run` and `stride` count
 // elements of whole sequences' rows.
 void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows);
+// The same in new memory; x itself where dropout is not active.
+at::Tensor dropped_rows(const at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows);
+// x = dropout(x) + residual, which is contiguous as well, each rounded to x's type.
+void add_dropped_rows_(at::Tensor& x, const at::Tensor& residual, const Dropout& dropout, const RowsAtHand& rows);
 
 }  // namespace llmtrain::kernels

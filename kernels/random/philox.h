@@ -9,10 +9,17 @@ namespace llmtrain::kernels {
 // Philox 4×32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11): a pure function from (key,
 // counter) to 128 random bits. Every random number of the program comes from it, so none of them depends on the layout.
 
+// For kernels of GPUs as well.
+#ifdef __CUDACC__
+#define LLMTRAIN_ON_DEVICES __host__ __device__
+#else
+#define LLMTRAIN_ON_DEVICES
+#endif
+
 // Replaces the counter by its random bits; constants and rounds as in the paper's reference code. Always inlined and on
 // a plain array, so that the loops in kernels/vector, which must leave no shared copy of a function to the linker, can
 // use it.
-[[gnu::always_inline]] constexpr void philox_in_place(std::uint64_t key, std::uint32_t (&c)[4]) {
+[[gnu::always_inline]] LLMTRAIN_ON_DEVICES constexpr void philox_in_place(std::uint64_t key, std::uint32_t (&c)[4]) {
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {

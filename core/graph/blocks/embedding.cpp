@@ -35,7 +35,6 @@ void write_operators(OperatorWriter& writer, const EmbeddingSettings& embedding)
   if (writer.is_cuda()) lookup.backward_scratch = 2 * 8 * shape.tokens;
   if (embedding.dropout == 0) return;
   Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
-  writer.hold_masks(dropout, shape.residual());
   if (!writer.is_own()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
 }
 

@@ -142,7 +142,7 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
   core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
   // Fused attention keeps no scores, so computing it again would save nothing.
   if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
-  if (!is_fused && drops) core.forward.mask_bytes = core.backward.mask_bytes = dropout_mask_bytes * shape.scores;
+  if (!is_fused && drops) core.forward = core.backward = {2 * shape.scores, writer.mask_bytes(shape.scores)};
   save_inputs(writer, shape, core);
   save_core(writer, shape, drops, core);
   const double keys = shape.element * shape.tokens * 2 * shape.key;
@@ -155,7 +155,6 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
   }
   add_scores_work(writer, shape, context > 1 ? 0 : keys, core);
   if (is_fused && writer.is_cuda()) hold_scratch(writer, shape, core);
-  if (!is_fused && drops) writer.hold_masks(core, shape.scores);
   if (writer.widens_fp16()) hold_fp32_copies(shape, context * 2 * shape.tokens * shape.key, core);
 }
 

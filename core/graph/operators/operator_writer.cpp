@@ -164,17 +164,8 @@ Operator& OperatorWriter::residual(std::string name, double dropout) {
   // The gradient at the output stays alive, and dropout makes another one beside it.
   item.backward_working = shape_.element * elements * (drops ? 2 : 1);
   if (!drops) return item;
-  item.forward.mask_bytes = item.backward.mask_bytes = dropout_mask_bytes * elements;
-  hold_masks(item, elements);
+  item.forward.mask_bytes = item.backward.mask_bytes = mask_bytes(elements);
   return item;
-}
-
-void OperatorWriter::hold_masks(Operator& item, double elements) const {
-  constexpr double piece = 1 << 24, bytes_per_element = 5 * 8.0 / 4 + 1;
-  if (!is_cuda()) return;
-  const double bytes = bytes_per_element * std::min(elements, piece);
-  item.forward_scratch = std::max(item.forward_scratch, bytes);
-  item.backward_scratch = std::max(item.backward_scratch, bytes);
 }
 
 void OperatorWriter::save(Operator& item, std::string name, double bytes, Recompute kept_through) {

@@ -57,6 +57,8 @@ class OperatorWriter {
   Operator& norm(std::string name, const NormSettings& settings);
   // Bytes of the sums over rows of `rows` norms of `width` numbers, which a GPU's backward forms in pieces.
   static double norm_scratch(NormKind kind, double rows, double width);
+  // Bytes of dropout's masks of so many elements that pass through memory. A GPU's kernel makes them as it needs them.
+  double mask_bytes(double elements) const { return is_cuda() ? 0 : dropout_mask_bytes * elements; }
   // Dropout on a branch, at this rate, and its addition to the residual stream.
   Operator& residual(std::string name, double dropout);
 
@@ -66,9 +68,6 @@ class OperatorWriter {
   void save_input(Operator& item) const;
   // Under selective recompute core/model recomputes some tensors that other programs keep.
   Recompute kept_elsewhere() const { return is_own() ? Recompute::none : Recompute::selective; }
-  // What a GPU's operators take to make the masks of so many elements (kernels/random/dropout.cpp): numbers of five
-  // times eight bytes for each four of them, and the mask. Nothing on a CPU.
-  void hold_masks(Operator& item, double elements) const;
   // Bytes of a norm's statistics for `rows` rows.
   static double statistics_bytes(const NormSettings& norm, double rows);
 

@@ -27,12 +27,11 @@ at::Tensor TensorSplit::gather(const at::Tensor& part) const {
   return ranks() > 1 ? ranks_->gather_rows(part.contiguous()) : part;
 }
 
-void TensorSplit::drop_own_rows(at::Tensor& own, const Sequences& rows, const PassContext& pass, double probability,
-                                std::uint64_t site) const {
+TensorSplit::OwnDropout TensorSplit::own_dropout(const at::Tensor& own, const Sequences& rows, const PassContext& pass,
+                                                 double probability, std::uint64_t site) const {
   // Counted in whole sequences, also where this rank has a part of them: indices are those of the unsharded tensor.
   const std::int64_t elements_per_sample = rows.whole_length() * own.size(1);
-  kernels::dropout_rows_(own, dropout_at(pass, probability, site, elements_per_sample),
-                         {rows.part, rows.length, first_row(own.size(0))});
+  return {dropout_at(pass, probability, site, elements_per_sample), {rows.part, rows.length, first_row(own.size(0))}};
 }
 
 }  // namespace llmtrain

@@ -35,9 +35,14 @@ class TensorSplit {
 
   // The first of this rank's rows where it has `own` of them.
   std::int64_t first_row(std::int64_t own) const { return splits_rows() ? position() * own : 0; }
-  // In place, the dropout of a site whose activation [T, H] has these rows on this rank.
-  void drop_own_rows(at::Tensor& own, const Sequences& rows, const PassContext& pass, double probability,
-                     std::uint64_t site) const;
+  // The dropout of a site whose activation [T, H] has these rows on this rank: what kernels/random/dropout.h takes.
+  // `rows` outlives it.
+  struct OwnDropout {
+    kernels::Dropout dropout;
+    kernels::RowsAtHand rows;
+  };
+  OwnDropout own_dropout(const at::Tensor& own, const Sequences& rows, const PassContext& pass, double probability,
+                         std::uint64_t site) const;
 
  private:
   bool splits_rows() const { return ranks() > 1 && rows_ == ActivationRows::split; }

@@ -103,9 +103,9 @@ WorkPair stored_attention_cost(const PricedLayout& priced, const Operator& item)
   cost.forward += roofline.pass(priced.program().traffic.softmax_forward * 2 * element * scores);
   cost.backward += roofline.pass(priced.program().traffic.softmax_backward * 3 * element * scores);
   // Dropout on the scores: another read and write, and the mask.
-  if (item.forward.mask_bytes > 0) {
-    cost.forward += roofline.pass(2 * element * scores + item.forward.mask_bytes);
-    cost.backward += roofline.pass(2 * element * scores + item.backward.mask_bytes);
+  if (item.forward.elements > 0) {
+    cost.forward += roofline.pass(moved_bytes(priced, item.forward));
+    cost.backward += roofline.pass(moved_bytes(priced, item.backward));
   }
   return cost;
 }
