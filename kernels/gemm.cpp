@@ -8,6 +8,7 @@
 #include <ATen/ops/sum.h>
 
 #include "kernels/accumulation_type.h"
+#include "kernels/cuda_operators/bias.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/products/single_row.h"
@@ -195,6 +196,7 @@ void group_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor
 }
 
 void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation) {
+  if (has_cuda_backward_bias(dy, dbias)) return cuda_backward_bias(dy, dbias, accumulation);
   // A bf16 sum over many rows would stop growing once a row is below its last bit.
   store(dbias, at::sum(dy, {0}, false, accumulation_type(dy)), accumulation);
 }

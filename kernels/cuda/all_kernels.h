@@ -17,7 +17,8 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .adamw = &cuda_adamw_kernels,
           .fp8 = &cuda_fp8_kernels,
           .scaled_adamw = &cuda_scaled_adamw_kernels,
-          .dropout = &cuda_dropout_kernels};
+          .dropout = &cuda_dropout_kernels,
+          .bias = &cuda_bias_kernels};
 }
 
 }  // namespace llmtrain::kernels

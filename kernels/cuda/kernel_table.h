@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/adamw_kernels.h"
+#include "kernels/cuda/bias_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
 #include "kernels/cuda/dropout_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
@@ -28,6 +29,7 @@ struct KernelTable {
   const Fp8Kernels* fp8;
   const ScaledAdamwDeviceKernels* scaled_adamw;
   const DropoutDeviceKernels* dropout;
+  const BiasKernels* bias;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

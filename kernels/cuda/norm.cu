@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/device/column_pieces.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/row_team.h"
 #include "kernels/cuda/norm_kernels.h"
@@ -180,24 +181,13 @@ __global__ void __launch_bounds__(most_threads(team)) norm_backward_kernel(Backw
   }
 }
 
-// A thread adds every eighth piece's sum of its column; then one adds theirs.
-constexpr int columns_of_block = 32, parts = 8;
-
-__global__ void __launch_bounds__(columns_of_block* parts) norm_sums_kernel(Sums p) {
-  SHARED_ARRAY(float, shared, columns_of_block* parts);
-  const int lane = static_cast<int>(threadIdx.x) % columns_of_block;
-  const int part = static_cast<int>(threadIdx.x) / columns_of_block;
-  const int column = static_cast<int>(blockIdx.x) * columns_of_block + lane;
+__global__ void __launch_bounds__(piece_threads) norm_sums_kernel(Sums p) {
+  const int column = own_column();
   const bool is_column = column < (p.dbias != nullptr ? 2 * p.width : p.width);
-  float sum = 0;
-  for (std::int64_t piece = part; is_column && piece < p.pieces; piece += parts)
-    sum += p.partials[piece * p.stride + column];
-  shared[threadIdx.x] = sum;
-  __syncthreads();
-  if (part != 0 || !is_column) return;
-  for (int other = 1; other < parts; ++other) sum += shared[other * columns_of_block + lane];
-  float* const gradient = column < p.width ? p.dweight + column : p.dbias + (column - p.width);
-  *gradient += sum;
+  sum_pieces(p.partials, p.pieces, p.stride, is_column, [&](float sum) {
+    float* const gradient = column < p.width ? p.dweight + column : p.dbias + (column - p.width);
+    *gradient += sum;
+  });
 }
 
 constexpr std::int64_t most_blocks = std::int64_t{1} << 20;
@@ -301,8 +291,7 @@ void add_sums(const NormBackwardArguments& a, void* stream) {
   const std::int64_t all = norm_partials(a.rows, a.width, a.mean != nullptr);
   const int columns = a.dbias != nullptr ? 2 * a.width : a.width;
   const auto width = static_cast<std::size_t>(a.width);
-  launch(stream, "norm_sums", norm_sums_kernel,
-         {static_cast<unsigned>((columns + columns_of_block - 1) / columns_of_block), columns_of_block * parts},
+  launch(stream, "norm_sums", norm_sums_kernel, shape_of_columns(columns),
          Sums{a.partials, a.dweight, a.dbias, pieces, all / pieces, a.width},
          {reads(a.partials, static_cast<std::size_t>(all)), writes(a.dweight, width), writes(a.dbias, width)});
 }

@@ -60,9 +60,17 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
   // First, since the caller goes on with the product.
   for (const Parameter& matrix : weights_from(weight)) add_adapter(name, product, matrix);
   Operator& item = grouped_linear(std::move(name), product, weight);
+  if (is_cuda()) item.backward_scratch = bias_scratch(product, weight);
   if (item.uses_fp8 && setting_.numbers.agrees_on_scales) agree_on_scales(item);
   if (item.uses_fp8 && is_own()) hold_cast_gradient(item);
   return item;
+}
+
+double OperatorWriter::bias_scratch(const MatrixProduct& product, std::string_view weight) const {
+  constexpr double rows_of_a_piece = 128;  // kernels/cuda/column_rows.h
+  const std::string bias = std::string(weight.substr(0, weight.rfind('.'))) + ".bias";
+  if (!graph_.has_parameter(block_, bias) || is_frozen(bias)) return 0;
+  return fp32_bytes * std::ceil(product.rows / rows_of_a_piece) * product.columns;
 }
 
 // The products with A and B, and in place of the matrix's product the addition of theirs to its result. The backward

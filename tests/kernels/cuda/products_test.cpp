@@ -76,4 +76,23 @@ TEST_CASE("cuBLAS adds the parts of a split product in fp32") {
   CHECK(at::globalContext().allowFP16ReductionCuBLAS() == Option::DisallowReducedPrecisionAllowSplitK);
 }
 
+TEST_CASE("gradients of biases on a GPU are two kernels, with a number beside per column and piece of rows") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const auto memory = GENERATE(at::kFloat, at::kBFloat16);
+  const auto accumulation = GENERATE(Accumulation::overwrite, Accumulation::add);
+  const at::Tensor dy = random_tensor({200, output}, type), before = random_tensor({output}, memory);
+  at::Tensor dbias = on_device(before);
+  const at::Tensor there = on_device(dy);
+  const emulated::Counters& counters = emulated::counters(0);
+  const std::int64_t launched = counters.launches, allocated = counters.allocations;
+  linear_backward_bias(there, dbias, accumulation);
+  CHECK(counters.launches - launched == 2);
+  CHECK(counters.allocations - allocated == 1);
+  const at::Tensor sum = wide(dy).sum(0), want = accumulation == Accumulation::add ? wide(before) + sum : sum;
+  CHECK(largest_error(dbias.to(at::kCPU), want) < (memory == at::kFloat ? 32 * fp32_rounding : 2 * bf16_rounding));
+  // No rows leave zeros.
+  linear_backward_bias(there.narrow(0, 0, 0), dbias, Accumulation::overwrite);
+  CHECK(dbias.to(at::kCPU).eq(0).all().item<bool>());
+}
+
 }  // namespace llmtrain::kernels
