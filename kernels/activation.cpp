@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda_operators/activation.h"
+#include "kernels/cuda_operators/bias.h"
 #include "kernels/reference/operators.h"
 #include "kernels/vector/activation.h"
 #include "kernels/vector/level.h"
@@ -29,10 +30,18 @@ vector::ActivationPasses<Element> activation_loops(ActivationKind kind) {
   return kernels.swiglu;
 }
 
+// Kernels and loops have one element type for gradient and input.
+bool have_one_type(const at::Tensor& dy, const at::Tensor& x) { return dy.scalar_type() == x.scalar_type(); }
+
+bool has_cuda_backward(const at::Tensor& dy, const at::Tensor& x) {
+  return have_one_type(dy, x) && dy.is_contiguous() && has_cuda_activation(x);
+}
+
 }  // namespace
 
 at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
-  if (kind == ActivationKind::swiglu && has_cuda_swiglu(x)) return cuda_swiglu_forward(x);
+  if (has_cuda_activation(x))
+    return kind == ActivationKind::swiglu ? cuda_swiglu_forward(x) : cuda_gelu_forward(x, kind);
   // The vector loops read flat arrays; strided tensors and other types or devices use LibTorch's operators.
   if (!is_vector_array(x)) return reference::activation_forward(x, kind);
   // swiglu reads gate and up side by side and writes one of that width.
@@ -52,11 +61,10 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
 }
 
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
-  // Kernels and loops have one element type for gradient and input.
-  const bool same_type = dy.scalar_type() == x.scalar_type();
-  if (kind == ActivationKind::swiglu && same_type && dy.is_contiguous() && has_cuda_swiglu(x))
-    return cuda_swiglu_backward(dy, x);
-  if (!is_vector_array(x) || !is_vector_array(dy) || !same_type) return reference::activation_backward(dy, x, kind);
+  if (has_cuda_backward(dy, x))
+    return kind == ActivationKind::swiglu ? cuda_swiglu_backward(dy, x) : cuda_gelu_backward(dy, x, kind);
+  if (!is_vector_array(x) || !is_vector_array(dy) || !have_one_type(dy, x))
+    return reference::activation_backward(dy, x, kind);
   const std::int64_t width = dy.size(-1);
   const at::Tensor dx = at::empty_like(x);
   with_element_of(x, [&]<class Element> {
@@ -66,6 +74,15 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, Activa
                                               .rows = width == 0 ? 0 : dy.numel() / width,
                                               .width = width});
   });
+  return dx;
+}
+
+at::Tensor activation_bias_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind, at::Tensor& dbias,
+                                    Accumulation accumulation) {
+  if (kind != ActivationKind::swiglu && has_cuda_backward(dy, x) && has_cuda_backward_bias(x, dbias))
+    return cuda_gelu_bias_backward(dy, x, kind, dbias, accumulation);
+  at::Tensor dx = activation_backward(dy, x, kind);
+  linear_backward_bias(dx, dbias, accumulation);
   return dx;
 }
 

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/gemm.h"
+
 namespace llmtrain::kernels {
 
 // gelu: x·Φ(x) (Hendrycks and Gimpel, arXiv 1606.08415); gelu_tanh: its tanh approximation, GPT-2's;
@@ -14,5 +16,10 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind);
 
 // Gradient at the saved input x for dy [T, F]; shaped as x.
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind);
+
+// The same where a bias was added to make x: dbias = or += the sums of the result's columns, as linear_backward_bias()
+// makes them (kernels/gemm.h).
+at::Tensor activation_bias_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind, at::Tensor& dbias,
+                                    Accumulation accumulation);
 
 }  // namespace llmtrain::kernels

@@ -49,11 +49,17 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const PassContext& pass, 
   at::Tensor dactivated = down_.backward(dy, saved.activated, pass);
   // Tensors are released as soon as they are used up, which lowers the peak of the backward.
   saved.activated = {};
-  const at::Tensor dhidden = kernels::activation_backward(dactivated, saved.hidden, activation_);
+  const at::Tensor dhidden = hidden_gradient(dactivated, saved.hidden);
   dactivated.reset();
   const LinearInput input = std::move(saved.input);
   saved = {};
-  return up_.backward(dhidden, input, pass);
+  return up_.backward_without_bias(dhidden, input, pass);
+}
+
+at::Tensor FeedForward::hidden_gradient(const at::Tensor& dactivated, const at::Tensor& hidden) const {
+  auto bias = up_.bias_gradient();
+  if (!bias) return kernels::activation_backward(dactivated, hidden, activation_);
+  return kernels::activation_bias_backward(dactivated, hidden, activation_, bias->tensor, bias->accumulation);
 }
 
 }  // namespace llmtrain

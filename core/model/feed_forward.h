@@ -34,6 +34,9 @@ class FeedForward {
   at::Tensor backward(const at::Tensor& dy, const PassContext& pass, Saved& saved) const;
 
  private:
+  // Adds to the gradient of the up projection's bias as well.
+  at::Tensor hidden_gradient(const at::Tensor& dactivated, const at::Tensor& hidden) const;
+
   kernels::ActivationKind activation_;
   bool keeps_activated_;
   ColumnLinear up_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/logistic.h"
 #include "kernels/cuda/device/packs.h"
 #include "kernels/cuda/device/row_tiles.h"
 
@@ -18,16 +18,6 @@ struct Swiglu {
   T* out;
   RowTiles tiles;
 };
-
-// 1/(1 + e^−x). What approximate functions err by vanishes in the rounding to 16 bits.
-template <class T>
-__device__ __forceinline__ float logistic(float x) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    return 1 / (1 + expf(-x));
-  } else {
-    return __fdividef(1, 1 + __expf(-x));
-  }
-}
 
 template <class T, int size>
 __device__ __forceinline__ const Pack<T, size>& pack_at(const T* row, int column) {

@@ -18,7 +18,8 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .fp8 = &cuda_fp8_kernels,
           .scaled_adamw = &cuda_scaled_adamw_kernels,
           .dropout = &cuda_dropout_kernels,
-          .bias = &cuda_bias_kernels};
+          .bias = &cuda_bias_kernels,
+          .gelu = &cuda_gelu_kernels};
 }
 
 }  // namespace llmtrain::kernels

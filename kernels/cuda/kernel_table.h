@@ -10,6 +10,7 @@
 #include "kernels/cuda/dropout_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/fp8_kernels.h"
+#include "kernels/cuda/gelu_kernels.h"
 #include "kernels/cuda/joined_heads_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
@@ -30,6 +31,7 @@ struct KernelTable {
   const ScaledAdamwDeviceKernels* scaled_adamw;
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;
+  const GeluKernels* gelu;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -187,6 +187,11 @@ void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
   if (bias_) bias_->add_bias_gradient(dy);
 }
 
+std::optional<ParameterStore::GradientTarget> LinearLayer::bias_gradient() const {
+  if (!bias_ || bias_->is_frozen()) return std::nullopt;
+  return bias_->gradient();
+}
+
 at::Tensor LinearLayer::widened_backward(const ScaledTensor& dy, const LinearInput& input) const {
   const at::ScalarType compute = weight_.weight_type();
   const at::Tensor gradient = dy.widened(compute);
@@ -210,14 +215,19 @@ at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& inpu
   return multiplies_payloads(input) ? fp8_backward(dy, input) : widened_backward(dy, input);
 }
 
-// Gathering rows and summing them are each other's gradient, hence the pairs in these four functions. FP8 is gathered
-// as FP8: a byte per element.
+// Gathering rows and summing them are each other's gradient, hence the pairs in these functions. FP8 is gathered as
+// FP8: a byte per element.
 at::Tensor ColumnLinear::forward(const LinearInput& input, const PassContext& pass) const {
   return linear_.forward(whole_rows(input), pass);
 }
 
 at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const {
   linear_.add_bias_gradient(dy);
+  return backward_without_bias(dy, input, pass);
+}
+
+at::Tensor ColumnLinear::backward_without_bias(const at::Tensor& dy, const LinearInput& input,
+                                               const PassContext& pass) const {
   // Apart, since both meet the other ranks, which must do so in the same order.
   const ScaledTensor gradient = linear_.scaled_gradient(dy, pass);
   return split_.own_sum(linear_.backward(gradient, whole_rows(input)));

@@ -73,6 +73,8 @@ class LinearLayer {
 
   at::Tensor forward(const LinearInput& input, const PassContext& pass) const;  // [T, in] → [T, out]
   void add_bias_gradient(const at::Tensor& dy) const;
+  // Where the caller adds it; none without a bias, and where it is frozen.
+  std::optional<ParameterStore::GradientTarget> bias_gradient() const;
   // Adds to the weight's gradient; returns dx.
   at::Tensor backward(const ScaledTensor& dy, const LinearInput& input) const;
 
@@ -114,6 +116,9 @@ class ColumnLinear {
   at::Tensor forward(const LinearInput& input, const PassContext& pass) const;
   // `input` is the forward's, whose rows are gathered again rather than kept; returns its gradient.
   at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const;
+  // The same in two parts, for who forms the bias's gradient together with dy.
+  std::optional<ParameterStore::GradientTarget> bias_gradient() const { return linear_.bias_gradient(); }
+  at::Tensor backward_without_bias(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const;
 
  private:
   LinearInput whole_rows(const LinearInput& input) const;
