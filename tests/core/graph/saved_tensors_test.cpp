@@ -87,6 +87,23 @@ TEST_CASE("masks are stored only with dropout") {
   CHECK(saved_bytes(graph, 0, cuda_setting(2, 128)) == 0);
 }
 
+TEST_CASE("a GPU's kernels pass no masks through memory, and sum the gradients of biases in pieces of rows") {
+  const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
+  PassSetting setting = cuda_setting(2, 130);
+  const auto mask_bytes = [&] {
+    double bytes = 0;
+    for (const Operator& item : test::operators_of(graph, 1, setting)) bytes += item.forward.mask_bytes;
+    return bytes;
+  };
+  const double tokens = 2 * 130, scores = 4 * 2 * 130 * 130;
+  CHECK(mask_bytes() == 2 * tokens * 64 + scores);
+  setting.program.kept_tensors = KeptTensors::core_model;
+  setting.program.device = ComputeDevice::cuda;
+  CHECK(mask_bytes() == 0);
+  for (const Operator& item : test::operators_of(graph, 1, setting))
+    if (item.name == "feed_forward.network.up") CHECK(item.backward_scratch == 4 * 3 * 256);
+}
+
 TEST_CASE("flash attention stores one number per row instead of the scores") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
