@@ -37,23 +37,24 @@ inline LaunchShape shape_of(const ColumnPieces& columns, int size) {
 // its columns. All threads of the block must call it.
 template <int size, class Work>
 __device__ __forceinline__ void over_columns(const ColumnPieces& p, Work work) {
-  SHARED_ARRAY(float, shared, strip_threads* size);
+  using Sums = Pack<float, size>;
+  SHARED_ARRAY(Sums, shared, strip_threads);
   const int lane = static_cast<int>(threadIdx.x) % strip_packs, row_lane = static_cast<int>(threadIdx.x) / strip_packs;
   const std::int64_t first = std::int64_t{blockIdx.x} * strip_packs * size, column = first + lane * size;
   for (std::int64_t piece = blockIdx.y; piece < p.pieces; piece += gridDim.y) {
-    float sums[size] = {};
+    Sums sums{};
     const std::int64_t begin = piece * column_piece_rows, end = min(begin + column_piece_rows, p.rows);
     if (column < p.width) {
 #pragma unroll 4
-      for (std::int64_t row = begin + row_lane; row < end; row += strip_rows) work(row * p.width + column, sums);
+      for (std::int64_t row = begin + row_lane; row < end; row += strip_rows) work(row * p.width + column, sums.of);
     }
     if (p.partials == nullptr) continue;
     __syncthreads();  // some may still read the sums of the piece before
-    store_floats<size>(sums, shared + static_cast<int>(threadIdx.x) * size);
+    shared[threadIdx.x] = sums;
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < strip_packs * size && first + i < p.width; i += strip_threads) {
-      float sum = shared[i];
-      for (int other = 1; other < strip_rows; ++other) sum += shared[other * strip_packs * size + i];
+      float sum = shared[i / size].of[i % size];
+      for (int other = 1; other < strip_rows; ++other) sum += shared[other * strip_packs + i / size].of[i % size];
       p.partials[piece * p.width + first + i] = sum;
     }
   }
