@@ -17,9 +17,12 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .adamw = &cuda_adamw_kernels,
           .fp8 = &cuda_fp8_kernels,
           .scaled_adamw = &cuda_scaled_adamw_kernels,
+          .dispatch = &cuda_dispatch_kernels,
           .dropout = &cuda_dropout_kernels,
           .bias = &cuda_bias_kernels,
           .gelu = &cuda_gelu_kernels};
+          .scaled_adamw = &cuda_scaled_adamw_kernels,
+          .dispatch = &cuda_dispatch_kernels};
 }
 
 }  // namespace llmtrain::kernels

@@ -7,6 +7,7 @@
 #include "kernels/cuda/adamw_kernels.h"
 #include "kernels/cuda/bias_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
+#include "kernels/cuda/dispatch_kernels.h"
 #include "kernels/cuda/dropout_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/fp8_kernels.h"
@@ -29,6 +30,7 @@ struct KernelTable {
   const AdamwDeviceKernels* adamw;
   const Fp8Kernels* fp8;
   const ScaledAdamwDeviceKernels* scaled_adamw;
+  const DispatchDeviceKernels* dispatch;
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;
   const GeluKernels* gelu;

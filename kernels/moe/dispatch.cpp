@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "kernels/cuda_operators/dispatch.h"
 #include "kernels/reference/operators.h"
 #include "kernels/vector/dispatch.h"
 #include "kernels/vector/level.h"
@@ -38,6 +39,7 @@ at::Tensor sum_choices(const at::Tensor& rows, const float* gates, const ExpertR
 }  // namespace
 
 at::Tensor dispatch_forward(const at::Tensor& x, const ExpertRows& map) {
+  if (has_cuda_dispatch(x, map)) return cuda_dispatch(x, map);
   if (!is_vector_array(x)) return reference::dispatch_forward(x, map);
   const at::Tensor rows = at::empty({map.rows(), x.size(1)}, x.options());
   with_element_of(x, [&]<class Element> {
@@ -52,18 +54,23 @@ at::Tensor dispatch_forward(const at::Tensor& x, const ExpertRows& map) {
 }
 
 at::Tensor dispatch_backward(const at::Tensor& drows, const ExpertRows& map) {
+  if (has_cuda_dispatch(drows, map)) return cuda_combine(drows, {}, map);
   if (!is_vector_array(drows)) return reference::dispatch_backward(drows, map);
   return sum_choices(drows, nullptr, map);
 }
 
 at::Tensor combine_forward(const at::Tensor& rows, const at::Tensor& gates, const ExpertRows& map) {
+  if (has_cuda_dispatch(rows, map)) return cuda_combine(rows, gates, map);
   if (!is_vector_array(rows)) return reference::combine_forward(rows, gates, map);
   return sum_choices(rows, gates.const_data_ptr<float>(), map);
 }
 
 CombineGradients combine_backward(const at::Tensor& dy, const at::Tensor& rows, const at::Tensor& gates,
                                   const ExpertRows& map) {
-  if (!is_vector_array(rows) || !is_vector_array(dy) || dy.scalar_type() != rows.scalar_type())
+  const bool is_of_one_type = dy.scalar_type() == rows.scalar_type();
+  if (is_of_one_type && has_cuda_dispatch(rows, map) && has_cuda_dispatch(dy, map))
+    return cuda_combine_backward(dy, rows, gates, map);
+  if (!is_of_one_type || !is_vector_array(rows) || !is_vector_array(dy))
     return reference::combine_backward(dy, rows, gates, map);
   // The loop visits rows, so dropped choices keep this zero.
   CombineGradients gradients{at::empty_like(rows), at::zeros_like(gates)};

@@ -118,12 +118,14 @@ at::Tensor with_unknown(const at::Tensor& rows, const ExpertRows& gpu) {
 }  // namespace
 
 TEST_CASE("a GPU dispatches and combines as the CPU, and reads no row that is no expert's") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
-  const double tolerance = type == at::kFloat ? 200 * fp32_rounding : type == at::kHalf ? 1e-3 : bf16_rounding;
+  // LibTorch's operators compute in float64, with gates that are float64, too.
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf, at::kDouble);
+  const at::ScalarType gate_type = type == at::kDouble ? at::kDouble : at::kFloat;
+  const double tolerance = type == at::kBFloat16 ? bf16_rounding : type == at::kHalf ? 1e-3 : 200 * fp32_rounding;
   const auto [cpu, gpu] = routed_to_few();
   REQUIRE(gpu.rows() > cpu.rows());
   const at::Tensor x = random_tensor({60, 24}, type), rows = random_tensor({cpu.rows(), 24}, type);
-  const at::Tensor gates = at::rand({60, 2}, test_generator(), at::kFloat);
+  const at::Tensor gates = at::rand({60, 2}, test_generator(), gate_type);
   const at::Tensor there = with_unknown(rows, gpu), x_there = on_gpu(x), gates_there = on_gpu(gates);
   CHECK(at::equal(kept_rows_of(dispatch_forward(x_there, gpu), cpu), dispatch_forward(x, cpu)));
   const auto dx = without_waits([&, &map = gpu] { return dispatch_backward(there, map); });
@@ -134,6 +136,22 @@ TEST_CASE("a GPU dispatches and combines as the CPU, and reads no row that is no
   CHECK(largest_error(y.cpu(), combine_forward(rows, gates, cpu).to(at::kDouble)) <= tolerance);
   CHECK(largest_error(kept_rows_of(gradients.rows, cpu), want.rows.to(at::kDouble)) <= tolerance);
   CHECK(largest_error(gradients.gates.cpu(), want.gates.to(at::kDouble)) <= 200 * fp32_rounding);
+}
+
+TEST_CASE("a GPU goes between tokens and rows in as many kernels as it says") {
+  const auto [cpu, gpu] = routed_to_few();
+  const at::Tensor rows = with_unknown(random_tensor({cpu.rows(), 24}, at::kBFloat16), gpu);
+  const at::Tensor x = on_gpu(random_tensor({60, 24}, at::kBFloat16));
+  const at::Tensor gates = on_gpu(at::rand({60, 2}, test_generator(), at::kFloat));
+  const auto launches = [](auto work) {
+    const std::int64_t before = emulated::counters(0).launches;
+    work();
+    return emulated::counters(0).launches - before;
+  };
+  CHECK(launches([&, &map = gpu] { dispatch_forward(x, map); }) == 1);
+  CHECK(launches([&, &map = gpu] { dispatch_backward(rows, map); }) == 1);
+  CHECK(launches([&, &map = gpu] { combine_forward(rows, gates, map); }) == 1);
+  CHECK(launches([&, &map = gpu] { combine_backward(x, rows, gates, map); }) == 1);
 }
 
 TEST_CASE("the experts' products on a GPU are those of each expert in float64") {
