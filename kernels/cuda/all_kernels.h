@@ -18,11 +18,10 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .fp8 = &cuda_fp8_kernels,
           .scaled_adamw = &cuda_scaled_adamw_kernels,
           .dispatch = &cuda_dispatch_kernels,
+          .expert_rows = &cuda_expert_row_kernels,
           .dropout = &cuda_dropout_kernels,
           .bias = &cuda_bias_kernels,
           .gelu = &cuda_gelu_kernels};
-          .scaled_adamw = &cuda_scaled_adamw_kernels,
-          .dispatch = &cuda_dispatch_kernels};
 }
 
 }  // namespace llmtrain::kernels

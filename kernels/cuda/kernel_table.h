@@ -10,6 +10,7 @@
 #include "kernels/cuda/dispatch_kernels.h"
 #include "kernels/cuda/dropout_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
+#include "kernels/cuda/expert_rows_kernels.h"
 #include "kernels/cuda/fp8_kernels.h"
 #include "kernels/cuda/gelu_kernels.h"
 #include "kernels/cuda/joined_heads_kernels.h"
@@ -31,6 +32,7 @@ struct KernelTable {
   const Fp8Kernels* fp8;
   const ScaledAdamwDeviceKernels* scaled_adamw;
   const DispatchDeviceKernels* dispatch;
+  const ExpertRowKernels* expert_rows;
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;
   const GeluKernels* gelu;

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/cuda_operators/expert_rows.h"
 #include "kernels/host_copy.h"
 #include "kernels/reference/operators.h"
 
@@ -66,6 +67,7 @@ TopExperts top_experts(const at::Tensor& scores, std::int64_t k) {
 
 ExpertRows assign_rows(const at::Tensor& experts, std::int64_t count, std::optional<std::int64_t> capacity,
                        const std::optional<at::Tensor>& scores) {
+  if (has_cuda_expert_rows(experts, count)) return cuda_assign_rows(experts, count, capacity, scores);
   if (!experts.is_cpu()) return reference::assign_rows(experts, count, capacity, scores);
   const std::int64_t tokens = experts.size(0), k = experts.size(1);
   const at::Tensor order = scores ? at::argsort(*scores, true, 0, true) : at::arange(tokens, at::kLong);

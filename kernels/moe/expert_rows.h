@@ -46,7 +46,7 @@ struct ExpertRows {
 // Assigns rows to the choices `experts` (int64 [T, k], below `count`; −1 has none), at most `capacity` per expert: all
 // tokens' first choices before all second ones (Lepikhin et al., arXiv 2006.16668, algorithm 1), tokens in their order,
 // or with `scores` [T] in descending order of these, equal ones in their order (batch-prioritised routing, Riquelme et
-// al., arXiv 2106.05974, section 4.1). Linear in choices and experts on a CPU; on a GPU a sort, for which nobody waits.
+// al., arXiv 2106.05974, section 4.1). Linear in choices and experts; on a GPU nobody waits.
 ExpertRows assign_rows(const at::Tensor& experts, std::int64_t count, std::optional<std::int64_t> capacity,
                        const std::optional<at::Tensor>& scores = std::nullopt);
 

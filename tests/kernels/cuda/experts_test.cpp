@@ -62,7 +62,9 @@ TEST_CASE("a GPU chooses the CPU's experts, of equal scores the lower one, and o
 
 TEST_CASE("a GPU assigns the CPU's rows, with any capacity, priority, and choices of none") {
   const auto [tokens, experts, k] =
-      GENERATE(table<int, int, int>({{1, 1, 1}, {7, 4, 2}, {100, 8, 3}, {5, 64, 4}, {33, 3, 3}, {0, 4, 2}}));
+      // More choices than a block takes; more experts than the kernel, which LibTorch's operators assign.
+      GENERATE(table<int, int, int>(
+          {{1, 1, 1}, {7, 4, 2}, {100, 8, 3}, {5, 64, 4}, {33, 3, 3}, {0, 4, 2}, {900, 8, 2}, {3, 5000, 2}}));
   at::Tensor chosen = top_experts(random_scores(tokens, experts), k).experts;
   const at::Tensor scores = at::randint(5, {tokens}, test_generator(), at::kFloat);
   for (const bool has_none : {false, true}) {
@@ -138,10 +140,10 @@ TEST_CASE("a GPU dispatches and combines as the CPU, and reads no row that is no
   CHECK(largest_error(gradients.gates.cpu(), want.gates.to(at::kDouble)) <= 200 * fp32_rounding);
 }
 
-TEST_CASE("a GPU goes between tokens and rows in as many kernels as it says") {
+TEST_CASE("a GPU goes between tokens and rows, and gives choices rows, in as many kernels as it says") {
   const auto [cpu, gpu] = routed_to_few();
   const at::Tensor rows = with_unknown(random_tensor({cpu.rows(), 24}, at::kBFloat16), gpu);
-  const at::Tensor x = on_gpu(random_tensor({60, 24}, at::kBFloat16));
+  const at::Tensor x = on_gpu(random_tensor({60, 24}, at::kBFloat16)), chosen = on_gpu(at::zeros({60, 2}, at::kLong));
   const at::Tensor gates = on_gpu(at::rand({60, 2}, test_generator(), at::kFloat));
   const auto launches = [](auto work) {
     const std::int64_t before = emulated::counters(0).launches;
@@ -152,6 +154,7 @@ TEST_CASE("a GPU goes between tokens and rows in as many kernels as it says") {
   CHECK(launches([&, &map = gpu] { dispatch_backward(rows, map); }) == 1);
   CHECK(launches([&, &map = gpu] { combine_forward(rows, gates, map); }) == 1);
   CHECK(launches([&, &map = gpu] { combine_backward(x, rows, gates, map); }) == 1);
+  CHECK(launches([&] { assign_rows(chosen, 4, 50); }) == 2);
 }
 
 TEST_CASE("the experts' products on a GPU are those of each expert in float64") {
