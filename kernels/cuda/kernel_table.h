@@ -12,6 +12,7 @@
 #include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/expert_rows_kernels.h"
 #include "kernels/cuda/fp8_kernels.h"
+#include "kernels/cuda/group_gradient_kernels.h"
 #include "kernels/cuda/gelu_kernels.h"
 #include "kernels/cuda/joined_heads_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
@@ -33,6 +34,7 @@ struct KernelTable {
   const ScaledAdamwDeviceKernels* scaled_adamw;
   const DispatchDeviceKernels* dispatch;
   const ExpertRowKernels* expert_rows;
+  const GroupGradientKernels* group_gradients;
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;
   const GeluKernels* gelu;

@@ -5,10 +5,8 @@
 #include <ATen/ops/_grouped_mm.h>
 #include <ATen/ops/_scaled_grouped_mm.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/segment_reduce.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <atomic>
@@ -16,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "kernels/accumulation_type.h"
+#include "kernels/cuda_operators/group_gradients.h"
 #include "kernels/fp8/fp8.h"
 
 namespace llmtrain::kernels {
@@ -80,11 +79,6 @@ at::Tensor linear_together(const at::Tensor& x, const at::Tensor& weights, const
   at::Tensor y = product_of_rows(x, aligned(weights).transpose(1, 2), map);
   add_biases(y, biases, map);
   return y;
-}
-
-// [E, 1, 1]: whether an expert has no rows.
-at::Tensor without_rows(const ExpertRows& map) {
-  return at::diff(map.ends, 1, 0, at::zeros({1}, map.ends.options())).eq(0).view({-1, 1, 1});
 }
 
 void store(const at::Tensor& destination, const at::Tensor& value, Accumulation accumulation) {
@@ -169,8 +163,7 @@ void grouped_backward_weight(const at::Tensor& dy, const at::Tensor& x, const Ex
     });
   } else if (dy.size(0) > 0) {
     const at::Tensor product = at::_grouped_mm(aligned(dy).t(), aligned(x), map.ends);
-    // Some GPUs' kernels write nothing for experts without rows.
-    store(dweights, product.masked_fill_(without_rows(map), 0), accumulation);
+    cuda_store_group_gradients(product, map.ends, dweights, accumulation);
   } else if (accumulation == Accumulation::overwrite) {
     dweights.zero_();
   }
