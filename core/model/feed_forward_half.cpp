@@ -99,10 +99,11 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const P
   if (replay_ != nullptr && pass.trains())
     of_router.replayed = replayed_experts(share.size(0), of_router.rows, rows, pass);
   at::Tensor y = split_.from_row_shares(experts_->forward(share, of_router, saved.experts, routing));
-  if (pass.recorders.token_choices != nullptr && pass.trains())
-    pass.recorders.token_choices->record(
-        layer_, {saved.experts.router.probabilities, saved.experts.router.experts, saved.experts.map.row_of},
-        of_router.rows, first_token(rows, pass));
+  if (pass.recorders.token_choices != nullptr && pass.trains()) {
+    const kernels::RoutedTokens& tokens = saved.experts.router.tokens;
+    pass.recorders.token_choices->record(layer_, {tokens.probabilities, tokens.experts, saved.experts.map.row_of},
+                                         of_router.rows, first_token(rows, pass));
+  }
   if (!network_) return y;
   const at::Tensor shared = network_->forward(x, pass, saved.network);
   if (!shared_gate_) return y.add_(shared);

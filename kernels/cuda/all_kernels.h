@@ -19,6 +19,7 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .scaled_adamw = &cuda_scaled_adamw_kernels,
           .dispatch = &cuda_dispatch_kernels,
           .expert_rows = &cuda_expert_row_kernels,
+          .routing = &cuda_routing_kernels,
           .group_gradients = &cuda_group_gradient_kernels,
           .dropout = &cuda_dropout_kernels,
           .bias = &cuda_bias_kernels,

@@ -17,6 +17,7 @@
 #include "kernels/cuda/joined_heads_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
+#include "kernels/cuda/routing_kernels.h"
 #include "kernels/cuda/scaled_adamw_kernels.h"
 
 namespace llmtrain::kernels {
@@ -34,6 +35,7 @@ struct KernelTable {
   const ScaledAdamwDeviceKernels* scaled_adamw;
   const DispatchDeviceKernels* dispatch;
   const ExpertRowKernels* expert_rows;
+  const RoutingKernels* routing;
   const GroupGradientKernels* group_gradients;
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;

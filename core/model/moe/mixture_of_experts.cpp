@@ -43,12 +43,12 @@ at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pa
     return experts_.forward(rows, local_rows(saved, part), experts);
   };
   saved.outputs = through_experts(kernels::dispatch_forward(x, saved.map), saved, network);
-  return kernels::combine_forward(saved.outputs, saved.router.gates, saved.map);
+  return kernels::combine_forward(saved.outputs, saved.router.tokens.gates, saved.map);
 }
 
 at::Tensor MixtureOfExperts::backward(const at::Tensor& dy, const at::Tensor& x, const ExpertRouter::Pass& pass,
                                       Saved& saved) const {
-  auto [doutputs, dgates] = kernels::combine_backward(dy, saved.outputs, saved.router.gates, saved.map);
+  auto [doutputs, dgates] = kernels::combine_backward(dy, saved.outputs, saved.router.tokens.gates, saved.map);
   saved.outputs.reset();
   const auto network = [&](std::size_t part, const at::Tensor& gradient) {
     auto& [input, experts] = saved.parts[part];

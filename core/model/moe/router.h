@@ -13,6 +13,7 @@
 #include "core/recipe/recipe.h"
 #include "kernels/moe/expert_rows.h"
 #include "kernels/moe/jitter.h"
+#include "kernels/moe/routing.h"
 
 namespace llmtrain {
 
@@ -30,10 +31,7 @@ class ExpertRouter {
   // What the backward needs, T tokens.
   struct Saved {
     RouterLogits::Saved logits;
-    at::Tensor probabilities;  // [T, E]
-    at::Tensor log_sums;       // [T]; undefined without z-loss
-    at::Tensor experts;        // int64 [T, k]
-    at::Tensor gates;          // [T, k]
+    kernels::RoutedTokens tokens;
     // What GShard's loss needs, [E]: the micro-batch's tokens whose first choice is each expert; undefined unless
     // needed.
     at::Tensor first;
@@ -79,13 +77,10 @@ class ExpertRouter {
   at::Tensor backward(const at::Tensor& dgates, const at::Tensor& x, const Pass& pass, const Saved& saved) const;
 
  private:
-  at::Tensor gates_of(const at::Tensor& scores) const;
+  kernels::RoutingRules rules() const { return {recipe_.top_k, recipe_.normalize_gates, losses_.z > 0}; }
   at::Tensor with_noise(const at::Tensor& logits, const Pass& pass) const;
-  kernels::TopExperts choose(const at::Tensor& probabilities, const Pass& pass) const;
-  at::Tensor totals_of(const kernels::ExpertRows& map, const Saved& saved) const;
-  at::Tensor balance_loss(const at::Tensor& totals, Saved& saved) const;
-  void describe(const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const;
-  at::Tensor score_gradient(const at::Tensor& dgates, const Saved& saved) const;
+  void describe(const kernels::Routing& routed, const kernels::ExpertRows& map, Saved& saved,
+                LayerRouting& routing) const;
 
   RouterLogits logits_;
   MixtureOfExpertsRecipe recipe_;
