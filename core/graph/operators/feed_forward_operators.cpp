@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "core/graph/operators/expert_exchanges.h"
@@ -106,6 +109,14 @@ void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe
   gather("routing sums", std::int64_t{sizeof(double)} * routing_totals(moe) * ranks);
 }
 
+// Bytes of the sums over tokens and of the numbers of choices that a GPU's router forms in pieces, before it adds them
+// up (kernels/cuda/routing_kernels.h, kernels/cuda/expert_rows_kernels.h).
+double routing_scratch(double tokens, double experts, double top_k) {
+  const double token_pieces = std::ceil(tokens / std::max(64.0, std::ceil(tokens / 512)));
+  const double choices = tokens * top_k, choice_pieces = std::ceil(choices / std::max(512.0, std::ceil(choices / 256)));
+  return sizeof(double) * token_pieces * (3 * experts + 2) + sizeof(std::int32_t) * choice_pieces * experts;
+}
+
 // Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
 void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
@@ -121,8 +132,10 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
     inner = width;
   }
   writer.product("feed_forward.experts.router", {tokens, experts, inner}, "ffn.router.weight");
-  Operator& softmax =
-      writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts, 6 * tokens * experts);
+  // The backward of one kernel reads the probabilities and writes their gradient.
+  Operator& softmax = writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts,
+                                         (writer.is_cuda() ? 4 : 6) * tokens * experts);
+  if (writer.is_cuda()) softmax.forward_scratch = routing_scratch(tokens, experts, top_k);
   writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
   // Index and weight of each of a token's experts. In core/model also its row at that expert, and the way back;
   // likewise of the rows that are exchanged.
@@ -161,6 +174,23 @@ void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const Spl
   gather(Direction::backward, rows.gradient_rows);
 }
 
+// Elements that are read and written between tokens and the experts' rows.
+struct CopiedElements {
+  double forward = 0, backward = 0;
+};
+
+CopiedElements copied_elements(const OperatorWriter& writer, const RoutedRows& rows) {
+  const double tokens = routed_tokens(writer), width = writer.shape().hidden;
+  if (!writer.is_cuda() || exchanges_rows(writer)) {
+    // To the experts, from them, and their sum.
+    const double copied = (3 * rows.places + tokens) * width + relayed_copies(writer, rows);
+    return {copied, copied};
+  }
+  // Kernels read a token once, however many rows it has. To the experts, and the sum of their rows; in the backward the
+  // gradients of those rows, the rows again, and the sum of their gradients.
+  return {2 * (rows.own + tokens) * width, (4 * rows.own + 3 * tokens) * width};
+}
+
 // Tokens are sent to the experts and their results come back, in the backward the other way round.
 void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Activation activation) {
   const LocalShape& shape = writer.shape();
@@ -170,11 +200,10 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   const double own = rows.own, places = rows.places;
   const double local_experts = static_cast<double>(moe.experts) / static_cast<double>(shards.expert);
   const double width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor;
-  // To the experts, from them, and their sum.
-  const double copied = (3 * places + routed_tokens(writer)) * shape.hidden + relayed_copies(writer, rows);
+  const CopiedElements copied = copied_elements(writer, rows);
   const double row_bytes = shape.element * shape.hidden;
 
-  Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
+  Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied.forward, copied.backward);
   const double activated = shape.element * places * width;
   const bool keeps_activated = writer.setting().recompute <= writer.kept_elsewhere();
   const NetworkBytes networks{.hidden = activated * activation_inputs(activation),

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -160,6 +161,27 @@ TEST_CASE("FLOPs count the experts that a token is routed to") {
   model.moe->capacity_factor = 0;
   model.moe->shared_experts = 1;
   CHECK(layer() == Approx(attention + router + 3 * expert));
+}
+
+TEST_CASE("a GPU's kernels read a token once for all its experts, and sum up routing in pieces") {
+  const Graph graph = Graph::build(small_mixture());
+  PassSetting setting{.program = {.kept_tensors = KeptTensors::core_model, .device = ComputeDevice::cuda}};
+  setting.tokens.sequence_length = 512;
+  const auto row = [&](const std::string& name) {
+    for (const Operator& item : test::operators_of(graph, 2, setting))
+      if (item.name == "feed_forward.experts." + name) return item;
+    throw std::runtime_error("no operator " + name);
+  };
+  // Two experts of 64 numbers for each token. There: a token and its rows; back: rows and their sum. In the backward a
+  // gradient, the rows and theirs; the rows again; their gradients and the sum of these.
+  CHECK(row("dispatch").forward.elements == (1 + 2 + 2 + 1) * 64 * 512);
+  CHECK(row("dispatch").backward.elements == ((1 + 2 + 2) + (1 + 2) + (2 + 1)) * 64 * 512);
+  // 512 tokens are 8 pieces with 3 sums for each of 8 experts and 2 more; their choices are 2 pieces.
+  CHECK(row("probabilities").forward_scratch == 8 * (8 * (3 * 8 + 2)) + 4 * (2 * 8));
+  CHECK(row("probabilities").backward.elements == 4 * 512 * 8);
+  setting.program.device = ComputeDevice::cpu;
+  CHECK(row("dispatch").backward.elements == (3 * 2 + 1) * 64 * 512);
+  CHECK(row("probabilities").forward_scratch == 0);
 }
 
 TEST_CASE("biases of experts are not matrix products") {
