@@ -147,10 +147,9 @@ def accuracy(rows):
         of_quantity = [row for row in rows if quantity_of(row) == quantity]
         programs = {}
         for row in of_quantity:
-            programs.setdefault(row["recipes"][0]["cluster"]["program"], []).append(error_of(row))
-        everything = [error for errors in programs.values() for error in errors]
-        by_program = {program: error_line(programs[program]) for program in sorted(programs)}
-        table[quantity] = {"all": error_line(everything), "by_program": by_program}
+            programs.setdefault(row["recipes"][0]["cluster"]["program"], []).append(row)
+        by_program = {program: accuracy_line(programs[program]) for program in sorted(programs)}
+        table[quantity] = {"all": accuracy_line(of_quantity), "by_program": by_program}
     return json.dumps(table, indent=2) + "\n"
 
 
@@ -161,9 +160,20 @@ def quantity_of(row):
     return None if row["metric"] in NOT_TIME else "step"
 
 
-def error_line(errors):
-    """Number of rows and root mean square of their errors, as a fraction."""
-    return {"rows": len(errors), "error": round(math.sqrt(sum((error / 100) ** 2 for error in errors) / len(errors)), 4)}
+def accuracy_line(rows):
+    """Number of rows, root mean square of their errors as a fraction, and the most devices of one."""
+    squares = sum((error_of(row) / 100) ** 2 for row in rows)
+    return {
+        "rows": len(rows),
+        "error": round(math.sqrt(squares / len(rows)), 4),
+        "devices": max(map(devices_of, rows)),
+    }
+
+
+def devices_of(row):
+    """On how many devices a row was measured."""
+    recipe = row["recipes"][0]
+    return math.prod(recipe["parallel"][axis] for axis in ("tensor", "context", "pipeline", "data"))
 
 
 def main():

@@ -4,6 +4,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <system_error>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -13,7 +14,10 @@ namespace llmtrain {
 namespace {
 
 PlanError read_error(const Json& entry, const std::string& program) {
-  return {.error = entry.at("error").get<double>(), .rows = entry.at("rows").get<std::int64_t>(), .program = program};
+  return {.error = entry.at("error").get<double>(),
+          .rows = entry.at("rows").get<std::int64_t>(),
+          .program = program,
+          .devices = entry.at("devices").get<std::int64_t>()};
 }
 
 PlanError error_of(const Json& quantity, const std::string& program) {
@@ -42,8 +46,11 @@ Accuracy parse_accuracy(std::string_view text, const std::string& file, const st
   const JsonText parsed = parse_json(text);
   if (!parsed.error.empty()) throw_bad(file, parsed.error);
   try {
-    const Accuracy accuracy{.step = error_of(parsed.value.at("step"), program),
-                            .memory = error_of(parsed.value.at("memory"), program)};
+    const Json &step = parsed.value.at("step"), &memory = parsed.value.at("memory");
+    const Accuracy accuracy{.step = error_of(step, program),
+                            .memory = error_of(memory, program),
+                            .step_of_all = read_error(step.at("all"), ""),
+                            .memory_of_all = read_error(memory.at("all"), "")};
     // An error of all would make every plan as good as every other.
     for (const auto& each : {accuracy.step, accuracy.memory})
       if (!(each->error >= 0 && each->error < 1)) throw_bad(file, "an error must be at least 0 and below 1");
@@ -51,6 +58,14 @@ Accuracy parse_accuracy(std::string_view text, const std::string& file, const st
   } catch (const Json::exception& failure) {
     throw_bad(file, failure.what());
   }
+}
+
+Accuracy accuracy_on(const Accuracy& accuracy, std::int64_t devices) {
+  Accuracy found = accuracy;
+  for (const auto& [own, all] :
+       {std::pair{&found.step, &accuracy.step_of_all}, std::pair{&found.memory, &accuracy.memory_of_all}})
+    if (*own && *all && devices > (*own)->devices && (*all)->error > (*own)->error) *own = *all;
+  return found;
 }
 
 Accuracy load_accuracy(const std::filesystem::path& file, const std::string& program) {

@@ -11,24 +11,31 @@ namespace llmtrain {
 
 // How far plans were from published measurements.
 struct PlanError {
-  double error = 0;       // root mean square of planned ÷ measured − 1
-  std::int64_t rows = 0;  // measured values
-  std::string program;    // which they were planned as; empty: all programs together
+  double error = 0;          // root mean square of planned ÷ measured − 1
+  std::int64_t rows = 0;     // measured values
+  std::string program;       // which they were planned as; empty: all programs together
+  std::int64_t devices = 0;  // of the largest of these runs
 };
 
 // None where nothing is known, as of processors.
 struct Accuracy {
   std::optional<PlanError> step;    // of the time of a step
   std::optional<PlanError> memory;  // of the fullest rank's peak
+  // Those of all programs together, for plans that are larger than any run of the program.
+  std::optional<PlanError> step_of_all, memory_of_all;
 };
+
+// The errors of a plan on so many devices: on more than the runs of its program had, nothing says that it is better
+// than plans are on the whole.
+Accuracy accuracy_on(const Accuracy& accuracy, std::int64_t devices);
 
 // A program with fewer rows than these is judged by the rows of all programs, or by those of the program with enough
 // rows whose error is largest if that is larger.
 constexpr std::int64_t fewest_rows = 4;
 
 // The errors of plans for a program, from JSON as `scripts/score_planner --accuracy` writes it: of the "step" and of
-// the "memory" the "rows" and their "error", "by_program" and of "all". Throws Error(bad_recipe) naming `file` where
-// the text is anything else.
+// the "memory" the "rows", their "error" and the most "devices", "by_program" and of "all". Throws Error(bad_recipe)
+// naming `file` where the text is anything else.
 Accuracy parse_accuracy(std::string_view text, const std::string& file, const std::string& program);
 
 // As parse_accuracy(); nothing is known where the file does not exist.

@@ -266,7 +266,7 @@ void fill_report(const PricedLayout& priced, Plan& plan) {
   // Without a stated limit nothing can be said against the plan.
   const double limit = report.device_memory_bytes;
   report.fits = limit <= 0 || fullest_rank(report).peak_bytes <= limit;
-  report.accuracy = profile.accuracy;
+  report.accuracy = accuracy_on(profile.accuracy, report.mesh.world());
   report.warnings = recipe_warnings(layout.recipe());
   warn_of_memory(report);
   warn_of_fallback(report);

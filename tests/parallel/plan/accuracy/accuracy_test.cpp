@@ -7,9 +7,10 @@ namespace llmtrain {
 namespace {
 
 constexpr const char* text = R"({
-  "step": {"all": {"rows": 20, "error": 0.08}, "by_program": {"many": {"rows": 4, "error": 0.05},
-                                                              "few": {"rows": 3, "error": 0.01}}},
-  "memory": {"all": {"rows": 9, "error": 0.1}, "by_program": {}}
+  "step": {"all": {"rows": 20, "error": 0.08, "devices": 8},
+           "by_program": {"many": {"rows": 4, "error": 0.05, "devices": 8},
+                          "few": {"rows": 3, "error": 0.01, "devices": 8}}},
+  "memory": {"all": {"rows": 9, "error": 0.1, "devices": 8}, "by_program": {}}
 })";
 
 TEST_CASE("a program is judged by its own rows where they are enough, else by all") {
@@ -32,10 +33,12 @@ TEST_CASE("a program is judged by its own rows where they are enough, else by al
 
 TEST_CASE("a program without rows is judged by the worst of those that have enough") {
   const Accuracy other = parse_accuracy(R"({
-    "step": {"all": {"rows": 20, "error": 0.08},
-             "by_program": {"bad": {"rows": 6, "error": 0.12}, "few": {"rows": 3, "error": 0.2},
-                            "good": {"rows": 11, "error": 0.02}}},
-    "memory": {"all": {"rows": 9, "error": 0.1}, "by_program": {"good": {"rows": 9, "error": 0.1}}}
+    "step": {"all": {"rows": 20, "error": 0.08, "devices": 8},
+             "by_program": {"bad": {"rows": 6, "error": 0.12, "devices": 8},
+                            "few": {"rows": 3, "error": 0.2, "devices": 8},
+                            "good": {"rows": 11, "error": 0.02, "devices": 8}}},
+    "memory": {"all": {"rows": 9, "error": 0.1, "devices": 8},
+               "by_program": {"good": {"rows": 9, "error": 0.1, "devices": 8}}}
   })",
                                         "file", "none");
   REQUIRE(other.step);
@@ -44,6 +47,17 @@ TEST_CASE("a program without rows is judged by the worst of those that have enou
   CHECK(other.step->program == "bad");
   REQUIRE(other.memory);
   CHECK(other.memory->program.empty());
+}
+
+TEST_CASE("a plan on more devices than its program's runs had is judged by all programs, where these are worse") {
+  const Accuracy many = parse_accuracy(text, "file", "many");
+  CHECK(accuracy_on(many, 8).step->program == "many");
+  CHECK(accuracy_on(many, 9).step->error == 0.08);
+  CHECK(accuracy_on(many, 9).step->program.empty());
+  Accuracy worse = many;
+  worse.step->error = 0.2;
+  CHECK(accuracy_on(worse, 9).step->error == 0.2);
+  CHECK_FALSE(accuracy_on({}, 9).step);
 }
 
 TEST_CASE("an error is stated with where it is from") {
@@ -56,8 +70,8 @@ TEST_CASE("an error is stated with where it is from") {
 
 TEST_CASE("what is no table of errors is refused with its name") {
   for (const char* bad : {"", "[]", "{}", R"({"step": {"all": {"rows": 1}}, "memory": {}})",
-                          R"({"step": {"all": {"rows": 1, "error": 1.5}, "by_program": {}},
-                              "memory": {"all": {"rows": 1, "error": 0.1}, "by_program": {}}})"})
+                          R"({"step": {"all": {"rows": 1, "error": 1.5, "devices": 8}, "by_program": {}},
+                              "memory": {"all": {"rows": 1, "error": 0.1, "devices": 8}, "by_program": {}}})"})
     CHECK_THROWS_WITH(parse_accuracy(bad, "scores.json", "many"), Catch::StartsWith("scores.json: "));
 }
 
