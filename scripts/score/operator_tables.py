@@ -35,6 +35,8 @@ PRODUCT_STEEPEST = (1, 1, 1)
 ATTENTION_STEEPEST = (2, 1, None, 1)
 TYPES = ("bf16", "fp8", "fp8_block")
 LEFT_OUT = 5  # one shape or pair in so many
+# What a profile states beside tables, with AIConfigurator's values for passes over memory of all devices.
+NUMBERS = {"training_speed": 1, "memory_fraction": 0.8, "memory_seconds": 3e-06, "fp8_cast_seconds": 0}
 # Profiles of devices that were not measured, with the nearest that was.
 BORROWED = {"a100-40gb": "a100-80gb", "a100-80gb-800gbps": "a100-80gb", "v100-32gb": "a100-80gb"}
 SOURCE = (
@@ -151,9 +153,10 @@ def measured(products, attention):
     return found
 
 
-def section(device, by_operator, speed):
-    """The text of a profile's section, its lists a line for each combination of the first sizes."""
-    lines = ["  " + '"operators": {', f'    "measured_on": {json.dumps(device)},', f'    "training_speed": {speed},']
+def section(device, by_operator, numbers):
+    """The text of a profile's section with these numbers, its lists a line for each combination of the first sizes."""
+    lines = ["  " + '"operators": {', f'    "measured_on": {json.dumps(device)},']
+    lines += [f"    {json.dumps(name)}: {json.dumps(value)}," for name, value in numbers.items()]
     for operator, by_type in by_operator.items():
         first = next(iter(by_type.values()))
         entries = [f"      {json.dumps(name)}: {json.dumps(sizes)}" for name, sizes in first.axes.items()]
@@ -177,12 +180,13 @@ def without_section(text):
 
 
 def write(name, device, by_operator):
-    """Puts the tables of a device into a profile, before its section "memory". The factor of training stays."""
+    """Puts the tables of a device into a profile, before its section "memory". Its other numbers stay."""
     text = profile_file(name).read_text()
-    speed = json.loads(text).get("operators", {}).get("training_speed", 1)
+    known = json.loads(text).get("operators", {})
+    numbers = {key: known.get(key, value) for key, value in NUMBERS.items()}
     origin = SOURCE if name == device else f"borrowed from {device}: {SOURCE}"
     text = without_section(text)
-    text = text.replace('  "memory": {', section(device, by_operator, speed) + '  "memory": {', 1)
+    text = text.replace('  "memory": {', section(device, by_operator, numbers) + '  "memory": {', 1)
     head, tail = text.split('  "sources": {\n', 1)
     tail = tail.replace('    "memory": "', f'    "operators": {json.dumps(origin)},\n    "memory": "', 1)
     profile_file(name).write_text(head + '  "sources": {\n' + tail)

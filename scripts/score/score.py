@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ("calibration.csv", "programs.csv")
+FILES = ("calibration.csv", "programs.csv", "llmtrain.csv")
 NOT_TIME = ("bubble_fraction", "data_parallel_communication", "peak_memory")
 SHORT_NAMES = {
     "arXiv 2205.05198 Table 5": "arXiv 2205.05198, recompute",
@@ -35,6 +35,7 @@ SHORT_NAMES = {
     "IBM fms-fsdp README": "fms-fsdp, 12 nodes of H100",
     "Fast-LLM docs": "Fast-LLM",
     "FlashAttention training README (8 x A100 80 GB)": "flash-attention's trainer, A100",
+    "llmtrain on one H200 (1,024-token sequences, random tokens, 12 steps, median)": "llmtrain, one H200",
     ", h100-sxm-80gb": ", H100",
     ", a100-80gb": ", A100",
     ": bubble_fraction": ", bubble fraction",

@@ -93,7 +93,7 @@ std::filesystem::path scores_folder() {
 ClusterProfile profile_of(const Recipe& recipe) {
   const std::string& name = recipe.cluster.profile;
   ClusterProfile profile = name == "auto" ? automatic_profile(recipe.cluster.device) : named_profile(name);
-  profile.program = load_program(recipe.cluster.program, programs_folder());
+  profile.program = load_program(recipe.cluster.program, programs_folder(), profile.device.kind);
   profile.accuracy = accuracy_of(profile, scores_folder());
   return profile;
 }

@@ -138,6 +138,7 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
   // The product that makes the scores; context ranks have a part of the queries but all keys.
   core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
                   shape.sequences * shape.heads};
+  core.heads_per_key = shape.heads / shape.kv_heads;
   // QKᵀ and PV: 2 multiply-adds per query element and key. The causal half is counted as well, as papers do.
   core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
   // Fused attention keeps no scores, so computing it again would save nothing.

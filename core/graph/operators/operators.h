@@ -91,6 +91,7 @@ struct Operator {
   OperatorModule module = OperatorModule::none;
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
+  double heads_per_key = 1;             // of attention: the query heads that share keys and values
   double parts = 1;                     // into which its rows are cut, one after another
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
   std::optional<std::size_t> matrix{};  // of a linear layer: the place of its first weight among the block's parameters

@@ -86,7 +86,9 @@ WorkPair elementwise_cost(const PricedLayout& priced, const Operator& item) {
 
 WorkPair fused_attention_cost(const PricedLayout& priced, const Operator& item) {
   const CausalFlops flops = causal_flops(item);
-  return {priced.roofline.attention_forward(flops.forward), priced.roofline.attention_backward(flops.backward)};
+  const AttentionSizes sizes = attention_sizes(item);
+  return {priced.roofline.attention_forward(flops.forward, sizes),
+          priced.roofline.attention_backward(flops.backward, sizes)};
 }
 
 // Attention that stores its scores: two products per head; between them scale, mask and softmax in one kernel, and
@@ -111,9 +113,7 @@ WorkPair stored_attention_cost(const PricedLayout& priced, const Operator& item)
 }
 
 WorkPair cross_entropy_cost(const PricedLayout& priced, const Operator& item) {
-  // Frameworks compute the loss in fp32 whatever the compute type, for the range of the exponentials.
-  constexpr double fp32_bytes = 4;
-  const double bytes = fp32_bytes * priced.program().traffic.cross_entropy;
+  const double bytes = logit_bytes(priced) * priced.program().traffic.cross_entropy;
   return {priced.roofline.pass(bytes * item.forward.elements), priced.roofline.pass(bytes * item.backward.elements)};
 }
 
@@ -292,6 +292,15 @@ WireSeconds transfer_wires(const PricedLayout& priced, std::span<const std::size
 double product_seconds(const PricedLayout& priced, const Operator& item) {
   const WorkPair cost = product_cost(priced, item);
   return priced.roofline.seconds(cost.forward) + priced.roofline.seconds(cost.backward);
+}
+
+AttentionSizes attention_sizes(const Operator& item) {
+  const auto& [queries, keys, width, heads] = item.product;
+  return {keys, heads, item.heads_per_key, width};
+}
+
+double logit_bytes(const PricedLayout& priced) {
+  return priced.program().traffic.loss_in_fp32 ? element_bytes(ElementType::float32) : priced.roofline.element_bytes();
 }
 
 CausalFlops causal_flops(const Operator& item) {

@@ -53,6 +53,11 @@ struct CausalFlops {
   double backward = 0;
 };
 CausalFlops causal_flops(const Operator& item);
+AttentionSizes attention_sizes(const Operator& item);
+
+// Bytes of each of the logits that the loss is computed from: most frameworks take fp32 whatever the compute type, for
+// the range of the exponentials.
+double logit_bytes(const PricedLayout& priced);
 
 // Bytes of a pass over memory, of which caches and fusion may save some (TrafficFacts).
 double moved_bytes(const PricedLayout& priced, const Movement& movement);

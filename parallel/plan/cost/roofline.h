@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/graph/operators/operators.h"
 #include "parallel/plan/profile/cluster_profile.h"
@@ -25,13 +26,29 @@ struct Work {
 // The fraction of MatrixProfile::peak_fraction that a product of this shape reaches.
 double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product);
 
+// What the speed of fused attention depends on.
+struct AttentionSizes {
+  double sequence = 0;       // keys of a query without a mask
+  double heads = 0;          // of all sequences
+  double heads_per_key = 1;  // query heads that share keys and values
+  double head_size = 0;
+};
+
+// The part of the peak that an operator reaches, and how near that is to what was measured; without a basis where the
+// profile's fitted rates say it.
+struct Reached {
+  double fraction = 0;
+  std::optional<Basis> basis{};
+};
+
 enum class MatrixType { compute, fp8 };
 
 // Roofline model of one device's operators: the slower of arithmetic and memory, each with an efficiency that depends
-// on size (Williams, Waterman, Patterson, Communications of the ACM 52(4), 2009), plus the gap between two kernels.
+// on size (Williams, Waterman, Patterson, Communications of the ACM 52(4), 2009), plus the gap between two kernels. The
+// program says whether efficiencies are those of operators measured one by one, or fitted (KernelRates).
 class Roofline {
  public:
-  // The profile must outlive the object. Attention is the program's on this device, else the profile's.
+  // The profile must outlive the object. Attention is the program's on this device, if it states one.
   Roofline(const ClusterProfile& profile, const PrecisionRecipe& precision);
   Roofline(const ClusterProfile& profile, DataType compute) : Roofline(profile, PrecisionRecipe{.compute = compute}) {}
 
@@ -39,8 +56,13 @@ class Roofline {
   // A pass over memory that reads and writes this many bytes in total.
   Work pass(double bytes) const;
   // Fused attention of this many FLOPs.
-  Work attention_forward(double flops) const;
-  Work attention_backward(double flops) const;
+  Work attention_forward(double flops, const AttentionSizes& sizes) const;
+  Work attention_backward(double flops, const AttentionSizes& sizes) const;
+  // What these reach, without the gap between kernels; attention's forward.
+  Reached product_efficiency(const MatrixProduct& product, MatrixType type) const;
+  Reached attention_efficiency(const AttentionSizes& sizes) const;
+  // Whether passes over memory are as fast as measured ones.
+  bool measures_passes() const { return tables_ != nullptr; }
   // Seconds until both the device and the host are done, which work at the same time unless the program's host waits
   // for each operator.
   double seconds(const Work& work) const;
@@ -48,11 +70,24 @@ class Roofline {
   double element_bytes() const { return element_bytes_; }
 
  private:
+  // How fast products of one type are: as the table says, else as the curve does.
+  struct ProductRate {
+    double peak = 0;
+    double fraction = 0;  // of the peak, that the curve's largest products reach
+    const EfficiencyTable* table = nullptr;
+  };
+
   double memory_seconds(double bytes) const;
+  double table_efficiency(const EfficiencyTable::Found& found) const;
+  bool multiplies_fp8() const;
+  const ProductRate& rate(MatrixType type) const { return type == MatrixType::fp8 ? fp8_ : compute_; }
 
   const ClusterProfile& profile_;
+  const OperatorTables* tables_ = nullptr;  // null where fitted rates hold
   AttentionProfile attention_;
-  double peak_ = 0;
+  const EfficiencyTable* attention_table_ = nullptr;
+  ProductRate compute_;
+  ProductRate fp8_;  // that of the compute type on a device without FP8
   double element_bytes_ = 2;
 };
 

@@ -168,20 +168,33 @@ class WorkList {
     if (seconds > 0 && work.peak > 0) work.efficiency = amount.value / seconds / work.peak;
     switch (item.kind) {
       case OperatorKind::product:
-      case OperatorKind::stored_attention:
+      case OperatorKind::stored_attention: {
+        const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
         work.shape = shape_of(item.product);
-        work.source = source("matrix");
+        if (!state_basis(priced_.roofline.product_efficiency(item.product, type), work)) work.source = source("matrix");
         break;
+      }
       case OperatorKind::fused_attention:
         work.shape = "fused";
-        work.source = attention_source();
+        if (!state_basis(priced_.roofline.attention_efficiency(attention_sizes(item)), work))
+          work.source = attention_source();
         break;
       case OperatorKind::elementwise:
       case OperatorKind::cross_entropy:
-        work.source = source("memory");
+        work.source = source(priced_.roofline.measures_passes() ? "operators" : "memory");
         break;
     }
     return work;
+  }
+
+  // Names the measurements of such operators alone, if they price it.
+  bool state_basis(const Reached& reached, PricedWork& work) {
+    if (!reached.basis) return false;
+    work.source = source("operators");
+    work.basis = basis_words[static_cast<std::size_t>(*reached.basis)];
+    const std::string& measured_on = priced_.profile.operators->measured_on;
+    if (measured_on != priced_.profile.name) work.basis += ", borrowed from " + measured_on;
+    return true;
   }
 
   static std::string shape_of(const MatrixProduct& product) {
@@ -202,7 +215,7 @@ class WorkList {
       case OperatorKind::elementwise:
         return {moved_bytes(priced_, movement), PricedWork::Unit::bytes};
       case OperatorKind::cross_entropy:
-        return {element_bytes(ElementType::float32) * movement.elements, PricedWork::Unit::bytes};
+        return {logit_bytes(priced_) * movement.elements, PricedWork::Unit::bytes};
     }
     return {};
   }

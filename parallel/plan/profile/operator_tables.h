@@ -59,6 +59,11 @@ struct OperatorTables {
   std::string measured_on;
   // Its speed in a step ÷ that of an operator alone, because the clock is lower where the device is hot.
   double training_speed = 1;
+  // A pass over memory reaches this part of the bandwidth, after so many seconds.
+  double memory_fraction = 1;
+  double memory_seconds = 0;
+  // What FP8 products' times include of the cast of their first operand, for each of its elements.
+  double fp8_cast_seconds = 0;
   TablesByType products;
   // The forward of fused causal attention, FLOPs counted without the masked half; heads are those of the whole batch.
   TablesByType attention;

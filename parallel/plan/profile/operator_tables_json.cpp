@@ -31,6 +31,9 @@ Json table_json(std::span<const char* const> axes, const TablesByType& tables) {
 nlohmann::ordered_json to_json(const OperatorTables& tables) {
   return {{"measured_on", tables.measured_on},
           {"training_speed", tables.training_speed},
+          {"memory_fraction", tables.memory_fraction},
+          {"memory_seconds", tables.memory_seconds},
+          {"fp8_cast_seconds", tables.fp8_cast_seconds},
           {"products", table_json(OperatorTables::product_axes, tables.products)},
           {"attention", table_json(OperatorTables::attention_axes, tables.attention)}};
 }
@@ -40,6 +43,9 @@ void ProfileReader::operators(std::string_view name, std::shared_ptr<const Opera
     OperatorTables tables;
     text("measured_on", tables.measured_on);
     number("training_speed", tables.training_speed, fraction_range);
+    number("memory_fraction", tables.memory_fraction, fraction_range);
+    number("memory_seconds", tables.memory_seconds, seconds_range);
+    number("fp8_cast_seconds", tables.fp8_cast_seconds, seconds_range);
     tables_by_type("products", OperatorTables::product_axes, tables.products);
     tables_by_type("attention", OperatorTables::attention_axes, tables.attention);
     field = std::make_shared<const OperatorTables>(std::move(tables));

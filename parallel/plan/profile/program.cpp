@@ -20,12 +20,17 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.text("name", program.name);
   reader.text("description", program.description);
   reader.text("based_on", program.based_on);
+  reader.section("kernels", [&] {
+    reader.choice("rates", program.kernels.rates, kernel_rates_words);
+    reader.number("attention_backward", program.kernels.attention_backward, fraction_range);
+  });
   reader.attention_by_device("attention", program.attention);
   reader.section("traffic", [&] {
     reader.number("elementwise", program.traffic.elementwise, ratio_range);
     reader.number("softmax_forward", program.traffic.softmax_forward, ratio_range);
     reader.number("softmax_backward", program.traffic.softmax_backward, ratio_range);
     reader.number("cross_entropy", program.traffic.cross_entropy, ratio_range);
+    reader.boolean("loss_in_fp32", program.traffic.loss_in_fp32);
     reader.number("cast", program.traffic.cast, ratio_range);
     reader.number("optimizer", program.traffic.optimizer, ratio_range);
   });
@@ -76,9 +81,12 @@ Program parse_program(std::string_view text, const std::string& file, Program ba
   return base;
 }
 
-Program load_program(const std::string& program, const std::filesystem::path& folder, const Program& base) {
-  // The default's facts are the header's, so that a run starts where only the profiles were copied.
-  if (program == Program{}.name && !std::filesystem::exists(folder / (program + ".json"))) return base;
+Program load_program(const std::string& program, const std::filesystem::path& folder, DeviceKind device,
+                     const Program& base) {
+  // On a CPU the default's facts are the header's; on a GPU, too, so that a run starts where only the profiles were
+  // copied.
+  const bool has_file = device == DeviceKind::cuda && std::filesystem::exists(folder / (program + ".json"));
+  if (program == Program{}.name && !has_file) return base;
   const std::filesystem::path file = named_file({"/cluster/program", "program"}, program, folder);
   const std::string text = read_file(file);
   Program found = parse_program(text, file.string(), base);

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/recipe/recipe.h"
+
 namespace llmtrain {
 
 // Fused attention: fractions of the peak that causal attention reaches, FLOPs counted without the masked half.
@@ -23,13 +25,27 @@ enum class TensorOverlap {
 };
 constexpr std::array<std::string_view, 2> tensor_overlap_words = {"none", "products"};
 
+// Where the rates of products, attention and passes over memory come from.
+enum class KernelRates {
+  fitted,    // the profile's sections matrix, attention and memory, which the steps of published runs decided
+  measured,  // its section operators, where it has one: for programs whose other facts were counted
+};
+constexpr std::array<std::string_view, 2> kernel_rates_words = {"fitted", "measured"};
+
+struct KernelFacts {
+  KernelRates rates = KernelRates::fitted;
+  // The rate of attention's backward ÷ that of its forward, of which alone there are tables.
+  double attention_backward = 0.7;
+};
+
 // Memory traffic relative to the least that the operators need to read and write: below 1 where fusion or caches save
 // some of it, above where a framework makes extra passes.
 struct TrafficFacts {
   double elementwise = 0.8;        // norms, activation functions, residuals
   double softmax_forward = 0.602;  // stored attention: relative to one read and one write of the scores
   double softmax_backward = 2.49;  // relative to two reads and one write of the scores
-  double cross_entropy = 4.5;      // passes over the fp32 logits in each direction
+  double cross_entropy = 4.5;      // passes over the logits in each direction
+  bool loss_in_fp32 = true;        // these logits are fp32; otherwise of the compute type
   double cast = 1.0;               // FP8 casts and transposes
   double optimizer = 0.7;          // clipping and update
 };
@@ -114,14 +130,15 @@ struct StageFacts {
 };
 
 // What the planner knows about the software that runs a recipe: a file in recipes/programs. A file states only what
-// differs from the program that it is based on, or else from these values, which are those of llmtrain. The numbers
-// were fitted once for all rows, over two thirds of the published measurements in tests/published
+// differs from the program that it is based on, or else from these values, which are also those of llmtrain on CPUs.
+// The numbers were fitted once for all rows, over two thirds of the published measurements in tests/published
 // (scripts/score_planner --fit; every third row is held out): none of them is specific to one model, row or source.
 // docs/planner.md lists the errors that remain.
 struct Program {
   std::string name = "llmtrain";
   std::string description;
-  std::string based_on;  // another program, whose facts this one has unless it states them; empty: llmtrain
+  std::string based_on;  // another program, whose facts this one has unless it states them; empty: none
+  KernelFacts kernels;
   // By device, the part of a profile's name before the first "-": replaces the profile's attention where the program
   // has other kernels than those that the profile was fitted to.
   std::map<std::string, AttentionProfile> attention;
@@ -144,8 +161,10 @@ struct Program {
 Program parse_program(std::string_view text, const std::string& file, Program base = {});
 
 // The program that `cluster.program` of a recipe names: a file (a path with a slash or ending in .json) or a name in
-// `folder`, with the facts of the program that it is based on. llmtrain needs no file. Throws as load_profile() does,
-// and where a program is based on one that is itself based on another.
-Program load_program(const std::string& program, const std::filesystem::path& folder, const Program& base = {});
+// `folder`, with the facts of the program that it is based on, as on `device`. llmtrain's file is of its kernels on
+// GPUs; it needs none. Throws as load_profile() does, and where a program is based on one that is itself based on
+// another.
+Program load_program(const std::string& program, const std::filesystem::path& folder,
+                     DeviceKind device = DeviceKind::cuda, const Program& base = {});
 
 }  // namespace llmtrain

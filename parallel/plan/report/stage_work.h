@@ -23,7 +23,10 @@ struct PricedWork {
   Unit unit = Unit::bytes;
   double peak = 0;        // what the hardware does of these in a second
   double efficiency = 0;  // the part of it that is planned; 0: not stated
-  std::string source{};   // whose numbers price it, a key of StageWork::sources; empty: nobody's
+  // How near the efficiency is to a measurement of this operator alone: "measured", "interpolated", "extrapolated",
+  // with "borrowed from DEVICE" where another device was measured; empty where it follows from fitted rates.
+  std::string basis{};
+  std::string source{};  // whose numbers price it, a key of StageWork::sources; empty: nobody's
 };
 
 // The work of one instruction of each kind, the longest first.

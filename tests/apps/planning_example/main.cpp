@@ -15,7 +15,7 @@ int main(int argument_count, char** arguments) try {
   const std::filesystem::path recipes(arguments[2]);
   const llmtrain::Recipe recipe = llmtrain::read_recipe(arguments[1]);
   llmtrain::ClusterProfile profile = llmtrain::load_profile(recipe.cluster.profile, recipes / "clusters");
-  profile.program = llmtrain::load_program(recipe.cluster.program, recipes / "programs");
+  profile.program = llmtrain::load_program(recipe.cluster.program, recipes / "programs", profile.device.kind);
   profile.accuracy = llmtrain::accuracy_of(profile, recipes / "scores");
   std::cout << llmtrain::report_json(llmtrain::make_plan(recipe, profile).report);
   return 0;

@@ -36,7 +36,7 @@ std::string line_of(const PricedWork& work) {
   if (work.amount > 0) line += fmt::format(": {}", has_flops ? si_text(work.amount, "FLOP") : bytes_text(work.amount));
   if (work.efficiency > 0)
     line += fmt::format(", {} of {}", percent(work.efficiency), si_text(work.peak, has_flops ? "FLOP/s" : "B/s"));
-  if (!work.source.empty()) line += fmt::format(" ({})", work.source);
+  if (!work.source.empty()) line += fmt::format(" ({})", work.basis.empty() ? work.source : work.basis);
   return line;
 }
 

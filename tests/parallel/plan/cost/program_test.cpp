@@ -106,6 +106,8 @@ TEST_CASE("a wrong program is reported with pointer and rule") {
              Catch::Contains("/overlap/tensor: \"some\": must be \"none\" or \"products\""));
   CHECK_THAT(problem_of(R"({"attention": {"h100": {"forward_fraction": 0.5}}, "sources": {"attention": ""}})"),
              Catch::Contains("/attention/h100/backward_fraction: is missing"));
+  CHECK_THAT(problem_of(R"({"kernels": {"rates": "guessed"}, "sources": {"kernels": ""}})"),
+             Catch::Contains("/kernels/rates: \"guessed\": must be \"fitted\" or \"measured\""));
   CHECK_THAT(problem_of(R"({"traffic": {"elementwise": -1}, "sources": {"traffic": ""}})"),
              Catch::Contains("/traffic/elementwise: -1"));
   CHECK_THAT(problem_of("[]"), Catch::Contains("must be an object, a program"));
@@ -131,6 +133,16 @@ TEST_CASE("an unknown program is refused with the nearest name, and llmtrain nee
   CHECK_THROWS_WITH(load_program("nemmo", programs),
                     Catch::Contains("/cluster/program") && Catch::Contains("did you mean \"nemo\"?"));
   CHECK(load_program("llmtrain", "/nowhere").name == "llmtrain");
+}
+
+TEST_CASE("llmtrain's file is of its kernels on GPUs") {
+  const Program on_gpu = load_program("llmtrain", programs),
+                on_cpu = load_program("llmtrain", programs, DeviceKind::cpu);
+  CHECK(on_gpu.kernels.rates == KernelRates::measured);
+  CHECK_FALSE(on_gpu.traffic.loss_in_fp32);
+  CHECK(on_cpu.kernels.rates == KernelRates::fitted);
+  CHECK(on_cpu.traffic.cross_entropy == TrafficFacts{}.cross_entropy);
+  CHECK(on_cpu.traffic.loss_in_fp32);
 }
 
 TEST_CASE("blocks of FP8 elements share a scale") {

@@ -103,23 +103,26 @@ json parallel_of(const Columns& columns) {
 
 json recipe_of(const Columns& columns, const std::string& recompute) {
   const std::int64_t per_node = whole(columns, "devices_per_node");
-  return {{"model", model_of(columns)},
-          {"batch", {{"global", whole(columns, "global_batch")}, {"micro", whole(columns, "micro_batch")}}},
-          {"training", {{"steps", 1}}},
-          {"precision",
-           {{"compute", columns.at("compute")},
-            {"gradients", columns.at("gradients")},
-            {"fp8_level", columns.at("fp8_level")}}},
-          {"parallel", parallel_of(columns)},
-          {"pipeline",
-           {{"schedule", columns.at("schedule")}, {"loops", loops_of(columns)}, {"balance", balance_of(columns)}}},
-          {"memory", {{"recompute", recompute}}},
-          {"kernels", {{"attention", truth(columns, "flash_attention") ? "flash" : "math"}}},
-          {"cluster",
-           {{"profile", columns.at("hardware")},
-            {"program", columns.at("program")},
-            {"devices_per_node", per_node},
-            {"nodes", (whole(columns, "devices") + per_node - 1) / per_node}}}};
+  json recipe = {
+      {"model", model_of(columns)},
+      {"batch", {{"global", whole(columns, "global_batch")}, {"micro", whole(columns, "micro_batch")}}},
+      {"training", {{"steps", 1}}},
+      {"precision",
+       {{"compute", columns.at("compute")},
+        {"gradients", columns.at("gradients")},
+        {"fp8_level", columns.at("fp8_level")}}},
+      {"parallel", parallel_of(columns)},
+      {"pipeline",
+       {{"schedule", columns.at("schedule")}, {"loops", loops_of(columns)}, {"balance", balance_of(columns)}}},
+      {"memory", {{"recompute", recompute}}},
+      {"kernels", {{"attention", truth(columns, "flash_attention") ? "flash" : "math"}}},
+      {"cluster",
+       {{"profile", columns.at("hardware")},
+        {"program", columns.at("program")},
+        {"devices_per_node", per_node},
+        {"nodes", (whole(columns, "devices") + per_node - 1) / per_node}}}};
+  if (!text_of(columns, "recipe_set").empty()) recipe.merge_patch(json::parse(columns.at("recipe_set")));
+  return recipe;
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ ClusterProfile Shelf::profile_of(const Row& row, const Changes& changes) const {
   for (const auto& [pointer, value] : tried.items()) text[json::json_pointer(pointer)] = value;
   for (const auto& [key, value] : row.profile_set.items()) text[pointer_of(key)] = value;
   ClusterProfile profile = parse_profile(text.dump(), row.hardware);
-  profile.program = load_program(row.program, recipes_ / "programs", changed_base(changes));
+  profile.program = load_program(row.program, recipes_ / "programs", profile.device.kind, changed_base(changes));
   profile.accuracy = accuracy_of(profile, recipes_ / "scores");
   return profile;
 }

@@ -2,6 +2,8 @@
 #include "parallel/plan/cost/roofline.h"
 
 #include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
 
 namespace llmtrain {
 namespace {
@@ -15,6 +17,85 @@ ClusterProfile ideal_profile() {
   profile.attention = {0.5, 0.25};
   profile.memory = {1, 0};
   return profile;
+}
+
+constexpr double cast_seconds = 1e-12;
+
+// With tables that say one half of the peak of products in 16 bits, a quarter of FP8's and a fifth of attention's.
+ClusterProfile measured_profile() {
+  ClusterProfile profile = ideal_profile();
+  const auto table = [](std::size_t axes, double efficiency) {
+    return EfficiencyTable(std::vector<std::vector<double>>(axes, {512, 8192}),
+                           std::vector<double>(std::size_t{1} << axes, efficiency));
+  };
+  OperatorTables tables;
+  tables.measured_on = "ideal";
+  tables.training_speed = 0.9;
+  tables.memory_fraction = 0.8;
+  tables.memory_seconds = 2e-6;
+  tables.fp8_cast_seconds = cast_seconds;
+  tables.products = {{"bf16", table(3, 0.5)}, {"fp8", table(3, 0.25)}};
+  tables.attention = {{"bf16", table(4, 0.2)}};
+  profile.operators = std::make_shared<const OperatorTables>(tables);
+  profile.program.kernels = {KernelRates::measured, 0.6};
+  return profile;
+}
+
+TEST_CASE("a program of measured rates runs its operators as the tables say") {
+  const ClusterProfile profile = measured_profile();
+  const Roofline roofline(profile, DataType::bf16);
+  const double flops = 2.0 * 4096 * 4096 * 4096;
+  CHECK(roofline.product({4096, 4096, 4096}).seconds == Approx(flops / 100e12 / (0.9 * 0.5)));
+  CHECK(roofline.product({1024, 4096, 4096, 4}).seconds == Approx(flops / 100e12 / (0.9 * 0.5)));
+  CHECK(roofline.pass(4e6).seconds == Approx(2e-6 + 4e6 / 0.8e12));
+  const AttentionSizes sizes{2048, 512, 512, 512};
+  CHECK(roofline.attention_forward(1e12, sizes).seconds == Approx(1 / (100 * 0.9 * 0.2)));
+  CHECK(roofline.attention_backward(1e12, sizes).seconds == Approx(1 / (100 * 0.6 * 0.9 * 0.2)));
+  CHECK(roofline.attention_efficiency({256, 512, 512, 512}).fraction == Approx(0.9 * 0.2 / 2));
+  CHECK(roofline.product_efficiency({512, 8192, 512}, MatrixType::compute).basis == Basis::measured);
+  CHECK(roofline.product_efficiency({512, 4096, 512}, MatrixType::compute).basis == Basis::interpolated);
+}
+
+TEST_CASE("FP8 products are priced without the cast that was measured with them") {
+  const ClusterProfile profile = measured_profile();
+  const Roofline roofline(profile, DataType::bf16);
+  const double flops = 2.0 * 4096 * 4096 * 4096;
+  CHECK(roofline.product({4096, 4096, 4096}, MatrixType::fp8).seconds ==
+        Approx(flops / 200e12 / (0.9 * 0.25) - cast_seconds * 4096 * 4096));
+  // What is left is never faster than products whose cast takes little of their time.
+  ClusterProfile slow = profile;
+  OperatorTables tables = *profile.operators;
+  tables.fp8_cast_seconds = 1;
+  slow.operators = std::make_shared<const OperatorTables>(tables);
+  CHECK(Roofline(slow, DataType::bf16).product({4096, 4096, 4096}, MatrixType::fp8).seconds ==
+        Approx(flops / 200e12 / 0.75));
+}
+
+TEST_CASE("below the measured sizes efficiency falls, and never so that less work takes longer") {
+  const ClusterProfile profile = measured_profile();
+  const Roofline roofline(profile, DataType::bf16);
+  // Half of a tile is filled by 128 columns, four fifths by 512.
+  CHECK(roofline.product_efficiency({4096, 128, 4096}, MatrixType::compute).fraction == Approx(0.45 * 0.5 / 0.8));
+  CHECK(roofline.product_efficiency({4096, 4096, 256}, MatrixType::compute).fraction ==
+        Approx(0.45 * 0.5 / (512.0 / 768)));
+  for (double size = 16; size < 20000; size *= 1.37) {
+    CHECK(roofline.product({size * 1.1, 700, 300}).seconds >= roofline.product({size, 700, 300}).seconds);
+    CHECK(roofline.product({700, size * 1.1, 300}).seconds >= roofline.product({700, size, 300}).seconds);
+    CHECK(roofline.product({700, 300, size * 1.1}).seconds >= roofline.product({700, 300, size}).seconds);
+  }
+}
+
+TEST_CASE("fitted rates hold for programs that do not ask for measured ones, and where nothing was measured") {
+  ClusterProfile profile = measured_profile();
+  profile.program.kernels.rates = KernelRates::fitted;
+  CHECK(Roofline(profile, DataType::bf16).product({4096, 4096, 4096}).seconds ==
+        Roofline(ideal_profile(), DataType::bf16).product({4096, 4096, 4096}).seconds);
+  ClusterProfile unmeasured = ideal_profile();
+  unmeasured.program.kernels.rates = KernelRates::measured;
+  const Roofline roofline(unmeasured, DataType::bf16);
+  CHECK(roofline.pass(1e6).seconds == Approx(1e6 / 1e12));
+  CHECK(roofline.attention_backward(1e12, {}).seconds == Approx(1.0 / 25));
+  CHECK_FALSE(roofline.product_efficiency({4096, 4096, 4096}, MatrixType::compute).basis.has_value());
 }
 
 TEST_CASE("a large product takes its FLOPs divided by the peak") {
@@ -33,10 +114,10 @@ TEST_CASE("attention runs at the profile's rates, or at those of a program's own
   with_own.name = "ideal-80gb";
   with_own.program.attention = {{"ideal", {0.8, 0.4}}};
   const Roofline usual(profile, DataType::bf16), own(with_own, DataType::bf16);
-  CHECK(usual.attention_forward(1e12).seconds == Approx(1.0 / 50));
-  CHECK(usual.attention_backward(1e12).seconds == Approx(1.0 / 25));
-  CHECK(own.attention_forward(1e12).seconds == Approx(1.0 / 80));
-  CHECK(own.attention_backward(1e12).seconds == Approx(1.0 / 40));
+  CHECK(usual.attention_forward(1e12, {}).seconds == Approx(1.0 / 50));
+  CHECK(usual.attention_backward(1e12, {}).seconds == Approx(1.0 / 25));
+  CHECK(own.attention_forward(1e12, {}).seconds == Approx(1.0 / 80));
+  CHECK(own.attention_backward(1e12, {}).seconds == Approx(1.0 / 40));
 }
 
 TEST_CASE("a thin product takes its bytes divided by the bandwidth") {
@@ -71,8 +152,8 @@ TEST_CASE("passes over memory take a start-up time and their bytes' time") {
 TEST_CASE("fused attention runs at its fractions of the peak") {
   const ClusterProfile profile = ideal_profile();
   const Roofline roofline(profile, DataType::bf16);
-  CHECK(roofline.attention_forward(1e12).seconds == Approx(1e12 / 50e12));
-  CHECK(roofline.attention_backward(1e12).seconds == Approx(1e12 / 25e12));
+  CHECK(roofline.attention_forward(1e12, {}).seconds == Approx(1e12 / 50e12));
+  CHECK(roofline.attention_backward(1e12, {}).seconds == Approx(1e12 / 25e12));
 }
 
 TEST_CASE("the host bounds many small operators") {

@@ -25,7 +25,7 @@ ClusterProfile profile(const std::string& name) { return load_profile(name, reci
 
 ClusterProfile profile_of(const Recipe& recipe) {
   ClusterProfile named = profile(recipe.cluster.profile);
-  named.program = load_program(recipe.cluster.program, recipes() / "programs");
+  named.program = load_program(recipe.cluster.program, recipes() / "programs", named.device.kind);
   return named;
 }
 

@@ -57,6 +57,20 @@ TEST_CASE("the work of a stage's instructions adds up to their prices") {
   }
 }
 
+TEST_CASE("work that measured operators price says how near these were, and whose") {
+  const auto up_on = [](const char* device) {
+    const Plan plan = recorded(read_recipe(recipes() / "models/llama3-70b.json",
+                                           {"cluster.program=llmtrain", std::string("cluster.profile=") + device}));
+    const std::vector<PricedWork>& forward = work_of(plan, 1).forward;
+    CHECK(named(forward, "feed_forward.network.activation").source == "operators");
+    CHECK_FALSE(named(forward, "attention.core").basis.empty());
+    CHECK(named(forward, "feed_forward.network.up").source == "operators");
+    return named(forward, "feed_forward.network.up").basis;
+  };
+  CHECK(up_on("h100-sxm-80gb") == "interpolated");
+  CHECK(up_on("a100-40gb") == "interpolated, borrowed from a100-80gb");
+}
+
 TEST_CASE("a product states its shape, its FLOPs and the part of the peak that it reaches") {
   const Recipe recipe = read_recipe(recipes() / "models/llama3-70b.json");
   const Plan plan = recorded(recipe);
