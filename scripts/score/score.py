@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ("calibration.csv", "programs.csv", "llmtrain.csv")
+FILES = ("calibration.csv", "programs.csv", "llmtrain.csv", "trainers.csv")
 NOT_TIME = ("bubble_fraction", "data_parallel_communication", "peak_memory")
 SHORT_NAMES = {
     "arXiv 2205.05198 Table 5": "arXiv 2205.05198, recompute",
@@ -36,6 +36,13 @@ SHORT_NAMES = {
     "Fast-LLM docs": "Fast-LLM",
     "FlashAttention training README (8 x A100 80 GB)": "flash-attention's trainer, A100",
     "llmtrain on one H200 (1,024-token sequences, random tokens, 12 steps, median)": "llmtrain, one H200",
+    "nanotron ultrascale-playbook benchmarks_interactive.html (H100, AWS EFA; settings of huggingface/nanotron scripts/scaling_benchmarks.py)": "nanotron, best runs, H100",
+    "nanotron sweep (ultrascale-playbook benchmarks_interactive.html; H100, AWS EFA)": "nanotron, further runs, H100",
+    "IST-DASLab/llmq benchmarks/H100x1.md, H100x8.md": "llmq, one and eight H100",
+    "NVIDIA/dgxc-benchmarking v24.11.1 llama3.1 (NeMo 24.09, DGX H100)": "NeMo, Llama 3.1, H100",
+    "NVIDIA/dgxc-benchmarking v24.11.1 nemo_megatron 175B (H100)": "NeMo, GPT-3, H100",
+    "karpathy/llm.c scripts/run_gpt2_*.sh; modded-nanogpt records 2024-10-13_llmc": "llm.c, A100 and H100",
+    "pytorch/torchtune README optimization flags (A100, Llama 3.2 3B)": "torchtune, A100",
     ", h100-sxm-80gb": ", H100",
     ", a100-80gb": ", A100",
     ": bubble_fraction": ", bubble fraction",

@@ -40,6 +40,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.number("sequence_regather", program.overlap.sequence_regather, fraction_or_none_range);
   });
   reader.section("host", [&] {
+    reader.number("launch", program.host.launch, ratio_range);
     reader.number("backward", program.host.backward, ratio_range);
     reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
     reader.boolean("synchronous", program.host.synchronous);

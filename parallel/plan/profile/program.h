@@ -61,6 +61,9 @@ struct OverlapFacts {
 };
 
 struct HostFacts {
+  // Host time of a forward operator, relative to the profile's: above 1 where Python makes one of many kernels, below
+  // where one launch runs several.
+  double launch = 1;
   // Host time to launch a backward operator, relative to a forward one: autograd replays it without Python.
   double backward = 0.143;
   // Host time of a transfer that the program waits for, relative to one that overlaps passes.

@@ -62,6 +62,7 @@ std::vector<Row> read_rows(const std::filesystem::path& csv) {
     row.unit = columns.at("unit");
     row.note = columns.at("note");
     row.inexact = text_of(columns, "inexact");
+    row.inexact_memory = text_of(columns, "inexact_memory");
     row.value = std::stod(columns.at("value"));
     row.recipe_texts = recipes_of(columns);
     const std::string set = text_of(columns, "profile_set");

@@ -22,6 +22,7 @@ struct Row {
   std::string unit;
   std::string note;
   std::string inexact;         // what of the row no recipe states; empty where one states all
+  std::string inexact_memory;  // likewise of its memory alone, where its time is counted
   double value = 0;
   std::vector<std::string> recipe_texts;  // of which the row is the mean
   nlohmann::json profile_set;             // keys of the profile that the source states otherwise

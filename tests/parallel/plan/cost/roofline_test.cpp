@@ -164,6 +164,13 @@ TEST_CASE("the host bounds many small operators") {
   CHECK(roofline.seconds({1e-3, 1000}) == Approx(1e-2));
 }
 
+TEST_CASE("a program's operators may be several launches each") {
+  ClusterProfile profile = ideal_profile();
+  profile.host.operator_seconds = 1e-5;
+  profile.program.host.launch = 3;
+  CHECK(Roofline(profile, DataType::bf16).seconds({1e-3, 1000}) == Approx(3e-2));
+}
+
 TEST_CASE("where the host waits for each operator, its time comes on top of the device's") {
   ClusterProfile profile = ideal_profile();
   profile.host.operator_seconds = 1e-5;
