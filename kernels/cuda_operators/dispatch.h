@@ -6,7 +6,7 @@
 namespace llmtrain::kernels {
 
 // The ways between tokens and the rows of their experts (kernels/moe/dispatch.h) on a GPU with the kernels of
-// kernels/cuda/dispatch_kernels.h: one each, with no memory beside their results.
+// kernels/cuda/moe/dispatch_kernels.h: one each, with no memory beside their results.
 
 // Whether they take x, tokens' or rows: fp32, bf16 or fp16 without gaps, with a map without gaps.
 bool has_cuda_dispatch(const at::Tensor& x, const ExpertRows& map);

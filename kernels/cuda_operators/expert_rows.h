@@ -5,8 +5,8 @@
 
 namespace llmtrain::kernels {
 
-// assign_rows() (kernels/moe/expert_rows.h) on a GPU with the kernels of kernels/cuda/expert_rows_kernels.h: two, and a
-// sort where there are scores.
+// assign_rows() (kernels/moe/expert_rows.h) on a GPU with the kernels of kernels/cuda/moe/expert_rows_kernels.h: two,
+// and a sort where there are scores.
 
 // Whether they take the choices of so many experts.
 bool has_cuda_expert_rows(const at::Tensor& experts, std::int64_t count);

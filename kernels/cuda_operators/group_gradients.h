@@ -8,7 +8,7 @@
 namespace llmtrain::kernels {
 
 // What experts' weights get from their products (kernels/moe/grouped_products.h) on a GPU with the kernel of
-// kernels/cuda/group_gradient_kernels.h: one, with no memory beside.
+// kernels/cuda/moe/group_gradient_kernels.h: one, with no memory beside.
 
 // Both [E, out, in] without gaps, gradients in fp32 or the products' type, or it throws Error. `ends`, int32 [E]:
 // behind each expert's rows. Products of experts without rows count as 0, whatever they are: some GPUs' kernels write

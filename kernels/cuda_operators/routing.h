@@ -5,8 +5,8 @@
 
 namespace llmtrain::kernels {
 
-// What a router's logits decide (kernels/moe/routing.h) on a GPU with the kernels of kernels/cuda/routing_kernels.h:
-// one each.
+// What a router's logits decide (kernels/moe/routing.h) on a GPU with the kernels of
+// kernels/cuda/moe/routing_kernels.h: one each.
 
 // Whether they take the logits or probabilities [T, E], with k choices each: fp32 without gaps.
 bool has_cuda_routing(const at::Tensor& logits, std::int64_t k);

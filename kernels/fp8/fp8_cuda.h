@@ -9,7 +9,7 @@
 
 namespace llmtrain::kernels {
 
-// FP8 (kernels/fp8/fp8.h) on a GPU with the kernels of kernels/cuda/fp8_kernels.h. Results are contiguous.
+// FP8 (kernels/fp8/fp8.h) on a GPU with the kernels of kernels/cuda/fp8/fp8_kernels.h. Results are contiguous.
 
 // Whether they take x: contiguous, in fp32, bf16 or fp16.
 bool has_cuda_fp8(const at::Tensor& x);

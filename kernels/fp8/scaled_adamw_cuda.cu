@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/scaled_adamw_kernels.h"
+#include "kernels/cuda/fp8/scaled_adamw_kernels.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/fp8_elements.h"
 #include "kernels/cuda/device/launch.h"
-#include "kernels/cuda/fp8_kernels.h"
+#include "kernels/cuda/fp8/fp8_kernels.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -8,7 +8,7 @@
 #include "kernels/cuda/device/packs.h"
 #include "kernels/cuda/device/row_team.h"
 #include "kernels/cuda/device/row_tiles.h"
-#include "kernels/cuda/dispatch_kernels.h"
+#include "kernels/cuda/moe/dispatch_kernels.h"
 
 namespace llmtrain::kernels {
 namespace {

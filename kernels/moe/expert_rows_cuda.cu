@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/launch.h"
-#include "kernels/cuda/expert_rows_kernels.h"
+#include "kernels/cuda/moe/expert_rows_kernels.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/packs.h"
-#include "kernels/cuda/group_gradient_kernels.h"
+#include "kernels/cuda/moe/group_gradient_kernels.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels/cuda/device/block_sum.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/row_team.h"
-#include "kernels/cuda/routing_kernels.h"
+#include "kernels/cuda/moe/routing_kernels.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -110,7 +110,7 @@ void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe
 }
 
 // Bytes of the sums over tokens and of the numbers of choices that a GPU's router forms in pieces, before it adds them
-// up (kernels/cuda/routing_kernels.h, kernels/cuda/expert_rows_kernels.h).
+// up (kernels/cuda/moe/routing_kernels.h, kernels/cuda/moe/expert_rows_kernels.h).
 double routing_scratch(double tokens, double experts, double top_k) {
   const double token_pieces = std::ceil(tokens / std::max(64.0, std::ceil(tokens / 512)));
   const double choices = tokens * top_k, choice_pieces = std::ceil(choices / std::max(512.0, std::ceil(choices / 256)));

@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/fp8_elements.h"
-#include "kernels/cuda/fp8_kernels.h"
+#include "kernels/cuda/fp8/fp8_kernels.h"
 
 namespace llmtrain::kernels {
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/dispatch_kernels.h"
+#include "kernels/cuda/moe/dispatch_kernels.h"
 #include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/expert_rows_kernels.h"
+#include "kernels/cuda/moe/expert_rows_kernels.h"
 #include "tests/cuda_on_host/exact_array.h"
 #include "tests/cuda_on_host/machine/launch.h"
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/fp8_kernels.h"
+#include "kernels/cuda/fp8/fp8_kernels.h"
 #include "tests/cuda_on_host/machine/launch.h"
 #include "tests/emulator/cuda/small_floats.h"
 #include "tests/kernels/cuda/kernel_numbers.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/group_gradient_kernels.h"
+#include "kernels/cuda/moe/group_gradient_kernels.h"
 #include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
 
