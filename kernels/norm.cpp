@@ -108,11 +108,16 @@ at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at:
 
 void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                    const NormParameters& parameters, at::Tensor& dx, at::Tensor& dweight,
-                   std::optional<at::Tensor> dbias) {
+                   std::optional<at::Tensor> dbias, Accumulation accumulation) {
   const bool same_type = dy.scalar_type() == x.scalar_type() && dx.scalar_type() == x.scalar_type();
-  if (same_type && has_cuda_norm(x, parameters)) {
-    cuda_norm_backward(dy, x, mean, rstd, parameters, dx, dweight, dbias);
+  if (same_type && x.numel() > 0 && has_cuda_norm(x, parameters)) {
+    cuda_norm_backward(dy, x, mean, rstd, parameters, dx, dweight, dbias, accumulation);
     return;
+  }
+  // What follows only adds.
+  if (accumulation == Accumulation::overwrite) {
+    dweight.zero_();
+    if (dbias) dbias->zero_();
   }
   if (!is_vector_array(dx) || !same_type) {
     reference::norm_backward(dy, x, mean, rstd, parameters, dx, dweight, dbias);

@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "kernels/gemm.h"
+
 namespace llmtrain::kernels {
 
 // Layer normalisation (Ba et al., arXiv 1607.06450) when `mean` is wanted, root-mean-square normalisation (Zhang and
@@ -35,9 +37,9 @@ at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at:
                           const NormParameters& parameters);
 
 // dx += gradient of the norm at x: dx already holds the gradient of the residual connection. dweight and dbias are
-// accumulated too (their dtype may be wider than x's); the sums over rows are in a fixed order.
+// overwritten or added to (their dtype may be wider than x's); the sums over rows are in a fixed order.
 void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                    const NormParameters& parameters, at::Tensor& dx, at::Tensor& dweight,
-                   std::optional<at::Tensor> dbias);
+                   std::optional<at::Tensor> dbias, Accumulation accumulation);
 
 }  // namespace llmtrain::kernels

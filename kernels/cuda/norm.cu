@@ -43,6 +43,7 @@ struct Sums {
   float* dbias;
   std::int64_t pieces, stride;
   int width;
+  int adds;
 };
 
 // The row that is normalised: x, or residual after x was added. Each thread goes on with packs that it has written.
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(piece_threads) norm_sums_kernel(Sums p) {
   const bool is_column = column < (p.dbias != nullptr ? 2 * p.width : p.width);
   sum_pieces(p.partials, p.pieces, p.stride, is_column, [&](float sum) {
     float* const gradient = column < p.width ? p.dweight + column : p.dbias + (column - p.width);
-    *gradient += sum;
+    *gradient = p.adds != 0 ? *gradient + sum : sum;
   });
 }
 
@@ -292,7 +293,7 @@ void add_sums(const NormBackwardArguments& a, void* stream) {
   const int columns = a.dbias != nullptr ? 2 * a.width : a.width;
   const auto width = static_cast<std::size_t>(a.width);
   launch(stream, "norm_sums", norm_sums_kernel, shape_of_columns(columns),
-         Sums{a.partials, a.dweight, a.dbias, pieces, all / pieces, a.width},
+         Sums{a.partials, a.dweight, a.dbias, pieces, all / pieces, a.width, a.adds ? 1 : 0},
          {reads(a.partials, static_cast<std::size_t>(all)), writes(a.dweight, width), writes(a.dbias, width)});
 }
 

@@ -33,10 +33,11 @@ struct NormBackwardArguments {
   const void* weight = nullptr;  // [width]
   void* dx = nullptr;            // [rows, width], added to: holds the residual's gradient
   float* partials = nullptr;     // scratch, norm_partials() numbers
-  float* dweight = nullptr;      // [width], added to
-  float* dbias = nullptr;        // [width], added to, or null
+  float* dweight = nullptr;      // [width]
+  float* dbias = nullptr;        // [width], or null
   std::int64_t rows = 0;
   int width = 0;
+  bool adds = true;  // to what dweight and dbias hold; else these are not read
 };
 
 // Sums over rows are formed from one partial sum per piece of this many rows.

@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "kernels/cuda/kernel_table.h"
@@ -41,14 +40,18 @@ NormOutput forward(const at::Tensor& x, void* residual, const NormParameters& pa
   return output;
 }
 
-// A gradient that the kernel can add to, or zeros whose sum is to be added afterwards.
-at::Tensor fp32_target(const at::Tensor& gradient) {
-  if (gradient.scalar_type() == at::kFloat && gradient.is_contiguous()) return gradient;
-  return at::zeros(gradient.sizes(), statistics_options(gradient));
+bool is_fp32_row(const at::Tensor& gradient) {
+  return gradient.scalar_type() == at::kFloat && gradient.is_contiguous();
 }
 
-void add_unless_same(at::Tensor gradient, const at::Tensor& target) {
-  if (!gradient.is_same(target)) gradient.add_(target);
+at::Tensor new_sum_of(const at::Tensor& gradient) { return at::empty(gradient.sizes(), statistics_options(gradient)); }
+
+void store_sum(at::Tensor gradient, const at::Tensor& sum, Accumulation accumulation) {
+  if (accumulation == Accumulation::add) {
+    gradient.add_(sum);
+  } else {
+    gradient.copy_(sum);
+  }
 }
 
 }  // namespace
@@ -73,15 +76,18 @@ at::Tensor cuda_norm_recompute(const at::Tensor& x, const NormParameters& parame
 
 void cuda_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                         const NormParameters& parameters, at::Tensor& dx, at::Tensor& dweight,
-                        std::optional<at::Tensor> dbias) {
+                        std::optional<at::Tensor> dbias, Accumulation accumulation) {
   const c10::DeviceGuard guard(x.device());
   const at::Tensor gradient = dy.contiguous(), rows = x.contiguous(), weight = parameters.weight.contiguous();
   // The kernel adds to rows without gaps.
   const at::Tensor total = dx.contiguous();
   const at::Tensor partials = at::empty({norm_partials(rows_of(x), x.size(-1), mean.defined())}, statistics_options(x));
-  const at::Tensor weight_sum = fp32_target(dweight);
+  // Gradients of other types are added to afterwards.
+  const bool in_place = is_fp32_row(dweight) && (!dbias || is_fp32_row(*dbias));
+  const at::Tensor weight_sum = in_place ? dweight : new_sum_of(dweight);
   // Without a mean there is no bias. With one, its sums are formed whether anybody wants them or not.
-  const at::Tensor bias_sum = dbias ? fp32_target(*dbias) : at::Tensor();
+  at::Tensor bias_sum;
+  if (dbias) bias_sum = in_place ? *dbias : new_sum_of(*dbias);
   kernel_table()->norm->backward({.element = *element_of(x),
                                   .dy = gradient.const_data_ptr(),
                                   .x = rows.const_data_ptr(),
@@ -93,11 +99,13 @@ void cuda_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Ten
                                   .dweight = weight_sum.mutable_data_ptr<float>(),
                                   .dbias = statistics_or_null(bias_sum),
                                   .rows = rows_of(x),
-                                  .width = static_cast<int>(x.size(-1))},
+                                  .width = static_cast<int>(x.size(-1)),
+                                  .adds = in_place && accumulation == Accumulation::add},
                                  stream_of(x));
   if (!dx.is_same(total)) dx.copy_(total);
-  add_unless_same(dweight, weight_sum);
-  if (dbias) add_unless_same(*dbias, bias_sum);
+  if (in_place) return;
+  store_sum(dweight, weight_sum, accumulation);
+  if (dbias) store_sum(*dbias, bias_sum, accumulation);
 }
 
 }  // namespace llmtrain::kernels

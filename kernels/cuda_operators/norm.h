@@ -18,9 +18,9 @@ NormOutput cuda_add_norm_forward(at::Tensor& residual, const at::Tensor& x, cons
 // Another forward: a pass over memory as well, and bitwise the same.
 at::Tensor cuda_norm_recompute(const at::Tensor& x, const NormParameters& parameters);
 
-// The gradients of weight and bias are summed in fp32, and added in place where theirs is.
+// x has rows. The gradients of weight and bias are summed in fp32, and written in place where theirs are.
 void cuda_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
                         const NormParameters& parameters, at::Tensor& dx, at::Tensor& dweight,
-                        std::optional<at::Tensor> dbias);
+                        std::optional<at::Tensor> dbias, Accumulation accumulation);
 
 }  // namespace llmtrain::kernels

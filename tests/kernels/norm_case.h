@@ -74,7 +74,8 @@ inline NormGradients accumulated(const NormCase& c, const NormGradients& before)
   const NormOutput saved = norm_forward(c.x, c.parameters);
   std::optional<at::Tensor> dbias;
   if (c.parameters.bias) dbias = gradients.dbias;
-  norm_backward(c.dy, c.x, saved.mean, saved.rstd, c.parameters, gradients.dx, gradients.dweight, dbias);
+  norm_backward(c.dy, c.x, saved.mean, saved.rstd, c.parameters, gradients.dx, gradients.dweight, dbias,
+                Accumulation::add);
   return gradients;
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/amin.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cmath>
 #include <limits>
@@ -28,6 +29,17 @@ void show_infinity(const at::Tensor& weight, const at::Tensor& largest) {
   } else if (!std::isfinite(*largest.const_data_ptr<float>())) {
     weight.fill_(std::numeric_limits<double>::quiet_NaN());
   }
+}
+
+// Where a norm's parameter has its gradient: of a frozen one in memory that is forgotten.
+ParameterStore::GradientTarget target_of(const BoundParameter& parameter) {
+  if (!parameter.is_frozen()) return parameter.gradient();
+  return {at::empty_like(parameter.weight()), kernels::Accumulation::overwrite};
+}
+
+void add_to_zeros(ParameterStore::GradientTarget& target) {
+  if (target.accumulation == kernels::Accumulation::overwrite) target.tensor.zero_();
+  target.accumulation = kernels::Accumulation::add;
 }
 
 Fp8Matrix matrix_of(const ScaledTensor& x) { return {x.values, x.scale}; }
@@ -68,11 +80,19 @@ at::Tensor NormLayer::recompute(const at::Tensor& x, const Statistics& statistic
 
 void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statistics& statistics,
                          at::Tensor& dx) const {
-  // The norm's kernel only adds, so its gradients must start from zero.
-  at::Tensor dweight = weight_.added_gradient();
+  auto weight = target_of(weight_);
+  auto bias = bias_ ? std::optional(target_of(*bias_)) : std::nullopt;
   std::optional<at::Tensor> dbias;
-  if (bias_) dbias = bias_->added_gradient();
-  kernels::norm_backward(dy, x, statistics.mean, statistics.rstd, parameters(), dx, dweight, dbias);
+  if (bias) {
+    // They differ where one is frozen, whose memory is new each time.
+    if (bias->accumulation != weight.accumulation) {
+      add_to_zeros(weight);
+      add_to_zeros(*bias);
+    }
+    dbias = bias->tensor;
+  }
+  kernels::norm_backward(dy, x, statistics.mean, statistics.rstd, parameters(), dx, weight.tensor, dbias,
+                         weight.accumulation);
 }
 
 LinearInput LinearLayer::keep(const at::Tensor& x, const PassContext& pass) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of norms, run on the processor, against float64: all types, rows that are not aligned, none at all.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -49,11 +50,11 @@ struct Case {
                                rstd.data(), shape.rows, shape.width, 1e-5F},
                               nullptr);
   }
-  void backward() const {
+  void backward(bool adds = true) const {
     const T* of = shape.has_residual ? residual.data() : x.data();
     cuda_norm_kernels.backward(
         {kind_of<T>, dy.data(), of, shape.has_mean ? mean.data() : nullptr, rstd.data(), weight.data(), dx.data(),
-         partials.data(), dweight.data(), shape.has_bias ? dbias.data() : nullptr, shape.rows, shape.width},
+         partials.data(), dweight.data(), shape.has_bias ? dbias.data() : nullptr, shape.rows, shape.width, adds},
         nullptr);
   }
   bool has_overrun() const {
@@ -111,10 +112,12 @@ void check_forward(const Case<T>& c) {
 }
 
 template <class T>
-void check_backward(const Case<T>& c) {
+void check_backward(const Case<T>& c, bool adds) {
   const std::vector<double> dx = copied(c.dx, c.count);
   std::vector<double> dweight = copied(c.dweight, c.width()), dbias = copied(c.dbias, c.width());
-  c.backward();
+  if (!adds) std::ranges::fill(dweight, 0);
+  if (!adds && c.shape.has_bias) std::ranges::fill(dbias, 0);
+  c.backward(adds);
   std::size_t wrong = 0;
   for (std::size_t row = 0; row < static_cast<std::size_t>(c.shape.rows); ++row) {
     const auto at = [&](std::size_t i) { return row * c.width() + i; };
@@ -151,13 +154,14 @@ void check_shapes() {
       {70, 7, true, false, false},  {1, 1031, false, false, true}, {2, 600, true, true, false},
       {34, 96, false, false, true}, {0, 16, true, true, true},     {1, 1024, true, false, false},
       {33, 264, true, true, true},  {2, 8208, true, true, true}};
-  for (const Shape& shape : shapes) {
-    INFO(shape.rows << " rows of " << shape.width);
-    const Case<T> c(shape);
-    check_forward(c);
-    check_backward(c);
-    CHECK_FALSE(c.has_overrun());
-  }
+  for (const Shape& shape : shapes)
+    for (const bool adds : {true, false}) {
+      INFO(shape.rows << " rows of " << shape.width);
+      const Case<T> c(shape);
+      check_forward(c);
+      check_backward(c, adds || shape.rows == 0);
+      CHECK_FALSE(c.has_overrun());
+    }
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ TEST_CASE("a residual connection and its norm on a GPU are one kernel, which rou
   CHECK(largest_error(output.y.to(at::kCPU), exact_norm(of_sum)) < std::max(fp32_tolerance, 2 * rounding_of(type)));
 }
 
-TEST_CASE("gradients of norms on a GPU are added by two kernels, and those of parameters in fp32") {
+TEST_CASE("gradients of norms on a GPU are made by two kernels, and those of parameters in fp32") {
+  const auto accumulation = GENERATE(Accumulation::overwrite, Accumulation::add);
   const auto mode = GENERATE(NormMode::layer, NormMode::root_mean_square);
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const NormCase host = make_norm_case(33, 48, mode, type);
@@ -87,10 +88,16 @@ TEST_CASE("gradients of norms on a GPU are added by two kernels, and those of pa
   std::optional<at::Tensor> dbias;
   if (mode == NormMode::layer) dbias = on_gpu.dbias;
   const std::int64_t launched = launches();
-  norm_backward(device.dy, device.x, saved.mean, saved.rstd, device.parameters, on_gpu.dx, on_gpu.dweight, dbias);
+  norm_backward(device.dy, device.x, saved.mean, saved.rstd, device.parameters, on_gpu.dx, on_gpu.dweight, dbias,
+                accumulation);
   CHECK(launches() - launched == 2);
   const NormGradients got = moved(on_gpu, at::kCPU);
-  const NormGradients want = accumulated(in_float64(host), in_float64(before));
+  NormGradients sums = in_float64(before);
+  if (accumulation == Accumulation::overwrite) {
+    sums.dweight.zero_();
+    sums.dbias.zero_();
+  }
+  const NormGradients want = accumulated(in_float64(host), sums);
   // dx is rounded as a gradient and again as a sum.
   CHECK(largest_error(got.dx, want.dx) < std::max(fp32_tolerance, 4 * rounding_of(type)));
   CHECK(largest_error(got.dweight, want.dweight) < fp32_tolerance);
