@@ -30,14 +30,15 @@ std::size_t most_text() {
 
 }  // namespace
 
-double share_read(const RecordReader& reader, const std::filesystem::path& file) {
+double share_of(const std::filesystem::path& file, std::int64_t bytes) {
   std::error_code unknown;
-  const auto bytes = static_cast<double>(std::filesystem::file_size(file, unknown));
-  return unknown || bytes < 1 ? 1 : std::min(1.0, static_cast<double>(reader.position()) / bytes);
+  const auto all = static_cast<double>(std::filesystem::file_size(file, unknown));
+  return unknown || all < 1 ? 1 : std::min(1.0, static_cast<double>(bytes) / all);
 }
 
 bool is_json_lines(const std::filesystem::path& file) {
-  return (is_compressed(file) ? file.stem() : file.filename()).extension() == ".jsonl";
+  const auto extension = (is_compressed(file) ? file.stem() : file.filename()).extension();
+  return extension == ".jsonl" || extension == ".ndjson";
 }
 
 RecordReader::RecordReader(const std::filesystem::path& file, std::size_t longest)

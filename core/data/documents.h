@@ -11,7 +11,8 @@
 
 namespace llmtrain {
 
-// What a file of text is made of: each line of JSON Lines (.jsonl), or else all of it. Either may be compressed
+// What a file of text is made of: each line of JSON Lines (.jsonl, .ndjson), or else all of it. Either may be
+// compressed
 // (.jsonl.gz, .txt.zst).
 struct Record {
   std::string text;       // a line of JSON Lines is not parsed yet, so that many threads can do that
@@ -54,8 +55,14 @@ class RecordReader {
   std::size_t begin_ = 0, end_ = 0;  // what is left of the block
 };
 
-// How much of its file a reader has read, packed or not, from 0 to 1.
-double share_read(const RecordReader& reader, const std::filesystem::path& file);
+// `bytes` as a share of the file's, from 0 to 1.
+double share_of(const std::filesystem::path& file, std::int64_t bytes);
+
+// How much of its file a reader has read, packed or not.
+template <class Reader>
+double share_read(const Reader& reader, const std::filesystem::path& file) {
+  return share_of(file, reader.position());
+}
 
 // Whether the name is that of JSON Lines.
 bool is_json_lines(const std::filesystem::path& file);

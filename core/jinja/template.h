@@ -41,6 +41,9 @@ class Template {
   // template raises, too.
   Rendered render(const Json& variables, const RenderOptions& options = {}) const;
 
+  // Whether the word is a name in the template (a variable, an attribute), or a text of its expressions as a whole.
+  bool mentions(std::string_view word) const;
+
  private:
   struct Tree;
   std::shared_ptr<const Tree> tree_;

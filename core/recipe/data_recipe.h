@@ -26,15 +26,41 @@ struct DataSource {
   bool operator==(const DataSource&) const = default;
 };
 
-enum class ChatTemplate { chatml, llama3 };
+// How messages are written out: as the tokenizer's own folder says, by a template that has a name, or by one of a file.
+enum class ChatTemplate { automatic, chatml, llama3, file };
+
+struct ChatTemplateRecipe {
+  ChatTemplate kind = ChatTemplate::chatml;
+  std::string file;  // with ChatTemplate::file: Jinja, or a tokenizer_config.json
+
+  bool operator==(const ChatTemplateRecipe&) const = default;
+};
 
 // Which tokens of a conversation count in the loss.
 enum class CountedTokens { completions, all };
 
+// The keys of conversations in files, where they are not those by which they are known.
+struct ConversationFieldsRecipe {
+  std::optional<std::string> messages, role, content, prompt, completion, instruction, input, output;
+
+  bool operator==(const ConversationFieldsRecipe&) const = default;
+};
+
+// Further names that files have for roles.
+struct ConversationRolesRecipe {
+  std::vector<std::string> system, user, assistant, tool;
+
+  bool operator==(const ConversationRolesRecipe&) const = default;
+};
+
 struct FineTuningRecipe {
-  ChatTemplate chat_template = ChatTemplate::chatml;
+  ChatTemplateRecipe chat_template{};
   CountedTokens counted = CountedTokens::completions;
   bool packing = true;
+  std::optional<std::string> date{};    // that templates are told: YYYY-MM-DD
+  std::vector<std::string> left_out{};  // keys of messages
+  ConversationFieldsRecipe fields{};
+  ConversationRolesRecipe roles{};
 
   bool operator==(const FineTuningRecipe&) const = default;
 };

@@ -143,6 +143,8 @@ std::string value_meant(const std::string& pointer, const Json& value) {
     if (written == "/precision/compute" && text.starts_with("fp8")) return "/precision/fp8_level";
     const bool is_tokenizer = written == "/data/tokenizer";
     if (is_tokenizer && text.ends_with(".json")) return "{\"huggingface\": " + shown_value(value) + "}";
+    if (written == "/data/fine_tuning/template" && text.ends_with(".jinja"))
+      return "{\"file\": " + shown_value(value) + "}";
     if (is_tokenizer && text.ends_with(".model")) return "{\"sentencepiece\": " + shown_value(value) + "}";
   }
   for (const std::string_view sources : {"/data/train", "/data/validation"}) {

@@ -19,6 +19,9 @@ const std::array left_out_groups = {
     KeyGroup{"needs files",
              {"model.from", "model.moe.routing_trace", "data.train", "data.validation", "training.init_from",
               "training.adapters_from", "checkpoint.resume"}},
+    KeyGroup{
+        "what files of data call something",
+        {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.fields", "data.fine_tuning.roles"}},
     KeyGroup{"a size or a constant, of which plan and run take all that validate accepts",
              {"seed",
               "model.layers",

@@ -5,15 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <mutex>
-#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
-#include "core/data/conversation.h"
+#include "core/data/conversations/conversation.h"
+#include "core/data/conversations/json_records.h"
 #include "core/data/file_search.h"
 #include "core/data/samples/packing.h"
 #include "core/tokenizer/open_tokenizer.h"
@@ -27,20 +26,32 @@ namespace fs = std::filesystem;
 class OpenedDocuments {
  public:
   using Documents = std::shared_ptr<const LabelledDocuments>;
-  using Key = std::tuple<std::vector<std::pair<std::string, fs::file_time_type>>, TokenizerKind, std::string,
-                         ChatTemplate, CountedTokens, bool, std::int64_t>;
+  struct Key {
+    std::vector<std::pair<std::string, fs::file_time_type>> versions;
+    TokenizerRecipe tokenizer;
+    FineTuningRecipe recipe;
+    std::int64_t sequence_length = 0;
+
+    bool operator==(const Key&) const = default;
+  };
 
   template <class Make>
   Documents find_or_make(const Key& key, Make make) {
     const std::lock_guard lock(mutex_);
-    Documents documents = opened_[key].lock();
-    if (!documents) opened_[key] = documents = make();
+    std::erase_if(opened_, [](const auto& entry) { return entry.second.expired(); });
+    const auto found = std::ranges::find(opened_, key, &Entry::first);
+    if (found != opened_.end())
+      if (Documents documents = found->second.lock()) return documents;
+    Documents documents = make();
+    opened_.emplace_back(key, documents);
     return documents;
   }
 
  private:
+  using Entry = std::pair<Key, std::weak_ptr<const LabelledDocuments>>;
+
   std::mutex mutex_;
-  std::map<Key, std::weak_ptr<const LabelledDocuments>> opened_;
+  std::vector<Entry> opened_;
 };
 
 OpenedDocuments& opened_documents() {
@@ -96,40 +107,51 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
     std::error_code ignored;
     versions.emplace_back(file.string(), fs::last_write_time(file, ignored));
   }
-  const OpenedDocuments::Key key{versions,       tokenizer.kind, tokenizer.file, recipe.chat_template,
-                                 recipe.counted, recipe.packing, sequence_length};
-  return opened_documents().find_or_make(key, [&] {
+  return opened_documents().find_or_make({versions, tokenizer, recipe, sequence_length}, [&] {
     auto documents = std::make_shared<LabelledDocuments>();
     Encoder encoder(open_tokenizer(tokenizer, vocab_size));
+    ConversationReader conversations(recipe, tokenizer);
     for (std::size_t i = 0; i < files.size(); ++i)
-      documents->add_file(files[i], encoder, recipe, sequence_length, [&](double share) {
+      documents->add_file(files[i], encoder, conversations, sequence_length, [&](double share) {
         report((static_cast<double>(i) + share) / static_cast<double>(files.size()));
       });
     if (documents->documents_.empty())
       throw Error(ExitCode::bad_data, "'" + path + "': holds no document of which a token counts in the loss");
     documents->warn_of_losses(path, sequence_length);
-    const auto end = end_of_message(recipe.chat_template);
-    if (documents->has_messages_ && tokenizer.kind != TokenizerKind::bytes && encoder.tokens_of(end) != 1)
-      log().warn("{}: {} is not one token, so that messages end with text; choose data.fine_tuning.template",
-                 tokenizer.file, end);
+    if (documents->has_messages_) warn_of_end(conversations.templates(), tokenizer, encoder);
     documents->assign_samples(recipe.packing, sequence_length);
     return documents;
   });
 }
 
-void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, const FineTuningRecipe& recipe,
-                                 std::int64_t sequence_length, const ReportShare& report) {
-  if (!is_json_lines(file))
-    throw Error(ExitCode::bad_data, file.string() +
-                                        ": is not JSON Lines (.jsonl, .jsonl.gz or .jsonl.zst), which "
-                                        "data.fine_tuning needs");
-  paths_.push_back(file);
-  RecordReader reader(file);
-  for (Record record; reader.next(record); report(share_read(reader, file))) {
-    const Conversation conversation = conversation_of(record, file, recipe);
-    has_messages_ = has_messages_ || !conversation.is_plain;
-    add_document(encoder.encode(conversation), sequence_length);
+// A model that is to stop must learn a token that says so.
+void LabelledDocuments::warn_of_end(const ChatTemplates& templates, const TokenizerRecipe& tokenizer,
+                                    Encoder& encoder) {
+  const auto end = templates.end_of_answer();
+  if (!end || tokenizer.kind == TokenizerKind::bytes) return;
+  if (end->empty()) {
+    log().warn("{}: writes nothing behind an answer, so that a model does not learn where to end", templates.name());
+  } else if (encoder.tokens_of(*end) != 1) {
+    log().warn("{}: {} is not one token, so that messages end with text; choose data.fine_tuning.template",
+               tokenizer.file, *end);
   }
+}
+
+void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, ConversationReader& conversations,
+                                 std::int64_t sequence_length, const ReportShare& report) {
+  const auto add_records = [&](auto reader) {
+    for (Record record; reader.next(record); report(share_read(reader, file))) {
+      const Conversation conversation = conversations.read(record, file);
+      has_messages_ = has_messages_ || !conversation.is_plain;
+      add_document(encoder.encode(conversation), sequence_length);
+    }
+  };
+  paths_.push_back(file);
+  if (is_json_lines(file)) return add_records(RecordReader(file));
+  if (is_json(file)) return add_records(JsonRecordReader(file));
+  throw Error(ExitCode::bad_data, file.string() +
+                                      ": is neither JSON Lines (.jsonl, .ndjson) nor JSON (.json), packed by gzip or "
+                                      "zstd or not, which data.fine_tuning needs");
 }
 
 void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int64_t sequence_length) {

@@ -14,6 +14,9 @@
 
 namespace llmtrain {
 
+class ChatTemplates;
+class ConversationReader;
+
 // A document of a labelled sample: consecutive tokens of it.
 struct DocumentRows {
   std::int64_t begin = 0;
@@ -36,9 +39,9 @@ inline constexpr std::int64_t not_counted = -1;
 // out. Samples have at least one token that counts. Immutable.
 class LabelledDocuments {
  public:
-  // `path` is what find_files() takes; its files are JSON Lines (core/data/conversation.h). Ranks that are threads of
-  // one process share the result. Throws what find_files(), open_tokenizer(), conversation_of() and encoding throw, and
-  // Error(bad_data) for other files and where no document counts.
+  // `path` is what find_files() takes; its files are JSON Lines or JSON (core/data/conversations/conversation.h). Ranks
+  // that are threads of one process share the result. Throws what find_files(), open_tokenizer(), ConversationReader
+  // and encoding throw, and Error(bad_data) for other files and where no document counts.
   static std::shared_ptr<const LabelledDocuments> open(const std::string& path, const TokenizerRecipe& tokenizer,
                                                        const FineTuningRecipe& recipe, std::int64_t sequence_length,
                                                        std::int64_t vocab_size,
@@ -64,9 +67,10 @@ class LabelledDocuments {
   };
   struct Encoder;
 
-  void add_file(const std::filesystem::path& file, Encoder& encoder, const FineTuningRecipe& recipe,
+  void add_file(const std::filesystem::path& file, Encoder& encoder, ConversationReader& conversations,
                 std::int64_t sequence_length, const ReportShare& report);
   void add_document(std::span<const TokenId> labelled, std::int64_t sequence_length);
+  static void warn_of_end(const ChatTemplates& templates, const TokenizerRecipe& tokenizer, Encoder& encoder);
   void warn_of_losses(const std::string& path, std::int64_t sequence_length) const;
   void assign_samples(bool packing, std::int64_t sequence_length);
 

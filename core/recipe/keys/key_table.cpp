@@ -31,7 +31,7 @@ class KeyLister final : public KeyVisitor {
   void value(const Key& key, const KeyValue& value) override {
     add(key, value.words, words_of(value.json));
     sections_.push_back(append_key(sections_.back(), key.name));
-    for (const auto name : value.file_keys) add({name, "The tokenizer's file."}, "a path", "none");
+    for (const auto name : value.file_keys) add({name, value.file_help}, "a path", "none");
     sections_.pop_back();
   }
   std::size_t enter(const Key& key, Section section, std::size_t size) override {

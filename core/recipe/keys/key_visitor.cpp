@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::array<std::string_view, 1> tokenizer_words = {"bytes"};
 constexpr std::array<std::string_view, 2> tokenizer_file_keys = {"sentencepiece", "huggingface"};
+constexpr std::array<std::string_view, 3> template_words = {"auto", "chatml", "llama3"};
+constexpr std::array<std::string_view, 1> template_file_keys = {"file"};
 
 std::string quoted(std::string_view word) { return '"' + std::string(word) + '"'; }
 
@@ -74,9 +76,11 @@ Json schema_of(const TextRule& rule) {
 
 Json one_of(Json::array_t schemas) { return Json::object({{"oneOf", std::move(schemas)}}); }
 
-Json tokenizer_schema() {
-  Json::array_t kinds = {Json::object({{"const", "bytes"}})};
-  for (const auto name : tokenizer_file_keys)
+// One of `words`, or an object that names a file by one of `file_keys`.
+Json schema_of(Words words, Words file_keys) {
+  Json::array_t kinds;
+  for (const auto word : words) kinds.push_back(Json::object({{"const", word}}));
+  for (const auto name : file_keys)
     kinds.push_back({{"type", "object"},
                      {"additionalProperties", false},
                      {"properties", Json::object({{std::string(name), schema_of(TextRule{TextKind::path})}})},
@@ -84,27 +88,29 @@ Json tokenizer_schema() {
   return one_of(std::move(kinds));
 }
 
-void read_tokenizer(const WrittenValue& written, TokenizerRecipe& field) {
+// Such a value: calls `take` with the place of its word, or of its key behind the words, and the file.
+template <class Take>
+void read_word_or_file(const WrittenValue& written, Words words, Words file_keys, std::string_view several, Take take) {
   const Json& json = written.json();
   if (!json.is_object()) {
-    if (written.word(tokenizer_words)) field = {};
+    if (const auto word = written.word(words)) take(*word, "");
     return;
   }
-  // An object must have exactly one of the two keys.
+  // An object must have exactly one of the keys.
   std::size_t given = 0;
-  for (const auto name : tokenizer_file_keys) {
-    const auto file = json.find(std::string(name));
+  for (std::size_t i = 0; i < file_keys.size(); ++i) {
+    const std::string name(file_keys[i]);
+    const auto file = json.find(name);
     if (file == json.end()) continue;
     ++given;
     const TextRule path{TextKind::path};
-    field = {name == tokenizer_file_keys.front() ? TokenizerKind::sentencepiece : TokenizerKind::huggingface,
-             written.child(std::string(name), *file, text_words(path)).text(path).value_or("")};
+    take(words.size() + i, written.child(name, *file, text_words(path)).text(path).value_or(""));
   }
-  written.refuse_unknown_keys(tokenizer_file_keys);
+  written.refuse_unknown_keys(file_keys);
   // An unknown key has been reported already.
   const bool only_unknown = given == 0 && !json.empty();
   if (given == 1 || only_unknown) return;
-  written.refuse(given == 0 ? "is an empty object" : "names two tokenizers");
+  written.refuse(given == 0 ? "is an empty object" : std::string(several));
 }
 
 void read_balance(const WrittenValue& written, BalanceRecipe& field, IntegerRange range) {
@@ -216,9 +222,32 @@ void KeyVisitor::tokenizer(const Key& key, TokenizerRecipe& field) {
     const auto name = tokenizer_file_keys[field.kind == TokenizerKind::sentencepiece ? 0 : 1];
     json = Json::object({{std::string(name), field.file}});
   }
-  const auto read = [&](const WrittenValue& written) { read_tokenizer(written, field); };
-  value(key, {R"("bytes", {"sentencepiece": FILE} or {"huggingface": FILE})", std::move(json), tokenizer_schema, read,
-              tokenizer_file_keys});
+  const auto schema = [] { return schema_of(tokenizer_words, tokenizer_file_keys); };
+  const auto read = [&](const WrittenValue& written) {
+    read_word_or_file(written, tokenizer_words, tokenizer_file_keys, "names two tokenizers",
+                      [&](std::size_t kind, std::string file) {
+                        field = {static_cast<TokenizerKind>(kind), std::move(file)};
+                      });
+  };
+  value(key, {R"("bytes", {"sentencepiece": FILE} or {"huggingface": FILE})", std::move(json), schema, read,
+              tokenizer_file_keys, "The tokenizer's file."});
+}
+
+void KeyVisitor::chat_template(const Key& key, ChatTemplateRecipe& field) {
+  Json json;
+  if (field.kind == ChatTemplate::file) {
+    json = Json::object({{std::string(template_file_keys.front()), field.file}});
+  } else {
+    json = template_words[static_cast<std::size_t>(field.kind)];
+  }
+  const auto schema = [] { return schema_of(template_words, template_file_keys); };
+  const auto read = [&](const WrittenValue& written) {
+    read_word_or_file(written, template_words, template_file_keys, "", [&](std::size_t kind, std::string file) {
+      field = {static_cast<ChatTemplate>(kind), std::move(file)};
+    });
+  };
+  value(key, {R"("auto", "chatml", "llama3" or {"file": FILE})", std::move(json), schema, read, template_file_keys,
+              "A template of Jinja, or a tokenizer_config.json that has one."});
 }
 
 void KeyVisitor::balance(const Key& key, BalanceRecipe& field, IntegerRange range) {

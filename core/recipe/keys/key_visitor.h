@@ -77,6 +77,7 @@ struct KeyValue {
   std::function<Json()> schema;                   // JSON Schema of the values
   std::function<void(const WrittenValue&)> read;  // into the member; a wrong value leaves the default and one problem
   Words file_keys{};                              // of an object that the value may also be; each names a file
+  std::string_view file_help{};
 };
 
 // One pass over the key table. Reading, writing, schema and reference are one visitor each; the table calls it with
@@ -103,6 +104,7 @@ class KeyVisitor {
   // A list of texts that are not empty; `words` say what they are: "a list of names".
   void texts(const Key& key, std::vector<std::string>& field, std::string_view words);
   void tokenizer(const Key& key, TokenizerRecipe& field);
+  void chat_template(const Key& key, ChatTemplateRecipe& field);
   void balance(const Key& key, BalanceRecipe& field, IntegerRange range);
 
   // One of `words`. An enum's values are in the order of the words; a string holds the word itself.

@@ -17,18 +17,58 @@ constexpr std::array<std::string_view, 3> decay_shape_words = {"linear", "one_mi
 constexpr std::array<std::string_view, 2> clock_words = {"steps", "tokens"};
 constexpr std::array<std::string_view, 2> long_sample_words = {"truncate", "reshape"};
 
-constexpr std::array<std::string_view, 2> template_words = {"chatml", "llama3"};
 constexpr std::array<std::string_view, 2> counted_words = {"completions", "all"};
 
+void describe_fields(KeyVisitor& keys, ConversationFieldsRecipe& fields) {
+  const auto field = [&](std::string_view name, std::string_view help, std::optional<std::string>& named) {
+    keys.nullable_text({name, help}, named, {});
+  };
+  field("messages", "Key of a conversation's list of messages; null: messages, conversations or conversation.",
+        fields.messages);
+  field("role", "Key of who a message is from; null: role or from.", fields.role);
+  field("content", "Key of a message's text; null: content or value.", fields.content);
+  field("prompt", "Key of a text, or messages, that a completion continues; null: prompt.", fields.prompt);
+  field("completion", "Key of what continues a prompt; null: completion.", fields.completion);
+  field("instruction", "Key of what a user asks for, in a line without messages; null: instruction.",
+        fields.instruction);
+  field("input", "Key of what the user adds to an instruction, in a line of its own; null: input.", fields.input);
+  field("output", "Key of the answer to an instruction; null: output.", fields.output);
+}
+
+void describe_roles(KeyVisitor& keys, ConversationRolesRecipe& roles) {
+  const auto role = [&](std::string_view name, std::string_view help, std::vector<std::string>& named) {
+    keys.texts({name, help}, named, "a list of names");
+  };
+  role("system", "Further names of the role system.", roles.system);
+  role("user", "Further names of the role user, besides human.", roles.user);
+  role("assistant", "Further names of the role assistant, besides gpt.", roles.assistant);
+  role("tool", "Further names of the role tool, besides observation.", roles.tool);
+}
+
 void describe_fine_tuning(KeyVisitor& keys, FineTuningRecipe& fine_tuning) {
-  keys.choice({"template", "How messages are written out as text: as ChatML (Qwen) or as Llama 3 does."},
-              fine_tuning.chat_template, template_words);
+  keys.chat_template(
+      {"template",
+       "How messages are written out as text: as ChatML (Qwen) or Llama 3 does, by the chat template of a "
+       "file, or auto, the one beside the tokenizer's file.",
+       "model.from's own, else chatml"},
+      fine_tuning.chat_template);
   keys.choice({"loss", "Whose tokens count in the loss: completions and the answers of \"assistant\" alone, or all."},
               fine_tuning.counted, counted_words);
   keys.boolean({"packing",
                 "Several documents share a sequence, and attention and positions stay within each; otherwise each "
                 "document fills a sequence with padding."},
                fine_tuning.packing);
+  keys.nullable_text({"date",
+                      "The day that a template is told where it asks for it, as 2024-07-26; null: such a template is "
+                      "refused, as every day would make other tokens."},
+                     fine_tuning.date, {});
+  keys.texts({"leave_out",
+              "Keys of messages that may be left out where the template does not write them; others are refused."},
+             fine_tuning.left_out, "a list of keys");
+  keys.section({"fields", "Keys of the data that are called otherwise."},
+               [&] { describe_fields(keys, fine_tuning.fields); });
+  keys.section({"roles", "Roles of the data that are called otherwise."},
+               [&] { describe_roles(keys, fine_tuning.roles); });
 }
 
 void describe_length_schedule(KeyVisitor& keys, LengthScheduleRecipe& schedule) {
@@ -146,11 +186,12 @@ void describe_spikes(KeyVisitor& keys, SpikeRecipe& spikes) {
 
 void describe_data(KeyVisitor& keys, DataRecipe& data) {
   keys.section({"data", "Data sets; needed to run and evaluate, not to validate or plan."}, [&] {
-    keys.tokenizer({"tokenizer", "How text is turned into token ids: one id per byte, or a tokenizer file."},
+    keys.tokenizer({"tokenizer", "How text is turned into token ids: one id per byte, or a tokenizer file.",
+                    "model.from's own, else bytes"},
                    data.tokenizer);
     keys.optional_section({"fine_tuning",
-                           "Trains on conversations: each line of the .jsonl sources has \"messages\", or \"prompt\" "
-                           "and \"completion\"; null: text and token files."},
+                           "Trains on conversations: messages, or prompts and their completions, in JSON; null: text "
+                           "and token files."},
                           data.fine_tuning,
                           [&](FineTuningRecipe& fine_tuning) { describe_fine_tuning(keys, fine_tuning); });
     keys.optional_section({"document_mask",

@@ -9,6 +9,7 @@
 #include "core/json/json_file.h"
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/model_from/huggingface_config.h"
+#include "core/recipe/model_from/model_files.h"
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_file.h"
 #include "core/recipe/recipe_io.h"
@@ -36,10 +37,10 @@ bool is_file(const fs::path& file) {
   return fs::is_regular_file(file, unknown);
 }
 
-// The recipe's model in a file that a run wrote.
-ModelRecipe model_of_run(const fs::path& file, const Json& recipe) {
+// The recipe in a file that a run wrote.
+Recipe recipe_of_run(const fs::path& file, const Json& recipe) {
   try {
-    return parse_recipe(recipe.dump(), file.string(), file.parent_path()).model;
+    return parse_recipe(recipe.dump(), file.string(), file.parent_path());
   } catch (const Error& error) {
     throw Error(ExitCode::bad_data,
                 std::string(error.what()) + "\n" + file.string() + ": was written by an incompatible version");
@@ -67,6 +68,33 @@ void keep_scaling(const Json& section, Json& from, const ModelRecipe& origin) {
       origin.rope_scaling ? origin.rope_scaling->original_max_sequence_length : origin.max_sequence_length;
 }
 
+// The chat template of the model itself, as data.fine_tuning.template says it.
+std::optional<Json> chat_template_of(const ModelOrigin& origin) {
+  auto found = origin.chat_template;
+  if (!found && origin.folder)
+    if (const auto file = chat_template_in(*origin.folder)) found = {ChatTemplate::file, file->string()};
+  if (!found) return std::nullopt;
+  Recipe described;
+  described.data.fine_tuning = {.chat_template = *found};
+  return to_json(described).at("data").at("fine_tuning").at("template");
+}
+
+// What `data` does not say, and the model's origin knows.
+void fill_data(Json& data, const ModelOrigin& origin) {
+  if (data.is_null()) data = Json::object();
+  if (!data.is_object()) return;
+  if (!data.contains("tokenizer") && origin.tokenizer.kind != TokenizerKind::bytes) {
+    Recipe described;
+    described.data.tokenizer = origin.tokenizer;
+    data["tokenizer"] = to_json(described).at("data").at("tokenizer");
+  }
+  const auto fine_tuning = data.find("fine_tuning");
+  if (fine_tuning == data.end() || !fine_tuning->is_object() ||
+      (fine_tuning->contains("template") && fine_tuning->at("template") != "auto"))
+    return;
+  if (const auto own = chat_template_of(origin)) (*fine_tuning)["template"] = *own;
+}
+
 std::string window_problem(std::int64_t window, const std::string& source) {
   return "beyond the window of " + std::to_string(window) + " tokens in " + source +
          ", within which longer sequences attend";
@@ -77,15 +105,20 @@ std::string window_problem(std::int64_t window, const std::string& source) {
 ModelOrigin read_model_origin(const std::string& source) {
   if (const auto huggingface = huggingface_folder(source)) {
     const fs::path folder = *huggingface;
-    return {model_recipe_from_huggingface(folder), (folder / "config.json").string(), huggingface_window(folder)};
+    return {model_recipe_from_huggingface(folder), (folder / "config.json").string(), huggingface_window(folder),
+            tokenizer_in(folder), folder};
   }
   const fs::path folder = source;
   for (const fs::path& path : {folder / "manifest.json", recipe_file(folder)}) {
     if (!is_file(path)) continue;
     const auto json = parse_json<Json>(read_text_file(path), path.string());
     const bool is_manifest = json.is_object() && json.contains("recipe");
-    return {model_of_run(path, is_manifest ? json.at("recipe") : json), path.string(),
-            huggingface_window(folder / kept_huggingface_folder)};
+    const Recipe recipe = recipe_of_run(path, is_manifest ? json.at("recipe") : json);
+    ModelOrigin origin{recipe.model, path.string(), huggingface_window(folder / kept_huggingface_folder),
+                       recipe.data.tokenizer};
+    if (path_exists(folder / kept_huggingface_folder)) origin.folder = folder / kept_huggingface_folder;
+    if (recipe.data.fine_tuning) origin.chat_template = recipe.data.fine_tuning->chat_template;
+    return origin;
   }
   throw Error(ExitCode::missing_input,
               source +
@@ -108,6 +141,11 @@ std::optional<ModelOrigin> fill_model_from(Document& document, const std::string
   Json from = to_json(described).at("model");
   if (root["model"].is_object()) keep_scaling(root["model"], from, origin.model);
   add_missing(root["model"], from);
+  try {
+    fill_data(root["data"], origin);
+  } catch (const Error& error) {
+    throw Error(error.code(), name + ": " + pointer + ": " + error.what());
+  }
   // null asks for random weights. What is not an object is reported by the reader.
   Json& training = root["training"];
   if (training.is_null()) training = Json::object();

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/date.h"
+#include "core/json/json_text.h"
 #include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/rules/rules.h"
 
@@ -48,10 +50,17 @@ Verdict check_end_of_text(const Recipe& recipe, const Known&) {
                  "must be below model.vocab_size (" + std::to_string(recipe.model.vocab_size) + ")"};
 }
 
+Verdict check_date(const Recipe& recipe, const Known&) {
+  const auto& fine_tuning = recipe.data.fine_tuning;
+  if (!fine_tuning || !fine_tuning->date || date_of(*fine_tuning->date)) return {};
+  return Refusal{shown_text(*fine_tuning->date) + " is no date", "must be a day as in 2024-07-26"};
+}
+
 }  // namespace
 
 std::vector<Rule> document_rules() {
   return {
+      {"/data/fine_tuning/date", {}, check_date},
       {"/model/dropout", {"/data/fine_tuning", "/data/document_mask"}, check_dropout},
       {"/data/document_mask", {"/data/fine_tuning"}, check_mask},
       {"/data/document_mask/end_of_text",

@@ -190,6 +190,37 @@ TEST_CASE("A source of a model that cannot be read is reported with the key", "[
   check("damaged", ExitCode::bad_data, "incompatible version");
 }
 
+TEST_CASE("A model's tokenizer and chat template come with it", "[recipe]") {
+  Models models;
+  Json json = recipe_from("hf:llama");
+  json["data"]["fine_tuning"] = Json::object();
+  const std::string folder = std::filesystem::canonical(models.path("llama")).string();
+  CHECK(models.read(json).data.tokenizer == TokenizerRecipe{});
+  CHECK(models.read(json).data.fine_tuning->chat_template == ChatTemplateRecipe{});
+  models.write("llama/tokenizer.model", "");
+  CHECK(models.read(json).data.tokenizer == TokenizerRecipe{TokenizerKind::sentencepiece, folder + "/tokenizer.model"});
+  models.write("llama/tokenizer.json", "{}");
+  models.write("llama/tokenizer_config.json", R"({"chat_template": null})");
+  CHECK(models.read(json).data.tokenizer == TokenizerRecipe{TokenizerKind::huggingface, folder + "/tokenizer.json"});
+  CHECK(models.read(json).data.fine_tuning->chat_template == ChatTemplateRecipe{});
+  models.write("llama/tokenizer_config.json", R"({"chat_template": "{{ x }}"})");
+  const ChatTemplateRecipe own{ChatTemplate::file, folder + "/tokenizer_config.json"};
+  CHECK(models.read(json).data.fine_tuning->chat_template == own);
+  json["data"]["fine_tuning"]["template"] = "auto";
+  CHECK(models.read(json).data.fine_tuning->chat_template == own);
+  models.write("llama/chat_template.jinja", "{{ x }}");
+  CHECK(models.read(json).data.fine_tuning->chat_template.file == folder + "/chat_template.jinja");
+  // A run hands on what it was trained with.
+  models.write("run/recipe.json", to_json(models.read(json)).dump());
+  json["model"]["from"] = "run";
+  CHECK(models.read(json).data.fine_tuning->chat_template.file == folder + "/chat_template.jinja");
+  CHECK(models.read(json).data.tokenizer.file == folder + "/tokenizer.json");
+  // What the recipe says counts.
+  json["data"] = Json::parse(R"({"tokenizer": "bytes", "fine_tuning": {"template": "llama3"}})");
+  CHECK(models.read(json).data.tokenizer == TokenizerRecipe{});
+  CHECK(models.read(json).data.fine_tuning->chat_template.kind == ChatTemplate::llama3);
+}
+
 TEST_CASE("A source that is no text is one problem of the key", "[recipe]") {
   Models models;
   Json json = test::small_recipe();

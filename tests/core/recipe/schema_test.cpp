@@ -125,7 +125,9 @@ TEST_CASE("Every property of the schema has a description and a default, or is r
   const auto schema = recipe_schema();
   CHECK(schema["$schema"] == "http://json-schema.org/draft-07/schema#");
   for (const auto& pointer : key_pointers()) {
-    if (pointer.find("/0/") != std::string::npos || pointer.find("tokenizer/") != std::string::npos) continue;
+    if (pointer.find("/0/") != std::string::npos || pointer.find("tokenizer/") != std::string::npos ||
+        pointer.ends_with("template/file"))
+      continue;
     CAPTURE(pointer);
     std::string path;
     for (const auto c : pointer) path += c == '/' ? std::string("/properties/") : std::string(1, c);

@@ -98,7 +98,22 @@ TEST_CASE("Files without a document that counts and other files are refused") {
   const TemporaryDirectory folder;
   CHECK_THROWS_WITH(open(folder, line(9, 1), true, 6), Catch::Contains("no document of which a token counts"));
   const auto text = folder.write("a.txt", "text").string();
-  CHECK_THROWS_WITH(LabelledDocuments::open(text, {}, {}, 6, 256), Catch::Contains("is not JSON Lines"));
+  CHECK_THROWS_WITH(LabelledDocuments::open(text, {}, {}, 6, 256), Catch::Contains("is neither JSON Lines"));
+}
+
+TEST_CASE("Conversations come from JSON of any kind") {
+  const TemporaryDirectory folder;
+  const Documents expected = open(folder, line(2, 2) + line(1, 3), false, 6);
+  const auto check = [&](const std::string& name, const std::string& text) {
+    CAPTURE(name);
+    const Documents documents =
+        LabelledDocuments::open(folder.write(name, text).string(), {}, {.packing = false}, 6, 256);
+    REQUIRE(documents->samples() == 2);
+    for (int sample : {0, 1}) CHECK(read(documents, sample, 6).targets == read(expected, sample, 6).targets);
+  };
+  check("a.json", "[" + line(2, 2) + "," + line(1, 3) + "]");
+  check("b.json", line(2, 2) + line(1, 3));
+  check("a.ndjson", line(2, 2) + line(1, 3));
 }
 
 TEST_CASE("Packing puts each document in one sequence, and wastes less than half of the sequences") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/conversation.h"
+#include "core/data/conversations/conversation.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,7 +9,7 @@ namespace llmtrain::test {
 namespace {
 
 Conversation read(const std::string& line, const FineTuningRecipe& recipe = {}) {
-  return conversation_of({line, 3}, "chat.jsonl", recipe);
+  return ConversationReader(recipe, {}).read({line, 3}, "chat.jsonl");
 }
 
 constexpr const char* greeting = R"({"messages": [{"role": "system", "content": "Be brief."},
@@ -19,8 +19,8 @@ constexpr const char* greeting = R"({"messages": [{"role": "system", "content": 
 }  // namespace
 
 TEST_CASE("a template's messages end with the token that its models were trained with") {
-  CHECK(end_of_message(ChatTemplate::chatml) == "<|im_end|>");
-  CHECK(end_of_message(ChatTemplate::llama3) == "<|eot_id|>");
+  CHECK(ChatTemplates({}, {}).end_of_answer() == "<|im_end|>");
+  CHECK(ChatTemplates({.chat_template = {ChatTemplate::llama3, ""}}, {}).end_of_answer() == "<|eot_id|>");
 }
 
 // https://huggingface.co/Qwen/Qwen2-0.5B-Instruct, tokenizer_config.json: {{'<|im_start|>' + message['role'] + '\n' +
@@ -42,7 +42,7 @@ TEST_CASE("ChatML writes messages as Qwen2 does, and answers count with their en
 // message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>', after bos_token.
 TEST_CASE("The template of Llama 3 trims contents and begins with its beginning of text") {
   CHECK(
-      read(greeting, {.chat_template = ChatTemplate::llama3}).parts ==
+      read(greeting, {.chat_template = {ChatTemplate::llama3, ""}}).parts ==
       std::vector<LabelledText>{
           {"<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
            "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
@@ -55,7 +55,7 @@ TEST_CASE("The template of Llama 3 trims contents and begins with its beginning 
 
 TEST_CASE("Llama 3 trims the white space that Python's strip() does") {
   const char* line = "{\"messages\": [{\"role\": \"user\", \"content\": \"\\u00a0 a\\u2003b \\u3000\\u001f\"}]}";
-  CHECK(read(line, {.chat_template = ChatTemplate::llama3}).parts ==
+  CHECK(read(line, {.chat_template = {ChatTemplate::llama3, ""}}).parts ==
         std::vector<LabelledText>{
             {"<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na\u2003b<|eot_id|>", false}});
 }
@@ -99,7 +99,7 @@ TEST_CASE("A line that is no conversation is refused with its number") {
   };
   check("{", "is not a JSON object");
   check("[]", "is not a JSON object");
-  check(R"({"text": "a"})", "neither \"messages\" nor \"prompt\"");
+  check(R"({"text": "a"})", "neither \"messages\" nor \"prompt\" nor \"instruction\"");
   check(R"({"messages": "a"})", "no list \"messages\"");
   check(R"({"messages": ["a"]})", "something else than messages");
   check(R"({"messages": [{"content": "a"}]})", "no string \"role\"");
@@ -107,6 +107,15 @@ TEST_CASE("A line that is no conversation is refused with its number") {
   check(R"({"messages": [{"role": "bot", "content": "a"}]})", "the role \"bot\"");
   check(R"({"messages": [{"role": "user", "content": "a", "name": "Ann"}]})", "a message with \"name\"");
   check(R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]})", "a message with \"tool_calls\"");
+  check(R"({"messages": [{"role": "user", "content": null}]})", "no string \"content\"");
+  check(R"({"messages": [{"role": "user", "content": [{"type": "image", "url": "a"}]}]})", "not of texts alone");
+  check(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})",
+      "in several parts");
+  check(R"({"messages": [{"role": "user", "content": "a", "weight": 2}]})", "neither 0 nor 1");
+  check(R"({"messages": []})", "no message in \"messages\"");
+  check(R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "f"}]})", "has \"tools\"");
+  check(R"({"messages": [{"role": "user", "content": "a"}], "tools": "f"})", "that are no list");
   check(R"({"prompt": "a"})", "no string \"completion\"");
   check(R"({"prompt": [], "completion": "a"})", "no list \"completion\"");
 }

@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/message_writer.h"
+#include "core/data/conversations/message_writer.h"
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/jinja/values/text.h"
 
 namespace llmtrain {
 namespace {
-
-// https://huggingface.co/Qwen/Qwen2-0.5B-Instruct, without its default system prompt.
-constexpr std::string_view chatml_source =
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{% if message.role == 'assistant' %}"
-    "{% generation %}{{ message.content }}<|im_end|>{% endgeneration %}"
-    "{% else %}{{ message.content }}<|im_end|>{% endif %}{{ '\\n' }}{% endfor %}";
-
-// https://huggingface.co/meta-llama/Meta-Llama-3-8B-Instruct
-constexpr std::string_view llama3_source =
-    "{% for message in messages %}{% if loop.first %}<|begin_of_text|>{% endif %}"
-    "<|start_header_id|>{{ message.role }}<|end_header_id|>\n\n"
-    "{% if message.role == 'assistant' %}"
-    "{% generation %}{{ message.content | trim }}<|eot_id|>{% endgeneration %}"
-    "{% else %}{{ message.content | trim }}<|eot_id|>{% endif %}{% endfor %}";
 
 std::vector<std::size_t> places_of_answers(const Json& messages) {
   std::vector<std::size_t> places;
@@ -36,19 +22,8 @@ std::vector<std::size_t> places_of_answers(const Json& messages) {
 
 }  // namespace
 
-MessageWriter::MessageWriter(std::string_view source, Json variables)
-    : variables_(std::move(variables)), template_(source) {}
-
-const MessageWriter& MessageWriter::named(ChatTemplate chat) {
-  static const MessageWriter chatml(chatml_source, Json::object()), llama3(llama3_source, Json::object());
-  switch (chat) {
-    case ChatTemplate::chatml:
-      return chatml;
-    case ChatTemplate::llama3:
-      return llama3;
-  }
-  return chatml;
-}
+MessageWriter::MessageWriter(std::string_view source, Json variables, std::optional<std::tm> now)
+    : variables_(std::move(variables)), template_(source), options_{.now = now} {}
 
 jinja::Rendered MessageWriter::render(const Json& conversation, std::size_t messages, bool with_prompt) const {
   Json variables = {{"tools", nullptr}, {"documents", nullptr}};
@@ -57,7 +32,7 @@ jinja::Rendered MessageWriter::render(const Json& conversation, std::size_t mess
   Json& written = variables["messages"];
   written.erase(written.begin() + static_cast<std::ptrdiff_t>(messages), written.end());
   variables["add_generation_prompt"] = with_prompt;
-  return template_.render(variables);
+  return template_.render(variables, options_);
 }
 
 std::vector<MessageWriter::Span> MessageWriter::spans_of_answers(const Json& conversation,
@@ -78,15 +53,20 @@ std::vector<MessageWriter::Span> MessageWriter::spans_of_answers(const Json& con
   return spans;
 }
 
-std::vector<LabelledText> MessageWriter::write(const Json& conversation, std::size_t first_counted) const {
+std::string MessageWriter::text(const Json& conversation, bool with_prompt) const {
+  return render(conversation, conversation["messages"].size(), with_prompt).text;
+}
+
+std::vector<LabelledText> MessageWriter::write(const Json& conversation, const std::vector<bool>& counted) const {
   const Json& messages = conversation["messages"];
   const auto rendered = render(conversation, messages.size(), false);
   const auto answers = places_of_answers(messages);
   if (rendered.has_lost_generation) refuse("it has {% generation %} within a macro or a set block");
   const auto spans =
       rendered.generations.empty() ? spans_of_answers(conversation, answers, rendered.text) : rendered.generations;
-  if (first_counted > 0 && spans.size() != answers.size())
-    refuse(fmt::format("it marks {} parts as generated of {} answers, so that those of the prompt are not known",
+  const bool all_count = std::ranges::all_of(answers, [&](std::size_t place) { return counted[place]; });
+  if (!all_count && spans.size() != answers.size())
+    refuse(fmt::format("it marks {} parts as generated of {} answers, so that those which do not count are not known",
                        spans.size(), answers.size()));
   std::vector<LabelledText> parts;
   std::size_t begin = 0;
@@ -96,7 +76,7 @@ std::vector<LabelledText> MessageWriter::write(const Json& conversation, std::si
   };
   for (std::size_t index = 0; index < spans.size(); ++index) {
     add(spans[index].first, false);
-    add(spans[index].second, first_counted == 0 || answers[index] >= first_counted);
+    add(spans[index].second, all_count || counted[answers[index]]);
   }
   add(rendered.text.size(), false);
   return parts;

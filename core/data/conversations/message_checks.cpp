@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/conversations/message_checks.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/data/conversations/conversation_refused.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::array<std::string_view, 4> usual_roles = {"system", "user", "assistant", "tool"};
+
+// A name from a file of others, as it may appear in a message.
+std::string shown(const std::string& name) { return Json(name).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Neither null nor an empty text or list: what says nothing need not be written.
+bool says_something(const Json& value) {
+  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
+  return !value.is_null() && !(value.is_array() && value.empty());
+}
+
+bool is_text(const Json& part) {
+  return part.is_object() && part.value("type", "") == "text" && part.contains("text") && part["text"].is_string();
+}
+
+void check_content(Json& message, const MessageWriter& writer) {
+  const auto content = message.find("content");
+  if (content == message.end()) {
+    // A call of tools, as it may be, stands in its place.
+    const bool says_more = std::ranges::any_of(
+        message.items(), [](const auto& item) { return item.key() != "role" && says_something(item.value()); });
+    if (!says_more) throw ConversationRefused("has a message with no string \"content\"");
+    return;
+  }
+  if (content->is_string()) return;
+  if (!content->is_array() || content->empty()) throw ConversationRefused("has a message with no string \"content\"");
+  if (!std::ranges::all_of(*content, is_text))
+    throw ConversationRefused("has a message with \"content\" that is not of texts alone");
+  if (writer.mentions("text")) return;
+  if (content->size() > 1)
+    throw ConversationRefused(
+        "has a message with \"content\" in several parts, which the chat template does not write");
+  const std::string text = content->front()["text"].get<std::string>();
+  *content = text;
+}
+
+// Whether the text is the same without it. A template that refuses what is left does read it.
+bool is_left_out(const MessageWriter& writer, const std::string& whole, const Json& without) {
+  try {
+    return writer.text(without) == whole;
+  } catch (const jinja::TemplateError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void MessageChecks::check_role(const Json& conversation, std::size_t place, const MessageWriter& writer) {
+  const std::string role = conversation["messages"][place]["role"].get<std::string>();
+  const auto known = std::pair(&writer, role);
+  if (writer.mentions(role) || role == "user" || role == "assistant" || written_roles_.contains(known)) return;
+  if (std::ranges::find(usual_roles, role) == usual_roles.end())
+    throw ConversationRefused("has the role " + shown(role) + " instead of system, user, assistant or tool");
+  Json without = conversation;
+  without["messages"].erase(place);
+  if (is_left_out(writer, writer.text(conversation), without))
+    throw ConversationRefused("has a message of the role " + role + ", which the chat template does not write");
+  written_roles_.insert(known);
+}
+
+void MessageChecks::check_keys(Json& conversation, std::size_t place, const MessageWriter& writer) const {
+  std::vector<std::string> unknown;
+  Json& message = conversation["messages"][place];
+  for (const std::string& key : recipe_.left_out) message.erase(key);
+  for (const auto& [key, value] : message.items())
+    if (key != "role" && key != "content" && says_something(value) && !writer.mentions(key)) unknown.push_back(key);
+  for (const std::string& key : unknown) {
+    Json without = conversation;
+    without["messages"][place].erase(key);
+    if (is_left_out(writer, writer.text(conversation), without))
+      throw ConversationRefused(fmt::format(
+          "has a message with {}, which the chat template does not write (data.fine_tuning.leave_out)", shown(key)));
+  }
+}
+
+void MessageChecks::apply(Json& conversation, const MessageWriter& writer) {
+  if (conversation.contains("tools") && says_something(conversation["tools"]) && !writer.mentions("tools"))
+    throw ConversationRefused("has \"tools\", which the chat template does not write");
+  for (Json& message : conversation["messages"]) check_content(message, writer);
+  for (std::size_t place = 0; place < conversation["messages"].size(); ++place) {
+    check_keys(conversation, place, writer);
+    check_role(conversation, place, writer);
+  }
+}
+
+}  // namespace llmtrain
