@@ -53,6 +53,8 @@ struct HuggingfaceFormat {
   // A folder of transformers from which the model comes: its special tokens' ids and its generation_config.json are
   // taken over. Empty: none.
   std::filesystem::path origin{};
+  // Ids of which each ends a text; those that `origin` does not name are added to the ones that end generation.
+  std::vector<std::int64_t> ends{};
 };
 
 // Writes a folder, new or empty, that transformers' from_pretrained loads with no missing and no unexpected key:

@@ -262,6 +262,9 @@ TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, cons
   };
 }
 
+// One id, or a list of several.
+Json as_ids(const std::vector<std::int64_t>& ids) { return ids.size() == 1 ? Json(ids.front()) : Json(ids); }
+
 // What config.json of `origin` says of special tokens, which a model does not know itself.
 void take_special_tokens(Json& config, const fs::path& origin) {
   const fs::path file = origin / "config.json";
@@ -279,6 +282,25 @@ Json generation_config_of(const Json& config) {
   return generation;
 }
 
+// The origin's file as it is, where that names all ids that end a text.
+std::string generation_config_text(const HuggingfaceFormat& format, const Json& config) {
+  const fs::path file = format.origin / "generation_config.json";
+  const bool has_file = !format.origin.empty() && path_exists(file);
+  const std::string text = has_file ? read_text_file(file) : "";
+  Json generation = has_file ? parse_json<Json>(text, file.string()) : generation_config_of(config);
+  if (!generation.is_object()) return text;
+  const Json named = generation.contains("eos_token_id") ? generation["eos_token_id"] : Json();
+  std::vector<std::int64_t> ends;
+  for (const Json& id : named.is_array() ? named : Json::array({named}))
+    if (id.is_number_integer()) ends.push_back(id.get<std::int64_t>());
+  const std::size_t known = ends.size();
+  for (const std::int64_t id : format.ends)
+    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  if (ends.size() == known && has_file) return text;
+  if (!ends.empty()) generation["eos_token_id"] = as_ids(ends);
+  return generation.dump(2) + "\n";
+}
+
 void write_model(const fs::path& folder, const Graph& graph, const WeightSource& weights,
                  const HuggingfaceFormat& format, const Json& config) {
   std::vector<SafetensorsTensor> tensors;
@@ -286,10 +308,7 @@ void write_model(const fs::path& folder, const Graph& graph, const WeightSource&
     tensors.push_back({plan.name, dtype_name(format.dtype), plan.shape(graph), nullptr,
                        content_of(plan, graph, weights, format.dtype)});
   write_shards(folder, std::move(tensors), format.shard_bytes);
-  const fs::path generation = format.origin / "generation_config.json";
-  const bool has_generation = !format.origin.empty() && path_exists(generation);
-  write_file_atomically(folder / "generation_config.json",
-                        has_generation ? read_file(generation) : generation_config_of(config).dump(2) + "\n");
+  write_file_atomically(folder / "generation_config.json", generation_config_text(format, config));
   // Written last: a folder without it is not a model, so an interrupted export is recognised as such.
   write_file_atomically(folder / "config.json", config.dump(2) + "\n");
 }
@@ -326,6 +345,7 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
   const HuggingfaceType type = huggingface_type_of(graph.model);
   Json config = config_of(graph.model, type, pytorch_name(format.dtype));
   take_special_tokens(config, format.origin);
+  if (config["eos_token_id"].is_null() && !format.ends.empty()) config["eos_token_id"] = as_ids(format.ends);
   const bool was_there = path_exists(folder);
   create_folder(folder);
   try {

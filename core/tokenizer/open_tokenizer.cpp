@@ -12,6 +12,7 @@
 #include "core/tokenizer/byte_tokenizer.h"
 #include "core/tokenizer/document_marks.h"
 #include "core/tokenizer/huggingface_tokenizer.h"
+#include "core/tokenizer/model_marks.h"
 #include "core/tokenizer/sentencepiece_tokenizer.h"
 
 namespace llmtrain {
@@ -76,6 +77,7 @@ void copy_tokenizer(const TokenizerRecipe& tokenizer, const std::filesystem::pat
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"})
     if (const auto beside = file.parent_path() / name; std::filesystem::exists(beside, ignored))
       write_file_atomically(folder / name, read_file(beside));
+  copy_named_templates(file.parent_path(), folder);
   const auto config = folder / "tokenizer_config.json";
   if (is_json && !std::filesystem::exists(config, ignored))
     write_file_atomically(config, transformers_config(*open_tokenizer(tokenizer)).dump(2) + "\n");

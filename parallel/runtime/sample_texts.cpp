@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/conversations/text_ends.h"
 #include "core/data/growing_text.h"
 #include "core/tokenizer/open_tokenizer.h"
 #include "parallel/engine/generation/generation.h"
@@ -29,16 +30,14 @@ SampleEnd::Reason reason_of(GrowingText::State state) {
 // The texts of one rank, all of which grow in the same way on every rank; one of them reports to the listener.
 class GrowingTexts {
  public:
-  // The tokenizer outlives this.
-  GrowingTexts(const SampleRequest& request, const Tokenizer& tokenizer, const SampleListener* listener)
+  // The tokenizer outlives this; each of `ends` ends a text.
+  GrowingTexts(const SampleRequest& request, const Tokenizer& tokenizer, const std::vector<std::int64_t>& ends,
+               const SampleListener* listener)
       : request_(request), listener_(listener) {
     const auto bytes_of = [&tokenizer](std::span<const std::int64_t> tokens) {
       return tokenizer.decode_continuation(tokens);
     };
-    TextStops stops{request.stop, {}};
-    // The first of what a tokenizer puts after a document: what follows is no text.
-    const std::vector<TokenId>& end = tokenizer.marks().end;
-    if (!end.empty()) stops.tokens.push_back(end.front());
+    const TextStops stops{request.stop, ends};
     for (std::size_t i = 0; i < request.prompts.size() * static_cast<std::size_t>(request.samples); ++i)
       texts_.emplace_back(bytes_of, stops);
   }
@@ -75,6 +74,7 @@ class GrowingTexts {
 
 void sample_texts(const SampleRequest& request, const SampleListener& listener) {
   const auto tokenizer = open_tokenizer(request.recipe.data.tokenizer, request.recipe.model.vocab_size);
+  const auto ends = text_ends(request.recipe, request.checkpoint, *tokenizer);
   std::vector<std::vector<std::int64_t>> prompts;
   // A model needs at least one token to begin with.
   for (const std::string& prompt : request.prompts)
@@ -85,7 +85,7 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
   options.samples = request.samples;
   options.batch = request.batch;
   with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
-    GrowingTexts texts(request, *tokenizer, model.groups().is_first() ? &listener : nullptr);
+    GrowingTexts texts(request, *tokenizer, ends, model.groups().is_first() ? &listener : nullptr);
     generate(model, prompts, options,
              [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
     texts.end_empty();

@@ -19,11 +19,14 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/data/conversations/text_ends.h"
 #include "core/json/json_text.h"
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/enum_words.h"
 #include "core/recipe/model_from/huggingface_config.h"
+#include "core/recipe/model_from/model_files.h"
 #include "core/recipe/recipe_io.h"
+#include "core/tokenizer/model_marks.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain::app {
@@ -64,15 +67,17 @@ std::vector<std::string> dtype_names() {
   return names;
 }
 
-// The folder of transformers from which the checkpoint's model came, as far as it is still there; empty without one.
-std::string origin_of(const CheckpointSource& source) {
-  std::vector<fs::path> folders{source.checkpoint() / kept_huggingface_folder};
-  if (const auto& init_from = source.recipe.training.init_from)
-    folders.emplace_back(
-        huggingface_folder(*init_from).value_or((fs::path(*init_from) / kept_huggingface_folder).string()));
-  for (const fs::path& folder : folders)
-    if (path_exists(folder / "config.json")) return folder.string();
-  return {};
+// The checkpoint's tokenizer. Null, with a warning, where it is not supported but lies in the folder from which the
+// model came: that of the export is then the same.
+std::shared_ptr<const Tokenizer> tokenizer_of(const CheckpointSource& source, const fs::path& origin) {
+  const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
+  try {
+    return open_tokenizer(tokenizer, source.recipe.model.vocab_size);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::bad_data || fs::path(tokenizer.file).parent_path() != origin) throw;
+    log().warn("the tokenizer is copied as it is: {}", error.what());
+    return nullptr;
+  }
 }
 
 int export_to(const ExchangeOptions& options) {
@@ -86,23 +91,25 @@ int export_to(const ExchangeOptions& options) {
   require_executable(source.recipe, source.checkpoint().string());
   // Before the model is written: a folder without its tokenizer would be half an export.
   const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
-  open_tokenizer(tokenizer, source.recipe.model.vocab_size);
-  load_runtime().export_model({source.recipe, source.checkpoint().string(), options.destination, format,
-                               value_of_word<DataType>(data_type_words, options.dtype.value_or(automatic_dtype)),
-                               static_cast<std::int64_t>(options.shard_bytes.value_or(default_file_bytes)),
-                               origin_of(source)});
+  const fs::path origin = origin_of_model(source.recipe, source.checkpoint());
+  const auto opened = tokenizer_of(source, origin);
+  load_runtime().export_model(
+      {source.recipe, source.checkpoint().string(), options.destination, format,
+       value_of_word<DataType>(data_type_words, options.dtype.value_or(automatic_dtype)),
+       static_cast<std::int64_t>(options.shard_bytes.value_or(default_file_bytes)), origin.string(),
+       opened ? text_ends(source.recipe, source.checkpoint(), *opened) : std::vector<std::int64_t>{}});
   // An adapter's tokenizer is its model's.
-  if (format != ExportFormat::peft) copy_tokenizer(tokenizer, options.destination);
+  if (format != ExportFormat::peft) {
+    copy_tokenizer(tokenizer, options.destination);
+    write_chat_templates(source.recipe.data, options.destination);
+  }
   write_result(options.destination + ": written from " + source.checkpoint().string() + "\n");
   return 0;
 }
 
 // The folder's tokenizer. Bytes where it has none that is supported, and the reason.
-TokenizerRecipe tokenizer_of(const fs::path& folder, std::int64_t vocab_size, std::string& reason) {
-  TokenizerRecipe found;
-  for (const auto& [kind, name] : {std::pair(TokenizerKind::huggingface, "tokenizer.json"),
-                                   std::pair(TokenizerKind::sentencepiece, "tokenizer.model")})
-    if (found.kind == TokenizerKind::bytes && path_exists(folder / name)) found = {kind, (folder / name).string()};
+TokenizerRecipe usable_tokenizer_in(const fs::path& folder, std::int64_t vocab_size, std::string& reason) {
+  const TokenizerRecipe found = tokenizer_in(folder);
   try {
     if (found.kind == TokenizerKind::bytes)
       throw Error(ExitCode::missing_input, folder.string() + ": has neither tokenizer.json nor tokenizer.model");
@@ -114,7 +121,7 @@ TokenizerRecipe tokenizer_of(const fs::path& folder, std::int64_t vocab_size, st
   }
 }
 
-// A recipe needs a batch and steps, which no folder of transformers knows. `reason` as tokenizer_of()'s.
+// A recipe needs a batch and steps, which no folder of transformers knows. `reason` as usable_tokenizer_in()'s.
 Recipe imported_recipe(const fs::path& folder, std::string& reason) {
   Recipe described;
   described.model = model_recipe_from_huggingface(folder);
@@ -123,7 +130,7 @@ Recipe imported_recipe(const fs::path& folder, std::string& reason) {
                      {"batch", {{"global", 1}, {"micro", 1}}},
                      {"training", {{"steps", 1}}}};
   Recipe recipe = parse_recipe(text.dump(), (folder / "config.json").string(), folder);
-  recipe.data.tokenizer = tokenizer_of(folder, recipe.model.vocab_size, reason);
+  recipe.data.tokenizer = usable_tokenizer_in(folder, recipe.model.vocab_size, reason);
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes)
     // Relative to the checkpoint, which may be moved.
     recipe.data.tokenizer.file = (kept_huggingface_folder / fs::path(recipe.data.tokenizer.file).filename()).string();
@@ -137,6 +144,7 @@ void keep_files(const fs::path& from, const fs::path& checkpoint) {
   if (failed) throw Error(ExitCode::cannot_write, kept.string() + ": cannot be created: " + failed.message());
   for (const char* name : kept_files)
     if (path_exists(from / name)) write_file_atomically(kept / name, read_file(from / name));
+  copy_named_templates(from, kept);
 }
 
 int import_from(const ExchangeOptions& options) {

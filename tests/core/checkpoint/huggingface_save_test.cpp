@@ -160,5 +160,30 @@ TEST_CASE("an export says how much of a model it has read, of all formats and wi
   }
 }
 
+TEST_CASE("tokens that end a text are added to those that the model's origin lists") {
+  const test::TemporaryDirectory folder;
+  const Graph graph = Graph::build(llama_model());
+  const NamedWeightSource weights(counted_weights(graph));
+  int exports = 0;
+  const auto ends = [&](const std::string& file, const fs::path& origin, const std::vector<std::int64_t>& given) {
+    const fs::path out = folder.path() / std::to_string(exports++);
+    save_huggingface(out, graph, weights, {.origin = origin, .ends = given});
+    return Json::parse(read_file(out / file)).value("eos_token_id", Json()).dump();
+  };
+  CHECK(ends("generation_config.json", {}, {}) == "null");
+  CHECK(ends("generation_config.json", {}, {7}) == "7");
+  CHECK(ends("config.json", {}, {7, 9}) == "[7,9]");
+  folder.write("origin/config.json", R"({"eos_token_id": 3})");
+  CHECK(ends("generation_config.json", folder.path() / "origin", {3, 9}) == "[3,9]");
+  CHECK(ends("config.json", folder.path() / "origin", {9}) == "3");
+  // Its file stays as it is unless it lacks one.
+  const std::string kept = "{\"eos_token_id\":   [3, 4], \"top_k\": 5}";
+  folder.write("origin/generation_config.json", kept);
+  CHECK(ends("generation_config.json", folder.path() / "origin", {4}) == "[3,4]");
+  CHECK(read_file(folder.path() / std::to_string(exports - 1) / "generation_config.json") == kept);
+  CHECK(ends("generation_config.json", folder.path() / "origin", {4, 9}) == "[3,4,9]");
+  CHECK(Json::parse(read_file(folder.path() / std::to_string(exports - 1) / "generation_config.json"))["top_k"] == 5);
+}
+
 }  // namespace
 }  // namespace llmtrain
