@@ -6,7 +6,7 @@
 namespace llmtrain::test {
 namespace {
 
-Conversation read(const std::string& line, const FineTuningRecipe& recipe = {}) {
+Conversation formed(const std::string& line, const FineTuningRecipe& recipe = {}) {
   return ConversationReader(recipe, {}).read({line, 3}, "chat.jsonl");
 }
 
@@ -14,14 +14,14 @@ Conversation read(const std::string& line, const FineTuningRecipe& recipe = {}) 
 
 // https://github.com/lm-sys/FastChat (ShareGPT) and https://github.com/tatsu-lab/stanford_alpaca name their keys so.
 TEST_CASE("Conversations of ShareGPT and Alpaca are what their messages would be") {
-  const auto messages = [](const std::string& list) { return read(R"({"messages": )" + list + "}").parts; };
-  CHECK(read(R"({"id": "x", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"},
+  const auto messages = [](const std::string& list) { return formed(R"({"messages": )" + list + "}").parts; };
+  CHECK(formed(R"({"id": "x", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"},
                  {"from": "observation", "value": "o"}], "system": "S"})")
             .parts == messages(R"([{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"},
                                    {"role": "assistant", "content": "Ho"}, {"role": "tool", "content": "o"}])"));
-  CHECK(read(R"({"instruction": "Add.", "input": "1 2", "output": "3"})").parts ==
+  CHECK(formed(R"({"instruction": "Add.", "input": "1 2", "output": "3"})").parts ==
         messages(R"([{"role": "user", "content": "Add.\n1 2"}, {"role": "assistant", "content": "3"}])"));
-  CHECK(read(R"({"instruction": "Add.", "input": "", "output": "3"})").parts ==
+  CHECK(formed(R"({"instruction": "Add.", "input": "", "output": "3"})").parts ==
         messages(R"([{"role": "user", "content": "Add."}, {"role": "assistant", "content": "3"}])"));
 }
 
@@ -30,17 +30,17 @@ TEST_CASE("Keys and roles that are called otherwise are those that the recipe na
   recipe.fields.messages = "dialog", recipe.fields.role = "speaker", recipe.fields.content = "says";
   recipe.fields.instruction = "q", recipe.fields.output = "a";
   recipe.roles.user = {"Ann", "Ed"}, recipe.roles.assistant = {"Bot"};
-  const Conversation expected = read(R"({"messages": [{"role": "user", "content": "a"},
+  const Conversation expected = formed(R"({"messages": [{"role": "user", "content": "a"},
     {"role": "assistant", "content": "b"}]})");
-  CHECK(read(R"({"dialog": [{"speaker": "Ed", "says": "a"}, {"speaker": "Bot", "says": "b"}]})", recipe).parts ==
+  CHECK(formed(R"({"dialog": [{"speaker": "Ed", "says": "a"}, {"speaker": "Bot", "says": "b"}]})", recipe).parts ==
         expected.parts);
-  CHECK(read(R"({"q": "a", "a": "b"})", recipe).parts == expected.parts);
+  CHECK(formed(R"({"q": "a", "a": "b"})", recipe).parts == expected.parts);
   recipe.fields.prompt = "p", recipe.fields.completion = "c";
-  CHECK(read(R"({"p": "a", "c": "b"})", recipe).is_plain);
+  CHECK(formed(R"({"p": "a", "c": "b"})", recipe).is_plain);
 }
 
 TEST_CASE("An answer of weight 0 does not count") {
-  CHECK(read(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0},
+  CHECK(formed(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0},
                  {"role": "assistant", "content": "b", "weight": 1}]})")
             .parts == std::vector<LabelledText>{{"<|im_start|>assistant\na<|im_end|>\n<|im_start|>assistant\n", false},
                                                 {"b<|im_end|>", true},
@@ -49,7 +49,7 @@ TEST_CASE("An answer of weight 0 does not count") {
 
 TEST_CASE("A record in a form that is not read is refused by name") {
   const auto check = [](const std::string& line, const std::string& words) {
-    CHECK_THROWS_WITH(read(line), Catch::StartsWith("chat.jsonl: line 3 ") && Catch::Contains(words));
+    CHECK_THROWS_WITH(formed(line), Catch::StartsWith("chat.jsonl: line 3 ") && Catch::Contains(words));
   };
   check(R"({"conversations": [{"from": "bing", "value": "a"}]})", "the role \"bing\"");
   check(R"({"conversations": [{"from": "human", "text": "a"}]})", "a message with \"text\"");
