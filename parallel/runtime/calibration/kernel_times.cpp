@@ -88,8 +88,9 @@ class Bench {
     const kn::NormOutput saved = kn::norm_forward(x, parameters);
     time(name, rows, width, 2, [&] { kn::norm_forward(x, parameters); });
     time(name + " and residual", rows, width, 4, [&] { kn::add_norm_forward(residual, x, parameters); });
-    time(name + " backward", rows, width, 4,
-         [&] { kn::norm_backward(dy, x, saved.mean, saved.rstd, parameters, dx, dweight, dbias); });
+    time(name + " backward", rows, width, 4, [&] {
+      kn::norm_backward(dy, x, saved.mean, saved.rstd, parameters, dx, dweight, dbias, kn::Accumulation::add);
+    });
   }
 
   void time_activation(kn::ActivationKind kind, const std::string& name, std::int64_t inputs) {

@@ -33,7 +33,7 @@ std::string line(int prompt, int completion) {
          std::string(static_cast<std::size_t>(completion), 'C') + "\"}\n";
 }
 
-Documents open(const TemporaryDirectory& folder, const std::string& text, bool packing, std::int64_t length) {
+Documents open_documents(const TemporaryDirectory& folder, const std::string& text, bool packing, std::int64_t length) {
   return LabelledDocuments::open(folder.write("a.jsonl", text).string(), {}, {.packing = packing}, length, 256);
 }
 
@@ -43,7 +43,7 @@ constexpr std::int64_t P = 'P', C = 'C', no = not_counted;
 
 TEST_CASE("A sample's targets are the next tokens of completions") {
   const TemporaryDirectory folder;
-  const Documents documents = open(folder, line(2, 2) + line(1, 3), false, 6);
+  const Documents documents = open_documents(folder, line(2, 2) + line(1, 3), false, 6);
   REQUIRE(documents->samples() == 2);
   const Read first = read(documents, 0, 6), second = read(documents, 1, 6);
   CHECK(first.tokens == Tokens{P, P, C, 0, 0, 0});
@@ -56,7 +56,7 @@ TEST_CASE("A sample's targets are the next tokens of completions") {
 
 TEST_CASE("Packed documents follow one another and predict nothing of each other") {
   const TemporaryDirectory folder;
-  const Documents documents = open(folder, line(2, 2) + line(1, 2) + line(1, 4), true, 6);
+  const Documents documents = open_documents(folder, line(2, 2) + line(1, 2) + line(1, 4), true, 6);
   REQUIRE(documents->samples() == 2);
   const Read first = read(documents, 0, 6), second = read(documents, 1, 6);
   // Inputs of lengths 3, 2 and 4: the longest has room for the shortest.
@@ -87,7 +87,7 @@ TEST_CASE("Marks around a plain document are the tokenizer's, and the end of tex
 
 TEST_CASE("A document that is too long is cut, and left out where nothing counts then") {
   const TemporaryDirectory folder;
-  const Documents documents = open(folder, line(3, 9) + line(8, 2) + line(1, 1), false, 6);
+  const Documents documents = open_documents(folder, line(3, 9) + line(8, 2) + line(1, 1), false, 6);
   REQUIRE(documents->documents() == 2);
   CHECK(read(documents, 0, 6).targets == Tokens{no, no, C, C, C, C});
   CHECK(documents->counted(0) == 4);
@@ -96,14 +96,15 @@ TEST_CASE("A document that is too long is cut, and left out where nothing counts
 
 TEST_CASE("Files without a document that counts and other files are refused") {
   const TemporaryDirectory folder;
-  CHECK_THROWS_WITH(open(folder, line(9, 1), true, 6), Catch::Contains("no document of which a token counts"));
+  CHECK_THROWS_WITH(open_documents(folder, line(9, 1), true, 6),
+                    Catch::Contains("no document of which a token counts"));
   const auto text = folder.write("a.txt", "text").string();
   CHECK_THROWS_WITH(LabelledDocuments::open(text, {}, {}, 6, 256), Catch::Contains("is neither JSON Lines"));
 }
 
 TEST_CASE("Conversations come from JSON of any kind") {
   const TemporaryDirectory folder;
-  const Documents expected = open(folder, line(2, 2) + line(1, 3), false, 6);
+  const Documents expected = open_documents(folder, line(2, 2) + line(1, 3), false, 6);
   const auto check = [&](const std::string& name, const std::string& text) {
     CAPTURE(name);
     const Documents documents =

@@ -46,7 +46,7 @@ Numbers read_samples(const Dataset& dataset, std::int64_t position, std::int64_t
   return samples;
 }
 
-Numbers sorted(Numbers numbers) {
+Numbers sorted_numbers(Numbers numbers) {
   std::sort(numbers.begin(), numbers.end());
   return numbers;
 }
@@ -89,9 +89,9 @@ TEST_CASE("the easiest samples alone are drawn, each once before any is drawn ag
     const std::int64_t count = 400 * percent / 100;
     const Numbers first = read_samples(dataset, 0, count, percent);
     // The most frequent tokens are those of the first samples.
-    CHECK(sorted(first) == range(0, count));
+    CHECK(sorted_numbers(first) == range(0, count));
     const Numbers second = read_samples(dataset, count, count, percent);
-    CHECK(sorted(second) == range(0, count));
+    CHECK(sorted_numbers(second) == range(0, count));
     CHECK(first != second);
   }
   // Another number of samples has another order.
