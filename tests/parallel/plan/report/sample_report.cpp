@@ -87,7 +87,9 @@ PlanReport sample_report() {
       sample_line(Collective::send, Purpose::pipeline, "activations", 2, 9, 0.6, 0.2),
       sample_line(Collective::all_reduce, Purpose::control, "scalars", 1024, 1e-6, 1e-4, 1e-4)};
   report.accuracy = {.step = PlanError{.error = 0.052, .rows = 12, .program = "nemo"},
-                     .memory = PlanError{.error = 0.1, .rows = 33, .program = ""}};
+                     .memory = PlanError{.error = 0.1, .rows = 33, .program = ""},
+                     .step_of_all = {},
+                     .memory_of_all = {}};
   report.suggestions = {
       {.change = "memory.recompute=selective",
        .step_seconds = 21.5,
