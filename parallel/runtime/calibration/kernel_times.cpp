@@ -78,7 +78,7 @@ class Bench {
   }
 
   void time_norms(kn::NormMode mode, const std::string& name) {
-    const auto [rows, width] = std::pair{sizes_.rows, sizes_.width};
+    const std::int64_t rows = sizes_.rows, width = sizes_.width;
     const at::Tensor x = random({rows, width}), dy = random({rows, width});
     at::Tensor residual = random({rows, width}), dx = random({rows, width});
     kn::NormParameters parameters{mode, random({width}), {}};
@@ -94,7 +94,7 @@ class Bench {
   }
 
   void time_activation(kn::ActivationKind kind, const std::string& name, std::int64_t inputs) {
-    const auto [rows, ffn] = std::pair{sizes_.rows, sizes_.ffn()};
+    const std::int64_t rows = sizes_.rows, ffn = sizes_.ffn();
     const at::Tensor x = random({rows, inputs * ffn}), dy = random({rows, ffn});
     const auto in = static_cast<double>(inputs);
     time(name, rows, ffn, in + 1, [&] { kn::activation_forward(x, kind); });
@@ -103,7 +103,7 @@ class Bench {
 
   // Rotations, of as many heads of keys and values as of queries.
   void time_heads() {
-    const auto [rows, width, head] = std::tuple{sizes_.rows, sizes_.width, sizes_.head_dim};
+    const std::int64_t rows = sizes_.rows, width = sizes_.width, head = sizes_.head_dim;
     const std::int64_t heads = width / head, length = std::min<std::int64_t>(rows, 1024);
     const kn::RopeTable table = kn::make_rope_table(length, head, 10000, stopwatch_.device());
     at::Tensor x = random({rows, heads, head});
@@ -123,7 +123,7 @@ class Bench {
 
   // The embedding and the loss.
   void time_ends() {
-    const auto [rows, width, vocabulary] = std::tuple{sizes_.rows, sizes_.width, sizes_.vocabulary};
+    const std::int64_t rows = sizes_.rows, width = sizes_.width, vocabulary = sizes_.vocabulary;
     const at::Tensor dy = random({rows, width}), tokens = at::arange(rows, at::kLong).remainder_(vocabulary);
     const at::Tensor ids = tokens.to(stopwatch_.device());
     at::Tensor gradient = at::zeros({vocabulary, width}, fp32());
@@ -149,7 +149,7 @@ class Bench {
   }
 
   void time_fp8() {
-    const auto [rows, width] = std::pair{sizes_.rows, sizes_.width};
+    const std::int64_t rows = sizes_.rows, width = sizes_.width;
     const at::Tensor x = random({rows, width}), scale = at::full({1}, 16, fp32());
     const double codes = static_cast<double>(rows * width);
     time(
