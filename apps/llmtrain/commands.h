@@ -18,6 +18,7 @@ void add_plan(CLI::App& program, Action& action);
 void add_support(CLI::App& program, Action& action);
 void add_schema(CLI::App& program, Action& action);
 void add_sample(CLI::App& program, Action& action);
+void add_chat(CLI::App& program, Action& action);
 void add_evaluate(CLI::App& program, Action& action);
 void add_checkpoint(CLI::App& program, Action& action);
 void add_compare(CLI::App& program, Action& action);

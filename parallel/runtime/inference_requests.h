@@ -5,8 +5,9 @@
 
 namespace llmtrain {
 
-// What RuntimeInterface::sample(), evaluate() and score() do.
+// What RuntimeInterface::sample(), converse(), evaluate() and score() do.
 void sample_texts(const SampleRequest& request, const SampleListener& listener);
+void converse(const SampleRequest& request, const NextPrompt& next, const SampleListener& listener);
 EvaluateResult evaluate_checkpoint(const EvaluateRequest& request);
 ChoiceScores score_choices(const ScoreRequest& request);
 

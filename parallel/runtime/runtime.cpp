@@ -143,6 +143,10 @@ class Runtime final : public RuntimeInterface {
     sample_texts(request, listener);
   }
 
+  void converse(const SampleRequest& request, const NextPrompt& next, const SampleListener& listener) override {
+    llmtrain::converse(request, next, listener);
+  }
+
   ChoiceScores score(const ScoreRequest& request) override { return score_choices(request); }
 
   void export_model(const ExportRequest& request) override { export_checkpoint(request); }

@@ -113,6 +113,9 @@ struct SamplePiece {
 };
 using SampleListener = std::function<void(const SamplePiece&)>;
 
+// The next prompt of a conversation, as a chat template has written it; none ends the conversation.
+using NextPrompt = std::function<std::optional<std::string>()>;
+
 struct ChoiceQuestion {
   std::string context;
   std::vector<std::string> choices;  // each follows the context as it stands
@@ -189,6 +192,9 @@ class RuntimeInterface {
   virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
   // Tells the listener of every text as it grows, from one thread.
   virtual void sample(const SampleRequest& request, const SampleListener& listener) = 0;
+  // The same of prompts that come one after another, each asked for when the text of the one before has ended, and each
+  // with the next seed; the request has none itself. They get no marks of the tokenizer. On one rank.
+  virtual void converse(const SampleRequest& request, const NextPrompt& next, const SampleListener& listener) = 0;
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
   virtual void export_model(const ExportRequest& request) = 0;
   virtual void import_model(const ImportRequest& request) = 0;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/data/conversations/text_ends.h"
 #include "core/data/growing_text.h"
 #include "core/tokenizer/open_tokenizer.h"
@@ -70,6 +74,15 @@ class GrowingTexts {
   std::vector<GrowingText> texts_;
 };
 
+GenerateOptions options_of(const SampleRequest& request) {
+  GenerateOptions options;
+  options.tokens = request.tokens;
+  options.choice = {request.temperature, request.top_k, request.top_p, request.seed};
+  options.samples = request.samples;
+  options.batch = request.batch;
+  return options;
+}
+
 }  // namespace
 
 void sample_texts(const SampleRequest& request, const SampleListener& listener) {
@@ -79,16 +92,40 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
   // A model needs at least one token to begin with.
   for (const std::string& prompt : request.prompts)
     prompts.push_back(encode_prompt(*tokenizer, prompt.empty() ? "\n" : prompt));
-  GenerateOptions options;
-  options.tokens = request.tokens;
-  options.choice = {request.temperature, request.top_k, request.top_p, request.seed};
-  options.samples = request.samples;
-  options.batch = request.batch;
   with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     GrowingTexts texts(request, *tokenizer, ends, model.groups().is_first() ? &listener : nullptr);
-    generate(model, prompts, options,
+    generate(model, prompts, options_of(request),
              [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
     texts.end_empty();
+  });
+}
+
+void converse(const SampleRequest& request, const NextPrompt& next, const SampleListener& listener) {
+  const auto tokenizer = open_tokenizer(request.recipe.data.tokenizer, request.recipe.model.vocab_size);
+  const auto ends = text_ends(request.recipe, request.checkpoint, *tokenizer);
+  const auto encoder = tokenizer->make_encoder();
+  const std::int64_t window = request.recipe.model.max_sequence_length;
+  with_loaded_model(request.recipe, request.checkpoint, {}, [&](LocalModel& model) {
+    SampleRequest turn = request;
+    bool fitted = true;
+    for (auto prompt = next(); prompt; prompt = next()) {
+      turn.prompts = {*prompt};
+      std::vector<TokenId> ids;
+      encoder->encode(*prompt, ids);
+      if (ids.empty()) throw Error(ExitCode::bad_data, "the chat template writes no token before an answer");
+      const auto length = static_cast<std::int64_t>(ids.size());
+      // Only once, as each later prompt of the conversation is longer.
+      if (const bool fits = length <= window; std::exchange(fitted, fits) && !fits)
+        log().warn("the conversation has {} tokens, of which the model sees the last {} (max_sequence_length)", length,
+                   window);
+      GrowingTexts texts(turn, *tokenizer, ends, &listener);
+      const std::vector<std::vector<std::int64_t>> prompts = {{ids.begin(), ids.end()}};
+      generate(model, prompts, options_of(turn),
+               [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
+      texts.end_empty();
+      // Without the sign, as the largest seed has one after it, too.
+      turn.seed = static_cast<std::int64_t>(static_cast<std::uint64_t>(turn.seed) + 1);
+    }
   });
 }
 

@@ -85,7 +85,12 @@ def bring_for(document, folder):
     write(folder, "prompts.txt", "The \n")
     write(folder, "questions.jsonl", json.dumps({"context": "a", "choices": ["b", "c"], "answer": 0}) + "\n")
     write(folder, "corpus/a.jsonl", json.dumps({"text": "abc"}) + "\n")
-    runs = {"other": 100, "first": 2, "second": 2}
-    for name, steps in runs.items():
-        write(folder, f"{name}.run.json", recipe(name, training={"steps": steps}))
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    write(folder, "chats.jsonl", json.dumps({"messages": turns}) + "\n")
+    runs = {"other": {"training": {"steps": 100}}, "first": {"training": {"steps": 2}},
+            "second": {"training": {"steps": 2}},
+            "mine": {"data": {"train": [{"path": "chats.jsonl"}], "fine_tuning": {}},
+                     "model": {**TINY, "max_sequence_length": 128}}}
+    for name, sections in runs.items():
+        write(folder, f"{name}.run.json", recipe(name, **sections))
     return [*(f"llmtrain run {name}.run.json" for name in runs), "zstd -q --rm corpus/a.jsonl"]

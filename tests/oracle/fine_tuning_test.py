@@ -102,11 +102,11 @@ def labelled(tokenizer, template, messages):
     return whole[:LENGTH + 1], counts[:LENGTH + 1]
 
 
-def packed(lengths):
+def packed(lengths, most=LENGTH):
     """Best-fit decreasing, by trying every sequence."""
     sequences = []
     for document in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        fitting = [entry for entry in sequences if sum(lengths[i] for i in entry) + lengths[document] <= LENGTH]
+        fitting = [entry for entry in sequences if sum(lengths[i] for i in entry) + lengths[document] <= most]
         if fitting:
             max(fitting, key=lambda entry: sum(lengths[i] for i in entry)).append(document)
         else:

@@ -5,10 +5,10 @@ import os
 import subprocess
 
 
-def run(*arguments):
-    """What a command prints."""
+def run(*arguments, lines=""):
+    """What a command prints that reads these lines."""
     command = [os.environ["LLMTRAIN_PROGRAM"], *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    result = subprocess.run(command, input=lines, capture_output=True, text=True, errors="replace", check=False)
     if result.returncode != 0:
         raise AssertionError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
     return result.stdout

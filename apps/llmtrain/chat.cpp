@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/llmtrain/checkpoint/checkpoint_source.h"
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/inference/choice_flags.h"
+#include "apps/llmtrain/launch/executable_recipe.h"
+#include "apps/llmtrain/runtime.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/data/conversations/chat_templates.h"
+#include "core/data/conversations/conversation_refused.h"
+#include "core/data/conversations/message_checks.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct ChatOptions {
+  std::string source;
+  std::vector<Override> overrides;
+  std::optional<std::string> system;
+  SampleRequest request;
+};
+
+// What was said, and how it goes on: a line of standard input is a message of the user's.
+class Chat {
+ public:
+  // The templates and the recipe outlive this. Throws as next() does where the template refuses the system message, or
+  // any conversation.
+  Chat(const ChatTemplates& templates, const FineTuningRecipe& recipe, const std::optional<std::string>& system)
+      : templates_(templates), checks_(recipe) {
+    if (system) opening_.push_back({{"role", "system"}, {"content", *system}});
+    messages_ = opening_;
+    messages_.push_back({{"role", "user"}, {"content", "Hello."}});
+    static_cast<void>(written());
+    messages_ = opening_;
+  }
+
+  // The text of the conversation with the next line of the user's, up to where the answer begins; none at the end of
+  // the input. Throws Error(bad_data) where the template refuses it or the line, if not of a terminal, is no text.
+  std::optional<std::string> next() {
+    for (std::string line; ask(line);) {
+      if (line.ends_with('\r')) line.pop_back();
+      if (line.empty() || !is_text(line)) continue;
+      if (line == "/new") {
+        messages_ = opening_;
+        continue;
+      }
+      messages_.push_back({{"role", "user"}, {"content", line}});
+      return written();
+    }
+    return std::nullopt;
+  }
+
+  void add(const SamplePiece& piece) {
+    write_model_text(piece.text + (piece.end ? "\n" : ""));
+    // As the user has seen it: what a model writes need not be UTF-8.
+    if (piece.end) messages_.push_back({{"role", "assistant"}, {"content", printable(piece.end->text)}});
+  }
+
+ private:
+  // Whether there was a line. The end of the input leaves a terminal's prompt without a line's end.
+  bool ask(std::string& line) {
+    if (at_terminal_) write_result("> ");
+    ++lines_;
+    if (std::getline(std::cin, line)) return true;
+    if (at_terminal_) write_result("\n");
+    if (std::ferror(stdin) != 0) throw Error(ExitCode::bad_data, "standard input: cannot be read");
+    return false;
+  }
+
+  // Where a terminal's editing has cut a character in two, the conversation need not end.
+  bool is_text(const std::string& line) const {
+    if (is_utf8(line)) return true;
+    const std::string reason = fmt::format("standard input: line {} is not UTF-8", lines_);
+    if (!at_terminal_) throw Error(ExitCode::bad_data, reason);
+    log().warn("{}, and is left out", reason);
+    return false;
+  }
+
+  std::string written() {
+    Json conversation = {{"messages", messages_}};
+    const MessageWriter& writer = templates_.writer_for(conversation);
+    try {
+      checks_.apply(conversation, writer);
+      return writer.text(conversation, true);
+    } catch (const ConversationRefused& refused) {
+      throw Error(ExitCode::bad_data, fmt::format("{}: the conversation {}", templates_.name(), refused.what()));
+    } catch (const jinja::TemplateError& error) {
+      throw Error(ExitCode::bad_data, fmt::format("{}: refuses the conversation: {}", templates_.name(), error.what()));
+    }
+  }
+
+  const ChatTemplates& templates_;
+  MessageChecks checks_;
+  Json opening_ = Json::array(), messages_;
+  std::size_t lines_ = 0;
+  const bool at_terminal_ = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+};
+
+// What ends an answer may be several tokens, as all is that bytes write, so that no token ends it.
+void stop_at_end_of_answer(const ChatTemplates& templates, std::vector<std::string>& stop) {
+  const std::string end = templates.end_of_answer().value_or("");
+  const auto last = end.find_last_not_of(" \t\n\v\f\r");
+  if (last != std::string::npos) stop.push_back(end.substr(0, last + 1));
+}
+
+int chat(const ChatOptions& options) {
+  auto source = open_source(options.source, options.overrides);
+  require_executable(source.recipe, source.checkpoint().string());
+  require_tokenizer(source, options.overrides);
+  const DataRecipe& data = source.recipe.data;
+  if (options.system && !is_utf8(*options.system)) throw Error(ExitCode::bad_recipe, "--system: is not UTF-8");
+  if (!data.fine_tuning)
+    throw Error(ExitCode::bad_recipe, source.checkpoint().string() +
+                                          ": /data/fine_tuning: is null, so that no chat template is known; give one, "
+                                          "as in --set data.fine_tuning.template=chatml");
+  const ChatTemplates templates(*data.fine_tuning, data.tokenizer);
+  SampleRequest request = options.request;
+  request.recipe = source.recipe;
+  request.checkpoint = source.checkpoint().string();
+  stop_at_end_of_answer(templates, request.stop);
+  Chat conversation(templates, *data.fine_tuning, options.system);
+  load_runtime().converse(
+      request, [&] { return conversation.next(); }, [&](const SamplePiece& piece) { conversation.add(piece); });
+  return 0;
+}
+
+}  // namespace
+
+void add_chat(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<ChatOptions>();
+  CLI::App* command = program.add_subcommand("chat", "Answers messages, line by line, with a fine-tuned model");
+  command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
+      ->required()
+      ->type_name("");
+  command->add_option("--system", options->system, "A message of the role system that begins the conversation")
+      ->type_name("TEXT");
+  add_choice_flags(*command, options->request);
+  add_set_flag(*command, options->overrides);
+  command->footer(
+      "Example:\n  llmtrain chat runs/mine --system \"You answer briefly.\"\n\n"
+      "A line /new begins another conversation; the end of the input ends the program.");
+  command->callback([options, &action] { action = [options] { return chat(*options); }; });
+}
+
+}  // namespace llmtrain::app
