@@ -18,7 +18,8 @@ class Calibrate(EmulatedTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         profile = json.loads((self.folder / "gpu.json").read_text())
         base = json.loads((SOURCE / "recipes/clusters/h100-sxm-80gb.json").read_text())
-        self.assertEqual(profile.keys(), base.keys())
+        # Operators one by one are parts of a data sheet's peaks, which the measured ones are not.
+        self.assertEqual(profile.keys(), base.keys() - {"operators"})
         self.assertTrue(all(math.isfinite(number) and number >= 0 for number in numbers(profile)))
 
         device, node = profile["device"], profile["node"]

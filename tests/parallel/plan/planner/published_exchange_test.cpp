@@ -45,7 +45,8 @@ double layer_seconds(std::int64_t ranks, AllToAll all_to_all, std::int64_t token
   Recipe recipe = single_layer(ranks, all_to_all);
   recipe.batch.sequence_length = tokens / recipe.batch.micro;
   const Partition partition = Partition::make(recipe, 8);
-  const ClusterProfile cluster = profile_of(recipe);
+  ClusterProfile cluster = profile_of(recipe);
+  cluster.program = {};  // Tutel's kernels are not llmtrain's
   const PricedLayout priced(partition, cluster);
   const StageCost cost = block_cost(priced, experts_of(priced));
   return cost.forward.seconds + cost.backward.seconds;
