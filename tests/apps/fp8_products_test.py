@@ -25,7 +25,7 @@ class Fp8ProductsTest(TrainingTest):
     def setUp(self):
         super().setUp()
         # On the first FP8 pays in all products but the smallest, that of attention's output; on the other in none.
-        self.write("some.json", cluster(3e9))
+        self.write("some.json", cluster(2.4e9))
         self.write("none.json", cluster(1e12))
 
     def recipe(self, changes=None):
