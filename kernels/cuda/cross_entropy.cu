@@ -7,6 +7,7 @@
 #include "kernels/cuda/device/block_sum.h"
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/logistic.h"
 #include "kernels/cuda/device/shared_limit.h"
 
 namespace llmtrain::kernels {
@@ -103,12 +104,6 @@ __device__ Sum sum_of(const Row<T>& row, Packed<T>* kept, int most_kept) {
   });
   const float maximum = block_maximum<threads>(own.maximum);
   return {maximum, block_sum(own.sum * expf(own.maximum - maximum))};
-}
-
-// The faster one's error is far below the rounding of 16-bit results.
-template <class T>
-__device__ __forceinline__ float exponential(float x) {
-  return sizeof(T) == 2 ? __expf(x) : expf(x);
 }
 
 // What becomes of logits: factor·exp(logit − maximum), and −scale at the target.

@@ -47,5 +47,6 @@ void use_kernels(const KernelTable& table);
 
 // Null where no CUDA part is loaded.
 const KernelTable* kernel_table();
+inline bool has_kernel_table() { return kernel_table() != nullptr; }
 
 }  // namespace llmtrain::kernels

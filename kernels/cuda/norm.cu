@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device/column_pieces.h"
 #include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/packs.h"
 #include "kernels/cuda/device/row_team.h"
 #include "kernels/cuda/norm_kernels.h"
 
@@ -193,12 +194,6 @@ __global__ void __launch_bounds__(piece_threads) norm_sums_kernel(Sums p) {
 
 constexpr std::int64_t most_blocks = std::int64_t{1} << 20;
 
-template <class... Pointers>
-bool are_aligned(int width, std::size_t element, Pointers... pointers) {
-  const bool is_whole = static_cast<std::size_t>(width) * element % 16 == 0;
-  return is_whole && (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
-}
-
 unsigned grid_of(std::int64_t blocks) { return static_cast<unsigned>(std::min(blocks, most_blocks)); }
 
 Team team_for(int packs) {
@@ -250,7 +245,7 @@ void forward_of(const NormForwardArguments& a, void* stream) {
                      a.rows,
                      a.width,
                      a.eps};
-  if (are_aligned(a.width, sizeof(T), a.x, a.residual, a.weight, a.bias, a.y)) {
+  if (a.width % pack_size<T> == 0 && are_aligned_to_packs(a.x, a.residual, a.weight, a.bias, a.y)) {
     start_forward<T, pack_size<T>>(p, stream);
   } else {
     start_forward<T, 1>(p, stream);
@@ -280,7 +275,7 @@ void backward_of(const NormBackwardArguments& a, void* stream) {
                       a.partials,
                       a.rows,
                       a.width};
-  if (are_aligned(a.width, sizeof(T), a.dy, a.x, a.weight, a.dx)) {
+  if (a.width % pack_size<T> == 0 && are_aligned_to_packs(a.dy, a.x, a.weight, a.dx)) {
     start_backward<T, pack_size<T>>(p, stream);
   } else {
     start_backward<T, 1>(p, stream);

@@ -12,7 +12,7 @@ std::optional<KernelElement> element_of(const at::Tensor& x) {
   return std::nullopt;
 }
 
-bool has_kernels(const at::Tensor& x) { return x.is_cuda() && kernel_table() != nullptr && element_of(x); }
+bool has_kernels(const at::Tensor& x) { return x.is_cuda() && has_kernel_table() && element_of(x); }
 
 void* stream_of(const at::Tensor& x) { return kernel_table()->current_stream(x.device().index()); }
 

@@ -22,7 +22,7 @@ bool is_fp32(const at::Tensor& x) { return x.scalar_type() == at::kFloat; }
 bool has_cuda_adamw(const AdamwState& state, const at::Tensor& gradients,
                     const std::optional<at::Tensor>& compute_weights) {
   const at::Tensor& weights = state.weights;
-  if (!weights.is_cuda() || kernel_table() == nullptr) return false;
+  if (!weights.is_cuda() || !has_kernel_table()) return false;
   for (const at::Tensor* states : {&weights, &state.m, &state.v})
     if (!is_fp32(*states) || !is_like(*states, weights)) return false;
   if (!element_of(gradients) || !is_like(gradients, weights)) return false;

@@ -15,7 +15,7 @@
 namespace llmtrain::kernels {
 
 bool has_cuda_expert_rows(const at::Tensor& experts, std::int64_t count) {
-  return experts.is_cuda() && kernel_table() != nullptr && count <= most_assigned_experts &&
+  return experts.is_cuda() && has_kernel_table() && count <= most_assigned_experts &&
          experts.numel() <= std::numeric_limits<int>::max();
 }
 

@@ -61,8 +61,7 @@ at::Tensor cuda_routing_totals(const at::Tensor& partials, const ExpertRows& map
 }
 
 bool has_cuda_routing_summary(const at::Tensor& totals, std::optional<at::ScalarType> first) {
-  return totals.is_cuda() && kernel_table() != nullptr && totals.is_contiguous() &&
-         first.value_or(at::kFloat) == at::kFloat;
+  return totals.is_cuda() && has_kernel_table() && totals.is_contiguous() && first.value_or(at::kFloat) == at::kFloat;
 }
 
 RoutingSummary cuda_routing_summary(const at::Tensor& totals, std::int64_t experts, std::int64_t tokens, std::int64_t k,

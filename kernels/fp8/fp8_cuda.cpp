@@ -73,7 +73,7 @@ void turn(const at::Tensor& x, std::optional<KernelElement> element, const at::T
 bool has_cuda_fp8(const at::Tensor& x) { return has_kernels(x) && x.is_contiguous(); }
 
 bool has_cuda_codes(const at::Tensor& payload) {
-  return payload.is_cuda() && kernel_table() != nullptr && payload.is_contiguous();
+  return payload.is_cuda() && has_kernel_table() && payload.is_contiguous();
 }
 
 at::Tensor cuda_largest(const at::Tensor& x, std::int64_t rows) {

@@ -177,19 +177,19 @@ void start_widen(const Fp8WidenArguments& a, void* stream) {
 }
 
 void cast(const Fp8CastArguments& a, void* stream) {
-  with_type(a.element, [&]<class T> {
+  with_type_of(a.element, [&]<class T> {
     (a.format == Fp8Format::e4m3 ? start_cast<T, Fp8Format::e4m3> : start_cast<T, Fp8Format::e5m2>)(a, stream);
   });
 }
 
 void round(const Fp8CastArguments& a, void* stream) {
-  with_type(a.element, [&]<class T> {
+  with_type_of(a.element, [&]<class T> {
     (a.format == Fp8Format::e4m3 ? start_round<T, Fp8Format::e4m3> : start_round<T, Fp8Format::e5m2>)(a, stream);
   });
 }
 
 void widen(const Fp8WidenArguments& a, void* stream) {
-  with_type(a.element, [&]<class T> {
+  with_type_of(a.element, [&]<class T> {
     (a.format == Fp8Format::e4m3 ? start_widen<T, Fp8Format::e4m3> : start_widen<T, Fp8Format::e5m2>)(a, stream);
   });
 }

@@ -136,7 +136,7 @@ void join_fp8(const unsigned* partials, std::int64_t rows, std::int64_t parts, f
 }
 
 void largest_fp8(const Fp8LargestArguments& a, void* stream) {
-  if (a.rows > 0) with_type(a.element, [&]<class T> { start_largest<T>(a, stream); });
+  if (a.rows > 0) with_type_of(a.element, [&]<class T> { start_largest<T>(a, stream); });
 }
 
 void scale_fp8(const Fp8ScaleArguments& a, void* stream) {

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/fp8_elements.h"
+#include "kernels/cuda/device/packs.h"
 #include "kernels/cuda/fp8/fp8_kernels.h"
 
 namespace llmtrain::kernels {
@@ -66,7 +67,7 @@ __device__ __forceinline__ unsigned joined(const unsigned* partials, std::int64_
 // Whether all rows begin at a multiple of 16 bytes, in each of the arrays.
 template <class... Pointers>
 bool are_packed(std::int64_t rows, std::int64_t columns, Pointers... pointers) {
-  return (rows == 1 || columns % span == 0) && (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
+  return (rows == 1 || columns % span == 0) && are_aligned_to_packs(pointers...);
 }
 
 inline unsigned blocks_of(std::int64_t rows, std::int64_t columns) {
@@ -75,18 +76,5 @@ inline unsigned blocks_of(std::int64_t rows, std::int64_t columns) {
 }
 
 inline std::size_t size_of(std::int64_t count) { return static_cast<std::size_t>(count); }
-
-// Calls work.template operator()<T>() for the type of elements.
-template <class Work>
-void with_type(KernelElement element, Work work) {
-  switch (element) {
-    case KernelElement::fp32:
-      return work.template operator()<float>();
-    case KernelElement::bf16:
-      return work.template operator()<__nv_bfloat16>();
-    case KernelElement::fp16:
-      return work.template operator()<__half>();
-  }
-}
 
 }  // namespace llmtrain::kernels

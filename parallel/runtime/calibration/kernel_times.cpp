@@ -25,8 +25,6 @@
 namespace llmtrain {
 namespace {
 
-namespace kn = kernels;
-
 struct Sizes {
   std::int64_t rows, width, vocabulary, logits_rows;
   std::int64_t head_dim;
@@ -49,10 +47,10 @@ class Bench {
         type_(stopwatch.device().is_cpu() ? at::kFloat : at::kBFloat16) {}
 
   std::vector<KernelTime> run() {
-    time_norms(kn::NormMode::layer, "LayerNorm");
-    time_norms(kn::NormMode::root_mean_square, "RMSNorm");
-    time_activation(kn::ActivationKind::gelu_tanh, "GELU", 1);
-    time_activation(kn::ActivationKind::swiglu, "SwiGLU", 2);
+    time_norms(kernels::NormMode::layer, "LayerNorm");
+    time_norms(kernels::NormMode::root_mean_square, "RMSNorm");
+    time_activation(kernels::ActivationKind::gelu_tanh, "GELU", 1);
+    time_activation(kernels::ActivationKind::swiglu, "SwiGLU", 2);
     time_heads();
     time_dropout();
     time_ends();
@@ -77,48 +75,48 @@ class Bench {
         {name, std::to_string(rows) + " × " + std::to_string(columns), stopwatch_.seconds_of(call), bytes + more});
   }
 
-  void time_norms(kn::NormMode mode, const std::string& name) {
+  void time_norms(kernels::NormMode mode, const std::string& name) {
     const std::int64_t rows = sizes_.rows, width = sizes_.width;
     const at::Tensor x = random({rows, width}), dy = random({rows, width});
     at::Tensor residual = random({rows, width}), dx = random({rows, width});
-    kn::NormParameters parameters{mode, random({width}), {}};
+    kernels::NormParameters parameters{mode, random({width}), {}};
     at::Tensor dweight = at::zeros({width}, fp32());
     std::optional<at::Tensor> dbias;
-    if (mode == kn::NormMode::layer) parameters.bias = random({width}), dbias = at::zeros({width}, fp32());
-    const kn::NormOutput saved = kn::norm_forward(x, parameters);
-    time(name, rows, width, 2, [&] { kn::norm_forward(x, parameters); });
-    time(name + " and residual", rows, width, 4, [&] { kn::add_norm_forward(residual, x, parameters); });
+    if (mode == kernels::NormMode::layer) parameters.bias = random({width}), dbias = at::zeros({width}, fp32());
+    const kernels::NormOutput saved = kernels::norm_forward(x, parameters);
+    time(name, rows, width, 2, [&] { kernels::norm_forward(x, parameters); });
+    time(name + " and residual", rows, width, 4, [&] { kernels::add_norm_forward(residual, x, parameters); });
     time(name + " backward", rows, width, 4, [&] {
-      kn::norm_backward(dy, x, saved.mean, saved.rstd, parameters, dx, dweight, dbias, kn::Accumulation::add);
+      kernels::norm_backward(dy, x, saved.mean, saved.rstd, parameters, dx, dweight, dbias, kernels::Accumulation::add);
     });
   }
 
-  void time_activation(kn::ActivationKind kind, const std::string& name, std::int64_t inputs) {
+  void time_activation(kernels::ActivationKind kind, const std::string& name, std::int64_t inputs) {
     const std::int64_t rows = sizes_.rows, ffn = sizes_.ffn();
     const at::Tensor x = random({rows, inputs * ffn}), dy = random({rows, ffn});
     const auto in = static_cast<double>(inputs);
-    time(name, rows, ffn, in + 1, [&] { kn::activation_forward(x, kind); });
-    time(name + " backward", rows, ffn, 2 * in + 1, [&] { kn::activation_backward(dy, x, kind); });
+    time(name, rows, ffn, in + 1, [&] { kernels::activation_forward(x, kind); });
+    time(name + " backward", rows, ffn, 2 * in + 1, [&] { kernels::activation_backward(dy, x, kind); });
   }
 
   // Rotations, of as many heads of keys and values as of queries.
   void time_heads() {
     const std::int64_t rows = sizes_.rows, width = sizes_.width, head = sizes_.head_dim;
     const std::int64_t heads = width / head, length = std::min<std::int64_t>(rows, 1024);
-    const kn::RopeTable table = kn::make_rope_table(length, head, 10000, stopwatch_.device());
+    const kernels::RopeTable table = kernels::make_rope_table(length, head, 10000, stopwatch_.device());
     at::Tensor x = random({rows, heads, head});
-    time("RoPE", rows, width, 2, [&] { kn::rope_(x, table, length, kn::RopeDirection::forward); });
+    time("RoPE", rows, width, 2, [&] { kernels::rope_(x, table, length, kernels::RopeDirection::forward); });
     const auto part = [&] { return random({rows / length, length, heads, head}); };
-    const kn::HeadGradients gradients{part(), part(), part()};
+    const kernels::HeadGradients gradients{part(), part(), part()};
     const at::Tensor joined = at::empty({rows / length, length, 3 * heads, head}, x.options());
     time("RoPE backward of query, key, value", rows, 3 * width, 2,
-         [&] { kn::join_heads(gradients, &table, length, joined); });
+         [&] { kernels::join_heads(gradients, &table, length, joined); });
   }
 
   void time_dropout() {
     at::Tensor x = random({sizes_.rows, sizes_.width});
-    const kn::Dropout dropout{.probability = 0.1, .key = 1};
-    time("dropout", sizes_.rows, sizes_.width, 2, [&] { kn::dropout_(x, dropout); });
+    const kernels::Dropout dropout{.probability = 0.1, .key = 1};
+    time("dropout", sizes_.rows, sizes_.width, 2, [&] { kernels::dropout_(x, dropout); });
   }
 
   // The embedding and the loss.
@@ -129,22 +127,23 @@ class Bench {
     at::Tensor gradient = at::zeros({vocabulary, width}, fp32());
     const double changed = 8.0 * static_cast<double>(std::min(rows, vocabulary) * width);
     time(
-        "embedding backward", rows, width, 1, [&] { kn::embedding_backward(dy, ids, gradient, {}, rows); }, changed);
+        "embedding backward", rows, width, 1, [&] { kernels::embedding_backward(dy, ids, gradient, {}, rows); },
+        changed);
     at::Tensor logits = random({sizes_.logits_rows, vocabulary});
     const at::Tensor targets = random_ids(vocabulary, sizes_.logits_rows);
     time("cross-entropy and its gradient", sizes_.logits_rows, vocabulary, 2,
-         [&] { kn::cross_entropy_forward_backward_(logits, targets, 1); });
+         [&] { kernels::cross_entropy_forward_backward_(logits, targets, 1); });
   }
 
   // Four arrays in fp32, of which three are written, and the weights in the type of activations.
   void time_optimizer() {
     const std::int64_t count = sizes_.rows * sizes_.width;
-    kn::AdamwState state{at::zeros({count}, fp32()), at::zeros({count}, fp32()), at::zeros({count}, fp32())};
+    kernels::AdamwState state{at::zeros({count}, fp32()), at::zeros({count}, fp32()), at::zeros({count}, fp32())};
     const at::Tensor gradients = random_operand({count}, at::kFloat, stopwatch_.device());
     const at::Tensor weights = at::empty({count}, fp32().dtype(type_));
-    const kn::AdamwStep step{.learning_rate = 1e-4};
+    const kernels::AdamwStep step{.learning_rate = 1e-4};
     time(
-        "AdamW", sizes_.rows, sizes_.width, 1, [&] { kn::adamw_(state, gradients, step, weights); },
+        "AdamW", sizes_.rows, sizes_.width, 1, [&] { kernels::adamw_(state, gradients, step, weights); },
         7.0 * 4.0 * static_cast<double>(count));
   }
 
@@ -153,10 +152,11 @@ class Bench {
     const at::Tensor x = random({rows, width}), scale = at::full({1}, 16, fp32());
     const double codes = static_cast<double>(rows * width);
     time(
-        "FP8 cast and maximum", rows, width, 1, [&] { kn::cast_and_show(x, scale, kn::Fp8Format::e5m2); }, codes);
-    time(
-        "FP8 cast, transposed", rows, width, 1, [&] { kn::cast_to_fp8_transposed(x, scale, kn::Fp8Format::e4m3); },
+        "FP8 cast and maximum", rows, width, 1, [&] { kernels::cast_and_show(x, scale, kernels::Fp8Format::e5m2); },
         codes);
+    time(
+        "FP8 cast, transposed", rows, width, 1,
+        [&] { kernels::cast_to_fp8_transposed(x, scale, kernels::Fp8Format::e4m3); }, codes);
   }
 
   const Stopwatch& stopwatch_;
