@@ -7,7 +7,6 @@
 #include <array>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "core/data/conversations/conversation_refused.h"
 
@@ -50,40 +49,52 @@ void check_content(Json& message, const MessageWriter& writer) {
   *content = text;
 }
 
-// Whether the text is the same without it. A template that refuses what is left does read it.
-bool is_left_out(const MessageWriter& writer, const std::string& whole, const Json& without) {
-  try {
-    return writer.text(without) == whole;
-  } catch (const jinja::TemplateError&) {
-    return false;
-  }
-}
-
 }  // namespace
 
-void MessageChecks::check_role(const Json& conversation, std::size_t place, const MessageWriter& writer) {
-  const std::string role = conversation["messages"][place]["role"].get<std::string>();
-  const auto known = std::pair(&writer, role);
-  if (writer.mentions(role) || role == "user" || role == "assistant" || written_roles_.contains(known)) return;
+// A conversation as it will be written: rendered once, when somebody first asks.
+class MessageChecks::Whole {
+ public:
+  Whole(const Json& conversation, const MessageWriter& writer) : conversation_(conversation), writer_(writer) {}
+
+  const Json& messages() const { return conversation_["messages"]; }
+  const MessageWriter& writer() const { return writer_; }
+
+  // Whether the text is the same without what `remove` takes from the messages. A template that refuses what is left
+  // does read it.
+  template <class Remove>
+  bool is_same_without(Remove remove) {
+    Json without = conversation_;
+    remove(without["messages"]);
+    if (!text_) text_ = writer_.text(conversation_);
+    try {
+      return writer_.text(without) == *text_;
+    } catch (const jinja::TemplateError&) {
+      return false;
+    }
+  }
+
+ private:
+  const Json& conversation_;
+  const MessageWriter& writer_;
+  std::optional<std::string> text_;
+};
+
+void MessageChecks::check_role(Whole& whole, std::size_t place) {
+  const std::string role = whole.messages()[place]["role"].get<std::string>();
+  const auto known = std::pair(&whole.writer(), role);
+  if (whole.writer().mentions(role) || role == "user" || role == "assistant" || written_roles_.contains(known)) return;
   if (std::ranges::find(usual_roles, role) == usual_roles.end())
     throw ConversationRefused("has the role " + shown(role) + " instead of system, user, assistant or tool");
-  Json without = conversation;
-  without["messages"].erase(place);
-  if (is_left_out(writer, writer.text(conversation), without))
+  if (whole.is_same_without([&](Json& messages) { messages.erase(place); }))
     throw ConversationRefused("has a message of the role " + role + ", which the chat template does not write");
   written_roles_.insert(known);
 }
 
-void MessageChecks::check_keys(Json& conversation, std::size_t place, const MessageWriter& writer) const {
-  std::vector<std::string> unknown;
-  Json& message = conversation["messages"][place];
-  for (const std::string& key : recipe_.left_out) message.erase(key);
-  for (const auto& [key, value] : message.items())
-    if (key != "role" && key != "content" && says_something(value) && !writer.mentions(key)) unknown.push_back(key);
-  for (const std::string& key : unknown) {
-    Json without = conversation;
-    without["messages"][place].erase(key);
-    if (is_left_out(writer, writer.text(conversation), without))
+void MessageChecks::check_keys(Whole& whole, std::size_t place) {
+  for (const auto& item : whole.messages()[place].items()) {
+    const std::string& key = item.key();
+    if (key == "role" || key == "content" || !says_something(item.value()) || whole.writer().mentions(key)) continue;
+    if (whole.is_same_without([&](Json& messages) { messages[place].erase(key); }))
       throw ConversationRefused(fmt::format(
           "has a message with {}, which the chat template does not write (data.fine_tuning.leave_out)", shown(key)));
   }
@@ -92,10 +103,14 @@ void MessageChecks::check_keys(Json& conversation, std::size_t place, const Mess
 void MessageChecks::apply(Json& conversation, const MessageWriter& writer) {
   if (conversation.contains("tools") && says_something(conversation["tools"]) && !writer.mentions("tools"))
     throw ConversationRefused("has \"tools\", which the chat template does not write");
-  for (Json& message : conversation["messages"]) check_content(message, writer);
+  for (Json& message : conversation["messages"]) {
+    for (const std::string& key : recipe_.left_out) message.erase(key);
+    check_content(message, writer);
+  }
+  Whole whole(conversation, writer);
   for (std::size_t place = 0; place < conversation["messages"].size(); ++place) {
-    check_keys(conversation, place, writer);
-    check_role(conversation, place, writer);
+    check_keys(whole, place);
+    check_role(whole, place);
   }
 }
 

@@ -24,8 +24,10 @@ class MessageChecks {
   void apply(Json& conversation, const MessageWriter& writer);
 
  private:
-  void check_role(const Json& conversation, std::size_t place, const MessageWriter& writer);
-  void check_keys(Json& conversation, std::size_t place, const MessageWriter& writer) const;
+  class Whole;
+
+  void check_role(Whole& whole, std::size_t place);
+  static void check_keys(Whole& whole, std::size_t place);
 
   const FineTuningRecipe& recipe_;
   std::set<std::pair<const MessageWriter*, std::string>> written_roles_;
