@@ -14,33 +14,12 @@ import torch
 import transformers
 
 import program
+from chat_template_shapes import MARKED, TOOLS
 from variants import write_recipe
 
 TURNS = ("{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>{{ m.content | trim }}{{ eos_token }}"
          "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{% endif %}")
-# In the shape of Qwen's with tools: a default system message, reasoning of the last answer alone, and calls.
-MARKED = """{%- if tools %}
-    {{- '<|im_start|>system\\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{{ '<|im_end|>\\n' }}
-{%- elif messages[0].role != 'system' %}
-    {{- '<|im_start|>system\\nthe sky is blue<|im_end|>\\n' }}
-{%- endif %}
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' }}
-    {%- if message.role == 'assistant' %}
-        {%- generation %}
-        {%- if message.reasoning_content and loop.last %}{{ '(' + message.reasoning_content + ')' }}{% endif %}
-        {{- message.content }}
-        {%- for call in message.tool_calls %}{{ call.function.name }}{{ call.function.arguments | tojson }}{% endfor %}
-        {{- '<|im_end|>' }}
-        {%- endgeneration %}
-    {%- else %}
-        {{- message.content + '<|im_end|>' }}
-    {%- endif %}
-    {{- '\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 LENGTH = 256  # tokens, enough for the longest conversation with tools
-TOOLS = [{"type": "function", "function": {"name": "sky", "parameters": {"type": "object", "properties": {}}}}]
 
 
 def words(random):

@@ -19,11 +19,13 @@ except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
 
+from chat_template_shapes import MARKED, TOOLS
+
 TOOL = sys.argv[1]
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 200
 SPECIAL = ["<s>", "</s>", "<|end|>", "<|im_start|>", "<|im_end|>", "<|eot_id|>"]
-# Templates in the shapes of public ones: turns with marks of their own, one that wants turns to alternate and folds the
-# system message in, and one with tools, calls and the reasoning of the last answer.
+# Templates in the shapes of public ones: turns with marks of their own, and one that wants turns to alternate and folds
+# the system message in.
 TURNS = ("{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|end|>\n{% endfor %}"
          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 FOLDED = ("{%- if messages[0]['role'] == 'system' -%}{%- set system = messages[0]['content'] + '\n' -%}"
@@ -32,25 +34,6 @@ FOLDED = ("{%- if messages[0]['role'] == 'system' -%}{%- set system = messages[0
           "{{- raise_exception('roles must alternate') }}{%- endif %}{%- if m.role == 'user' %}"
           "{{- '[INST] ' + (system if loop.first else '') + m.content + ' [/INST]' }}{%- else %}"
           "{{- ' ' + m.content + eos_token }}{%- endif %}{%- endfor %}")
-MARKED = """{%- if tools %}
-    {{- '<|im_start|>system\\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{{ '<|im_end|>\\n' }}
-{%- endif %}
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' }}
-    {%- if message.role == 'assistant' %}
-        {%- generation %}
-        {%- if message.reasoning_content and loop.last %}{{ '(' + message.reasoning_content + ')' }}{% endif %}
-        {{- message.content }}
-        {%- for call in message.tool_calls %}{{ call.function.name }}{{ call.function.arguments | tojson }}{% endfor %}
-        {{- '<|im_end|>' }}
-        {%- endgeneration %}
-    {%- else %}
-        {{- message.content + '<|im_end|>' }}
-    {%- endif %}
-    {{- '\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
-TOOLS = [{"type": "function", "function": {"name": "sky", "parameters": {"type": "object", "properties": {}}}}]
 WORDS = ["red", "Zürich", "naïve", "2 + 2", "?", "天空", "code\n", " a", "🙂", "<b>", "\"x\""]
 
 

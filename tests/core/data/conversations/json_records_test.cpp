@@ -22,26 +22,20 @@ Records records_of(const std::string& text) {
 
 // A value with all that could be mistaken for an end.
 nlohmann::json random_value(std::mt19937& random, int depth) {
-  switch (random() % (depth > 0 ? 6 : 4)) {
-    case 0:
-      return std::vector<std::string>{"", "a\"]", "\\", "{,[", "é\n"}[random() % 5];
-    case 1:
-      return static_cast<int>(random() % 100) - 50;
-    case 2:
-      return nullptr;
-    case 3:
-      return true;
-    case 4: {
-      auto list = nlohmann::json::array();
-      for (auto i = random() % 4; i > 0; --i) list.push_back(random_value(random, depth - 1));
-      return list;
-    }
-    default: {
-      auto object = nlohmann::json::object();
-      for (auto i = random() % 4; i > 0; --i) object["k}" + std::to_string(i)] = random_value(random, depth - 1);
-      return object;
+  const auto kind = random() % (depth > 0 ? 6 : 4);
+  if (kind == 0) return std::vector<std::string>{"", "a\"]", "\\", "{,[", "é\n"}[random() % 5];
+  if (kind == 1) return static_cast<int>(random() % 100) - 50;
+  if (kind == 2) return nullptr;
+  if (kind == 3) return true;
+  auto value = kind == 4 ? nlohmann::json::array() : nlohmann::json::object();
+  for (auto i = random() % 4; i > 0; --i) {
+    if (kind == 4) {
+      value.push_back(random_value(random, depth - 1));
+    } else {
+      value["k}" + std::to_string(i)] = random_value(random, depth - 1);
     }
   }
+  return value;
 }
 
 }  // namespace
