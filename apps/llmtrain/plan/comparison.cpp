@@ -1,30 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/plan/comparison.h"
 
-#include <optional>
-
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "parallel/plan/report/comparison.h"
 
 namespace llmtrain::app {
-namespace {
-
-Override value_of_second(const KeyDifference& difference) { return difference.key + "=" + difference.second.dump(); }
-
-// From the file and not from the resolved recipe: keys whose defaults follow a changed one must follow it.
-ChangedPlan changed_plan(RelatedPlans& plans, const std::string& file, const std::vector<Override>& overrides) {
-  try {
-    return {plans.report_of(file, overrides), ""};
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::bad_recipe) throw;
-    return {std::nullopt, first_problem(error)};
-  }
-}
-
-}  // namespace
-
 int show_comparison(const std::string& first, const std::string& second, const std::vector<Override>& overrides,
                     const PlanOutputs& outputs) {
   RelatedPlans plans;
@@ -32,12 +14,12 @@ int show_comparison(const std::string& first, const std::string& second, const s
   std::vector<Override> refused = overrides;
   for (const KeyDifference& difference : key_differences(comparison.first.recipe, comparison.second.recipe)) {
     std::vector<Override> one = overrides;
-    one.push_back(value_of_second(difference));
-    comparison.effects.push_back({difference, changed_plan(plans, first, one)});
+    one.push_back(override_of(difference));
+    comparison.effects.push_back({difference, plans.changed_plan(first, one)});
     if (!comparison.effects.back().alone.report) refused.push_back(one.back());
   }
   // Degrees that divide the same devices can only change together.
-  if (refused.size() > overrides.size() + 1) comparison.together = changed_plan(plans, first, refused);
+  if (refused.size() > overrides.size() + 1) comparison.together = plans.changed_plan(first, refused);
   outputs.json ? write_json(comparison_json(comparison)) : write_result(comparison_text(comparison, style_of_output()));
   return static_cast<int>(ExitCode::done);
 }

@@ -16,6 +16,7 @@
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/plan/comparison.h"
+#include "apps/llmtrain/plan/explain.h"
 #include "apps/llmtrain/plan/fp8_products.h"
 #include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/plan/price.h"
@@ -47,6 +48,7 @@ namespace {
 struct PlanOptions {
   std::string recipe;
   std::string other_recipe;
+  std::optional<std::string> explained;
   std::vector<Override> overrides;
   std::optional<std::string> ranks;
   std::optional<std::string> program, price;
@@ -157,6 +159,7 @@ int plan(const PlanOptions& options) {
     for (Override& change : price_overrides(*options.price)) overrides.push_back(std::move(change));
   if (!options.other_recipe.empty())
     return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
+  if (options.explained) return show_explanation(options.recipe, overrides, *options.explained, options.outputs);
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
   if (options.target) return show_target(options.recipe, overrides, *options.target, options.outputs);
   if (options.search) return search(options, read_recipe(options.recipe, overrides));
@@ -270,10 +273,14 @@ void add_plan(CLI::App& program, Action& action) {
       command
           ->add_option("--target", options->target, "Say how many devices finish the run in this time, as 30d or 12h")
           ->type_name("TIME");
+  CLI::Option* explain =
+      command->add_option("--explain", options->explained, "Say why a run is faster or slower, key by key")
+          ->type_name("RUN");
   search->excludes(html, trace);
   sweep->excludes(search, trace);
   // Two recipes are compared as text or JSON; pages and timelines show one.
   other->excludes(search, sweep, html, trace);
+  explain->excludes(other, target, search, sweep, html, trace);
   target->excludes(other, search, sweep, html, trace);
   command->footer(
       "Examples:\n  llmtrain plan recipes/papers/gpt3-175b.json\n"

@@ -29,6 +29,8 @@ std::string first_problem(const Error& error) {
   return pointer == std::string::npos ? line : line.substr(pointer + 2);
 }
 
+Override override_of(const KeyDifference& difference) { return difference.key + "=" + difference.second.dump(); }
+
 PlanReport RelatedPlans::report_of(const std::string& file, const std::vector<Override>& overrides) {
   const Recipe recipe = read_recipe(file, overrides);
   measure_machine(recipe);
@@ -37,6 +39,15 @@ PlanReport RelatedPlans::report_of(const std::string& file, const std::vector<Ov
     layout_ = lay_out(recipe, profile, graph_for(recipe));
     return make_plan(layout_, profile).report;
   });
+}
+
+ChangedPlan RelatedPlans::changed_plan(const std::string& file, const std::vector<Override>& overrides) {
+  try {
+    return {report_of(file, overrides), ""};
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::bad_recipe) throw;
+    return {std::nullopt, first_problem(error)};
+  }
 }
 
 const ClusterProfile& RelatedPlans::profile_for(const Recipe& recipe) {

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/plan/report/comparison.h"
 #include "parallel/plan/report/plan.h"
 
 namespace llmtrain::app {
@@ -31,12 +33,19 @@ auto named_with_file(const std::string& file, Function function) {
 // The first problem that an error reports, without the name of the file: for tables of recipes that share one.
 std::string first_problem(const Error& error);
 
+// The second recipe's value, as --set takes it.
+Override override_of(const KeyDifference& difference);
+
 // Plans recipes that have much in common, such as the points of a sweep: the profile and the graph of one plan serve
 // for the next as long as they are the same.
 class RelatedPlans {
  public:
   // The plan of a file's recipe, without suggestions. Throws Error.
   PlanReport report_of(const std::string& file, const std::vector<Override>& overrides);
+
+  // The same, or why the recipe is refused. From the file and not from its resolved recipe: keys whose defaults follow
+  // a changed one must follow it.
+  ChangedPlan changed_plan(const std::string& file, const std::vector<Override>& overrides);
 
  private:
   const ClusterProfile& profile_for(const Recipe& recipe);

@@ -10,6 +10,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/page/setting_text.h"
 #include "parallel/plan/report/report.h"
 
 namespace llmtrain {
@@ -128,13 +129,6 @@ void write_memory(Writer& page, const PlanReport& first, const PlanReport& secon
   }
 }
 
-std::string setting_text(const Json& value) {
-  if (value.is_null()) return "–";
-  return clipped(printable(value.is_string() ? value.get<std::string>()
-                                             : value.dump(-1, ' ', false, Json::error_handler_t::replace)),
-                 setting_width - 2);
-}
-
 std::string effect_text(const PlanReport& first, const ChangedPlan& changed) {
   if (!changed.report) return "refused: " + printable(changed.refusal);
   const std::string time = change(first.step.seconds, changed.report->step.seconds);
@@ -153,8 +147,8 @@ void write_keys(Writer& page, const PlanComparison& comparison) {
   page.line("");
   page.key("Keys that differ", "first", "second", "first with this key alone", Ink::strong);
   for (const KeyEffect& effect : comparison.effects)
-    page.key("  " + printable(effect.difference.key), setting_text(effect.difference.first),
-             setting_text(effect.difference.second), effect_text(comparison.first, effect.alone));
+    page.key("  " + printable(effect.difference.key), setting_text(effect.difference.first, setting_width - 2),
+             setting_text(effect.difference.second, setting_width - 2), effect_text(comparison.first, effect.alone));
   if (comparison.together)
     page.key("  the refused keys together", "", "", effect_text(comparison.first, *comparison.together));
 }

@@ -59,7 +59,4 @@ struct ComparedFigure {
 };
 std::vector<ComparedFigure> compared_figures(const RunComparison& comparison);
 
-// A key's value in few columns.
-std::string setting_text(const Json& value, std::size_t width);
-
 }  // namespace llmtrain

@@ -5,6 +5,7 @@
 
 #include "core/page/html_page.h"
 #include "core/page/line_chart.h"
+#include "core/page/setting_text.h"
 #include "parallel/run/report/comparison.h"
 #include "parallel/run/report/run_charts.h"
 

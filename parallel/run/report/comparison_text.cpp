@@ -9,6 +9,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/page/setting_text.h"
 #include "parallel/run/report/comparison.h"
 
 namespace llmtrain {
@@ -139,13 +140,6 @@ class TableText {
 };
 
 }  // namespace
-
-std::string setting_text(const Json& value, std::size_t width) {
-  if (value.is_null()) return "–";
-  return clipped(printable(value.is_string() ? value.get<std::string>()
-                                             : value.dump(-1, ' ', false, Json::error_handler_t::replace)),
-                 width);
-}
 
 std::vector<ComparedFigure> compared_figures(const RunComparison& comparison) {
   std::vector<ComparedFigure> figures;
