@@ -15,6 +15,10 @@ void require_executable(const Recipe& recipe, const std::string& name) {
   if (!lines.empty()) throw Error(ExitCode::bad_recipe, lines);
 }
 
+std::vector<std::string> not_run_as_planned(const Recipe& recipe) {
+  return recipe.cluster.program == ClusterRecipe{}.program ? not_executable(recipe) : std::vector<std::string>{};
+}
+
 void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name) {
   for (const std::string& reason : missing_fields(graph, sample_fields(data)))
     throw Error(ExitCode::bad_recipe, name + ": /data: its samples have no " + reason);

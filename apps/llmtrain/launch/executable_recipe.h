@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/graph/graph.h"
 #include "core/recipe/recipe.h"
@@ -10,6 +11,9 @@ namespace llmtrain::app {
 
 // Throws Error(bad_recipe) with one line for each key that this version cannot execute; `name` names the recipe in it.
 void require_executable(const Recipe& recipe, const std::string& name);
+
+// Why `run` refuses what is planned, a line for each key: for plans of llmtrain. None for those of another program.
+std::vector<std::string> not_run_as_planned(const Recipe& recipe);
 
 // Throws Error(bad_recipe) where the data lack what blocks of the model read of them.
 void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name);

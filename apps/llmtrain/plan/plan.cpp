@@ -13,6 +13,7 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/plan/comparison.h"
@@ -88,6 +89,7 @@ Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile
   if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
   for (std::string& warning : products_without_fp8_gain(plan, profile))
     plan.report.warnings.push_back(std::move(warning));
+  for (std::string& reason : not_run_as_planned(plan.report.recipe)) plan.report.warnings.push_back(std::move(reason));
   if (auto warning = other_device(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(warning));
   if (auto note = bf16_saves_no_time(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(note));
   return plan;

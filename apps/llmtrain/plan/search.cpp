@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -149,6 +150,7 @@ int show_search(const std::string& file, const Recipe& recipe, const SearchOutpu
   write_file_atomically(outputs.best, to_json(result.front[*result.best].recipe).dump(2) + "\n");
   outputs.json ? write_json(json_text(result)) : write_result(table(recipe, result, profile.name));
   log().info("the best recipe is in {}", outputs.best);
+  for (const std::string& reason : not_run_as_planned(result.front[*result.best].recipe)) log().warn("{}", reason);
   return static_cast<int>(ExitCode::done);
 }
 

@@ -320,6 +320,21 @@ class Warnings(PlanTest):
         self.warned("name a GPU's, as in --set cluster.profile=h100-sxm-80gb", "cluster.device=cuda",
                     "cluster.profile=cpu")
 
+    def test_what_cannot_run(self):
+        """A plan of llmtrain says what run refuses, in run's words; of other programs it knows nothing."""
+        adapters = ["model.lora={}", "precision.fp8_level=O1"]
+        self.write("recipe.json", small({"data": {"train": [{"path": "text.txt"}]}}))
+        refused = self.run_program("run", "recipe.json", *(word for change in adapters for word in ("--set", change)))
+        self.assertEqual(refused.returncode, 2)
+        reason = "/model/lora: adapters beside FP8 products can be planned but not run yet"
+        self.assertIn(reason, refused.stderr)
+        changes = ["cluster.profile=h100-sxm-80gb", "cluster.nodes=1", "parallel.data=4", *adapters]
+        words = [word for change in changes for word in ("--set", change)]
+        self.assertNotIn(reason, "".join(self.report(LLAMA, *words)["warnings"]))
+        self.assertIn(reason, "".join(self.report(LLAMA, *words, "--program", "llmtrain")["warnings"]))
+        search = self.plan(LLAMA, *words, "--program", "llmtrain", "--search", "--output", "best.json")
+        self.assertIn(reason, search.stderr)
+
     def test_few_micro_batches(self):
         self.warned("micro-batches", "batch.global=64", "pipeline.schedule=1f1b", "pipeline.loops=1")
 
