@@ -12,6 +12,7 @@
 
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/standard_streams.h"
+#include "apps/llmtrain/sweep/axes.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -21,76 +22,6 @@
 
 namespace llmtrain::app {
 namespace {
-
-// More lines than anybody reads, and minutes of planning.
-constexpr std::size_t most_points = 4096;
-
-Error bad_axis(const std::string& text, const std::string& problem) {
-  return {ExitCode::bad_recipe,
-          fmt::format("--sweep {}: {}; give a key and its values, as in parallel.tensor=1,2,4", text, problem)};
-}
-
-// Splits at the commas that are not inside brackets, braces or quotes.
-std::vector<std::string> values_of(std::string_view text) {
-  std::vector<std::string> values(1);
-  int depth = 0;
-  bool is_quoted = false, is_escaped = false;
-  for (const char letter : text) {
-    if (letter == ',' && depth == 0 && !is_quoted) {
-      values.emplace_back();
-      continue;
-    }
-    values.back() += letter;
-    if (letter == '"' && !is_escaped) is_quoted = !is_quoted;
-    is_escaped = is_quoted && letter == '\\' && !is_escaped;
-    if (is_quoted) continue;
-    if (letter == '[' || letter == '{') ++depth;
-    if (letter == ']' || letter == '}') --depth;
-  }
-  return values;
-}
-
-SweepAxis axis_of(const std::string& text) {
-  const std::size_t sign = text.find('=');
-  if (sign == std::string::npos || sign == 0) throw bad_axis(text, "there is no key before a \"=\"");
-  SweepAxis axis{text.substr(0, sign), values_of(std::string_view(text).substr(sign + 1))};
-  for (const std::string& value : axis.values) {
-    if (value.empty()) throw bad_axis(text, "a value is empty");
-    if (std::ranges::count(axis.values, value) > 1) throw bad_axis(text, fmt::format("{} is there twice", value));
-  }
-  return axis;
-}
-
-std::vector<SweepAxis> axes_of(const std::vector<std::string>& texts) {
-  std::vector<SweepAxis> axes;
-  std::size_t points = 1;
-  for (const std::string& text : texts) {
-    axes.push_back(axis_of(text));
-    const auto same = [&](const SweepAxis& axis) { return axis.key == axes.back().key; };
-    if (std::ranges::count_if(axes, same) > 1) throw bad_axis(text, "the key has an axis already");
-    points *= axes.back().values.size();
-    if (points > most_points)
-      throw Error(ExitCode::bad_recipe,
-                  fmt::format("--sweep: more than {} combinations of values; give fewer values", most_points));
-  }
-  return axes;
-}
-
-// Every combination, the last axis changing fastest.
-std::vector<SweepPoint> points_of(const std::vector<SweepAxis>& axes) {
-  std::vector<SweepPoint> points(1);
-  for (const SweepAxis& axis : axes) {
-    std::vector<SweepPoint> longer;
-    for (const SweepPoint& point : points) {
-      for (const std::string& value : axis.values) {
-        longer.push_back(point);
-        longer.back().values.push_back(value);
-      }
-    }
-    points = std::move(longer);
-  }
-  return points;
-}
 
 // Sets a key, or all keys of its section.
 bool sets(std::string_view override_or_key, std::string_view key) {
@@ -126,8 +57,9 @@ std::vector<Override> derived_data(const std::string& file, const std::vector<Ov
 
 int show_sweep(const std::string& file, const std::vector<Override>& overrides, const std::vector<std::string>& axes,
                const PlanOutputs& outputs) {
-  Sweep sweep{.name = file, .axes = axes_of(axes), .points = {}};
-  sweep.points = points_of(sweep.axes);
+  Sweep sweep{.name = file, .axes = axes_of("--sweep", axes), .points = {}};
+  for (std::vector<std::string>& values : combinations_of(sweep.axes))
+    sweep.points.push_back({.values = std::move(values), .report = {}, .refusal = ""});
   std::vector<Override> common = overrides;
   const std::vector<Override> data = derived_data(file, overrides, sweep.axes);
   common.insert(common.end(), data.begin(), data.end());

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "apps/llmtrain/sweep/run_processes.h"
+#include "apps/llmtrain/sweep/sweep_results.h"
+#include "apps/llmtrain/sweep/sweep_runs.h"
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/machine/gpu.h"
+#include "core/machine/machine_share.h"
+#include "core/machine/processor.h"
+#include "core/recipe/recipe_io.h"
+#include "core/signals/stop_signals.h"
+#include "parallel/run/report/comparison.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct SweepOptions {
+  RunsAsked asked;
+  std::int64_t jobs = 1;
+  bool dry_run = false;
+  bool json = false;
+};
+
+// Runs those that can run, as many at a time as there are shares, until all have ended or somebody asks to stop.
+class Sweeper {
+ public:
+  Sweeper(const std::string& recipe, SweepRuns& sweep, std::vector<MachineShare> shares, StopSignals& stop)
+      : sweep_(sweep), shares_(std::move(shares)), stop_(stop), processes_(recipe, stop) {
+    for (std::size_t share = 0; share < shares_.size(); ++share) free_.push_back(share);
+    for (const SweepRun& run : sweep.runs) total_ += run.refusal.empty() ? 1 : 0;
+    share_of_.resize(sweep.runs.size());
+  }
+
+  void run() {
+    for (std::size_t next = 0; next < sweep_.runs.size() || processes_.count() > 0;) {
+      while (next < sweep_.runs.size() && !sweep_.runs[next].refusal.empty()) ++next;
+      const bool may_start = next < sweep_.runs.size() && !stop_.requested();
+      if (may_start && !free_.empty()) {
+        start(next++);
+      } else if (processes_.count() > 0) {
+        end(processes_.wait());
+      } else {
+        return;
+      }
+    }
+  }
+
+ private:
+  void start(std::size_t index) {
+    share_of_[index] = free_.back();
+    free_.pop_back();
+    log().info("run {} of {}: {}", ++started_, total_, sweep_.runs[index].name);
+    processes_.start(index, sweep_.runs[index], shares_[share_of_[index]]);
+  }
+
+  void end(const RunProcesses::End& end) {
+    SweepRun& run = sweep_.runs[end.run];
+    run.exit_code = end.exit_code;
+    free_.push_back(share_of_[end.run]);
+    if (end.exit_code != 0) log().warn("{} ended with exit code {}: see {}", run.name, end.exit_code, run.log.string());
+    write_file_atomically(sweep_.directory / "sweep.json", sweep_results_json(sweep_, sweep_results(sweep_)));
+  }
+
+  SweepRuns& sweep_;
+  std::vector<MachineShare> shares_;
+  StopSignals& stop_;
+  RunProcesses processes_;
+  std::vector<std::size_t> free_;      // shares
+  std::vector<std::size_t> share_of_;  // each run
+  std::size_t total_ = 0, started_ = 0;
+};
+
+// The GPUs that the runs may train on; none where they train on the processor.
+std::vector<std::string> gpus_of(const RunsAsked& asked) {
+  if (read_recipe(asked.recipe, asked.overrides).cluster.device == DeviceKind::cpu) return {};
+  return visible_gpu_names(gpu_models().size(), std::getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+// A page with the curves of all runs that have measured something; none where fewer than two have.
+void write_page(const SweepRuns& sweep, const SweepResults& results) {
+  std::vector<std::filesystem::path> directories;
+  for (std::size_t i = 0; i < sweep.runs.size(); ++i)
+    if (results.figures[i]) directories.push_back(sweep.runs[i].directory);
+  if (directories.size() < 2) return;
+  const std::filesystem::path page = sweep.directory / "sweep.html";
+  write_file_atomically(page, comparison_page(compare_runs(directories)));
+  log().info("the runs' curves as a web page: {}", page.string());
+}
+
+// That of the first run which did not end well.
+int exit_code_of(const SweepRuns& sweep, const StopSignals& stop) {
+  for (const SweepRun& run : sweep.runs)
+    if (run.exit_code && *run.exit_code != 0) return *run.exit_code;
+  return static_cast<int>(stop.requested() ? ExitCode::stopped : ExitCode::done);
+}
+
+int sweep(const SweepOptions& options) {
+  // As in `run`: never destroyed, so that no request kills the process on its way out.
+  StopSignals& stop = *std::make_unique<StopSignals>().release();
+  SweepRuns sweep = sweep_runs(options.asked);
+  std::int64_t ranks = 1;
+  for (const SweepRun& run : sweep.runs) {
+    ranks = std::max(ranks, run.ranks);
+    if (!run.refusal.empty()) log().warn("{} is left out: {}", run.name, run.refusal);
+  }
+  std::vector<MachineShare> shares = machine_shares(options.jobs, ranks, usable_cores(), gpus_of(options.asked));
+  if (!options.dry_run) {
+    create_folder(sweep.directory);
+    Sweeper(options.asked.recipe, sweep, std::move(shares), stop).run();
+  }
+  const SweepResults results = sweep_results(sweep);
+  if (!options.dry_run) write_page(sweep, results);
+  options.json ? write_json(sweep_results_json(sweep, results))
+               : write_result(sweep_results_text(sweep, results, style_of_output()));
+  return exit_code_of(sweep, stop);
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<SweepOptions>();
+  CLI::App* command = program.add_subcommand("sweep", "Trains a recipe with every combination of values of keys");
+  add_recipe_argument(*command, options->asked.recipe)->required();
+  add_set_flag(*command, options->asked.overrides);
+  command->add_option("--over", options->asked.over, "Train with each of these values; repeat it for all combinations")
+      ->type_name("KEY=V,V")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--random", options->asked.random, "Train only so many of the combinations, drawn at random")
+      ->type_name("N")
+      ->check(whole_number_positive());
+  command->add_option("--seed", options->asked.seed, "Number that decides which ones are drawn")
+      ->type_name("N")
+      ->check(whole_number())
+      ->capture_default_str();
+  command->add_option("--jobs", options->jobs, "Runs at a time on this machine")
+      ->type_name("N")
+      ->check(whole_number_positive())
+      ->capture_default_str();
+  command
+      ->add_option("--run-dir", options->asked.directory,
+                   "Directory of the runs' directories (default: log.directory with -sweep)")
+      ->type_name("DIR");
+  command->add_flag("--dry-run", options->dry_run, "List the runs and what they have measured so far, and run nothing");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Example:\n  llmtrain sweep recipe.json --over training.learning_rate.peak=1e-4,1e-3 --over seed=1,2");
+  command->callback([options, &action] { action = [options] { return sweep(*options); }; });
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/sweep/sweep_runs.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "apps/llmtrain/launch/executable_recipe.h"
+#include "apps/llmtrain/launch/launch.h"
+#include "apps/llmtrain/plan/plan.h"
+#include "apps/llmtrain/plan/recipe_file.h"
+#include "apps/llmtrain/sweep/axes.h"
+#include "core/base/error.h"
+
+namespace llmtrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder's name has at most 255 bytes on most file systems.
+constexpr std::size_t longest_name = 120;
+
+// "micro=2_peak=0.001": characters that mean something to shells and file systems become "-".
+std::string name_of(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
+  std::string name;
+  for (std::size_t i = 0; i < keys.size(); ++i) name += (name.empty() ? "" : "_") + keys[i] + "=" + values[i];
+  for (char& letter : name)
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0 &&
+        std::string_view("._=+-").find(letter) == std::string::npos)
+      letter = '-';
+  return name.substr(0, longest_name);
+}
+
+// Names that two combinations share are told apart by a number.
+std::string unused(const std::string& name, std::set<std::string>& used) {
+  std::string candidate = name;
+  for (int count = 2; !used.insert(candidate).second; ++count) candidate = fmt::format("{}-{}", name, count);
+  return candidate;
+}
+
+// Reads and checks the recipe as `run` does before it starts ranks.
+void check(const std::string& file, SweepRun& run) {
+  try {
+    Recipe recipe = read_recipe(file, run.overrides);
+    require_executable(recipe, file);
+    require_training_data(recipe, file);
+    const RunLaunch launch = decide_launch(file, recipe, std::nullopt);
+    const auto layout = layout_for_run(file, recipe, launch);
+    require_fields(layout->graph(), recipe.data, file);
+    run.ranks = launch.ranks;
+  } catch (const Error& error) {
+    // A missing file is missing for all of them.
+    if (error.code() != ExitCode::bad_recipe) throw;
+    run.refusal = first_problem(error);
+  }
+}
+
+std::vector<std::vector<std::string>> chosen(std::vector<std::vector<std::string>> combinations,
+                                             const RunsAsked& asked) {
+  if (!asked.random || *asked.random >= static_cast<std::int64_t>(combinations.size())) return combinations;
+  std::vector<std::size_t> order(combinations.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(static_cast<std::uint64_t>(asked.seed));
+  // By hand, because the standard's shuffle differs from library to library.
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+  order.resize(static_cast<std::size_t>(*asked.random));
+  std::vector<std::vector<std::string>> drawn;
+  for (const std::size_t index : order) drawn.push_back(std::move(combinations[index]));
+  return drawn;
+}
+
+}  // namespace
+
+SweepRuns sweep_runs(const RunsAsked& asked) {
+  SweepRuns sweep{.axes = axes_of("--over", asked.over), .directory = {}, .runs = {}};
+  sweep.directory = asked.directory ? fs::path(*asked.directory)
+                                    : fs::path(read_recipe(asked.recipe, asked.overrides).log.directory + "-sweep");
+  const std::vector<std::string> keys = short_names(sweep.axes);
+  std::set<std::string> names;
+  for (std::vector<std::string>& values : chosen(combinations_of(sweep.axes), asked)) {
+    SweepRun run;
+    run.name = unused(name_of(keys, values), names);
+    run.directory = sweep.directory / run.name;
+    run.log = sweep.directory / (run.name + ".log");
+    run.overrides = asked.overrides;
+    for (std::size_t i = 0; i < values.size(); ++i) run.overrides.push_back(sweep.axes[i].key + "=" + values[i]);
+    run.values = std::move(values);
+    check(asked.recipe, run);
+    sweep.runs.push_back(std::move(run));
+  }
+  if (std::ranges::none_of(sweep.runs, [](const SweepRun& run) { return run.refusal.empty(); }))
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("--over: every combination is refused; the first: {}", sweep.runs.front().refusal));
+  return sweep;
+}
+
+}  // namespace llmtrain::app
