@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/marks/adapter_targets.h"
 
 namespace llmtrain {
 namespace {
@@ -23,10 +24,16 @@ Parameter make(const Parameter& matrix, const std::string& name, std::int64_t ro
   return parameter;
 }
 
+NamePatterns patterns_of(const std::optional<LoraRecipe>& recipe) {
+  if (!recipe) return NamePatterns({});
+  std::vector<std::vector<std::string>> meanings;
+  for (const std::string& target : recipe->targets) meanings.push_back(adapter_patterns(target));
+  return {recipe->targets, std::move(meanings)};
+}
+
 }  // namespace
 
-Adapters::Adapters(std::optional<LoraRecipe> recipe)
-    : recipe_(std::move(recipe)), targets_(recipe_ ? recipe_->targets : std::vector<std::string>{}) {}
+Adapters::Adapters(std::optional<LoraRecipe> recipe) : recipe_(std::move(recipe)), targets_(patterns_of(recipe_)) {}
 
 std::vector<Parameter> Adapters::of(const Parameter& matrix) {
   if (!can_be_adapted(matrix) || !targets_.match(matrix.name)) return {};

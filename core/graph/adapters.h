@@ -19,7 +19,7 @@ class Adapters {
   // matrix of a layer outside of the routed experts, or no pattern names it. A begins with the variance of PyTorch's
   // linear layers and B with zeros, so that a model begins as it was.
   std::vector<Parameter> of(const Parameter& matrix);
-  // alpha ÷ rank of the recipe; 0 without one.
+  // What the adapters are multiplied by; 0 without one.
   double scale() const { return recipe_ ? recipe_->scale() : 0; }
   // Throws Error(bad_recipe) where a pattern has named none of the parameters that of() was asked for.
   void require_used() const;

@@ -36,7 +36,7 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
           {"inference_mode", true},
           {"init_lora_weights", true},
           {"use_dora", false},
-          {"use_rslora", false}};
+          {"use_rslora", graph.model.lora->rank_stabilized}};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <cstring>
@@ -32,7 +33,6 @@ struct Fixed {
 const std::vector<Fixed>& fixed_keys() {
   static const std::vector<Fixed> keys{{"peft_type", "LORA"},
                                        {"bias", "none"},
-                                       {"use_rslora", false},
                                        {"use_dora", false},
                                        {"rank_pattern", Json::object()},
                                        {"alpha_pattern", Json::object()},
@@ -67,6 +67,13 @@ void check_config(const fs::path& file, const LoraRecipe& lora) {
   };
   if (differs("r", static_cast<double>(lora.rank))) refuse("r", "rank", static_cast<double>(lora.rank));
   if (differs("lora_alpha", lora.alpha)) refuse("lora_alpha", "alpha", lora.alpha);
+  // Older files lack it.
+  const auto stabilized = config.find("use_rslora");
+  if ((stabilized != config.end() && *stabilized == true) != lora.rank_stabilized)
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("/model/lora/rank_stabilized: is {}, but not use_rslora in {}; the two "
+                            "must be the same",
+                            lora.rank_stabilized, file.string()));
 }
 
 at::Tensor copy_of(const SafetensorsFile& file, const SafetensorsEntry& entry) {

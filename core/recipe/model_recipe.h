@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -63,14 +64,20 @@ struct RopeScalingRecipe {
   bool operator==(const RopeScalingRecipe&) const = default;
 };
 
-// Low-rank adapters (Hu et al., arXiv 2106.09685): a matrix W of those that a pattern names becomes W + alpha ÷ rank ·
-// B·A, of which A and B alone are trained.
+// Low-rank adapters (Hu et al., arXiv 2106.09685): a matrix W of those that a pattern names becomes W + scale() · B·A,
+// of which A and B alone are trained.
 struct LoraRecipe {
   std::int64_t rank = 8;
   double alpha = 8;
   std::vector<std::string> targets{"*.attention.query.weight", "*.attention.value.weight"};
 
-  double scale() const { return alpha / static_cast<double>(rank); }
+  bool rank_stabilized = false;
+
+  // With rank-stabilized adapters (Kalajdzievski, arXiv 2312.03732) alpha ÷ √rank, so that higher ranks learn as fast.
+  double scale() const {
+    const auto columns = static_cast<double>(rank);
+    return alpha / (rank_stabilized ? std::sqrt(columns) : columns);
+  }
 
   bool operator==(const LoraRecipe&) const = default;
 };

@@ -120,7 +120,7 @@ class Adapters(unittest.TestCase):
 
     def test_adapters_of_peft_go_on(self):
         with tempfile.TemporaryDirectory() as folder:
-            case = Case(Path(folder), "llama", rank=4, alpha=8, targets=["*.query.weight", "*.down.weight"])
+            case = Case(Path(folder), "llama", rank=4, alpha=8, targets=["q_proj", "down_proj"])
             torch.manual_seed(11)
             base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
             theirs = peft.get_peft_model(base, peft.LoraConfig(
@@ -142,6 +142,26 @@ class Adapters(unittest.TestCase):
             safetensors.torch.save_file(state, file)
             with self.assertRaisesRegex(AssertionError, f'ended with 65:[^$]*"{name}" has values that are NaN or infinite'):
                 case.run("infinite", adapters_from="saved")
+
+    def test_rank_stabilized_adapters_of_all_linear_layers(self):
+        """PEFT's words for targets and scale, and what they make of the model."""
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(Path(folder), "llama", rank=4, alpha=8, rank_stabilized=True, targets=["all-linear"])
+            torch.manual_seed(11)
+            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
+            theirs = peft.get_peft_model(base, peft.LoraConfig(
+                r=4, lora_alpha=8, target_modules="all-linear", use_rslora=True, task_type="CAUSAL_LM",
+                init_lora_weights=False))
+            theirs.save_pretrained(case.folder / "saved")
+            before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
+            rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
+            difference, index = program.worst(rows, expected, "loss")
+            self.assertLessEqual(difference, LOSS, f"loss of row {index}")
+            self.check_change(dict(case.load("ours").named_parameters()), theirs, before)
+            self.check_merged(case, theirs)
+            case.recipe["model"]["lora"]["rank_stabilized"] = False
+            with self.assertRaisesRegex(AssertionError, "/model/lora/rank_stabilized: is false, but not use_rslora"):
+                case.run("refused", adapters_from="saved")
 
     def test_gpt2(self):
         self.check("gpt2", rank=3, alpha=6, targets=APART)

@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "core/base/error.h"
@@ -32,7 +33,8 @@ bool matches(std::string_view pattern, std::string_view text) {
 bool NamePatterns::match(std::string_view name) {
   bool is_match = false;
   for (std::size_t i = 0; i < patterns_.size(); ++i) {
-    if (!matches(patterns_[i], name)) continue;
+    if (std::ranges::none_of(meanings_[i], [&](const std::string& pattern) { return matches(pattern, name); }))
+      continue;
     is_used_[i] = is_match = true;
   }
   return is_match;

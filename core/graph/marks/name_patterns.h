@@ -15,7 +15,12 @@ bool matches(std::string_view pattern, std::string_view text);
 class NamePatterns {
  public:
   explicit NamePatterns(std::vector<std::string> patterns)
-      : patterns_(std::move(patterns)), is_used_(patterns_.size()) {}
+      : patterns_(std::move(patterns)), is_used_(patterns_.size()) {
+    for (const std::string& pattern : patterns_) meanings_.push_back({pattern});
+  }
+  // Of words that stand for patterns each, any of which may match.
+  NamePatterns(std::vector<std::string> words, std::vector<std::vector<std::string>> meanings)
+      : patterns_(std::move(words)), meanings_(std::move(meanings)), is_used_(patterns_.size()) {}
 
   // Whether a pattern matches the name; those that do are used from then on.
   bool match(std::string_view name);
@@ -24,7 +29,8 @@ class NamePatterns {
   void require_used(std::string_view pointer, std::string_view what) const;
 
  private:
-  std::vector<std::string> patterns_;
+  std::vector<std::string> patterns_;               // as they are written
+  std::vector<std::vector<std::string>> meanings_;  // of each
   std::vector<bool> is_used_;
 };
 

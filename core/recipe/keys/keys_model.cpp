@@ -206,7 +206,10 @@ void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const Model
 void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
   keys.integer({"rank", "Rows of A and columns of B."}, lora.rank, {1, 1 << 16});
   keys.number({"alpha", "Adapters are multiplied by alpha ÷ rank."}, lora.alpha, {0, 1e9, RangeEnds::open_minimum});
-  keys.texts({"targets", "Patterns of names of the layers' matrices that get adapters, with * for any text."},
+  keys.boolean({"rank_stabilized", "Adapters are multiplied by alpha ÷ √rank instead (rsLoRA)."}, lora.rank_stabilized);
+  keys.texts({"targets",
+              "Patterns of names of the layers' matrices that get adapters, with * for any text; or modules of "
+              "transformers, such as q_proj, or all-linear."},
              lora.targets, "a list of patterns");
 }
 

@@ -72,6 +72,33 @@ TEST_CASE("Tensor ranks split the matrix of an adapter that shares the split axi
   check("ffn.down.lora_a", {4, 896}, GradientSum::none);
 }
 
+TEST_CASE("Modules of transformers name the same matrices as patterns") {
+  const auto adapted = [](ModelRecipe model, const std::vector<std::string>& targets) {
+    std::vector<std::string> names;
+    for (const Parameter& parameter : Graph::build(with_adapters(std::move(model), targets)).parameters)
+      if (parameter.adapter) names.push_back(parameter.name);
+    return names;
+  };
+  const ModelRecipe llama = test::llama3_8b();
+  CHECK(adapted(llama, {"q_proj", "down_proj"}) == adapted(llama, {"*.query.weight", "*.ffn.down.weight"}));
+  CHECK(
+      adapted(llama, {"k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"}) ==
+      adapted(llama, {"*.key.weight", "*.value.weight", "*.attention.output.weight", "*.gate.weight", "*.up.weight"}));
+  CHECK(adapted(llama, {"all-linear"}) == adapted(llama, {"*"}));
+  CHECK(adapted(llama, {"all-linear"}).size() == 2 * 7);
+  const ModelRecipe gpt2 = test::gpt2_model(2, 64, 4);
+  CHECK(adapted(gpt2, {"c_attn", "c_fc"}) ==
+        adapted(gpt2, {"*.query.weight", "*.key.weight", "*.attention.value.weight", "*.up.weight"}));
+  CHECK(adapted(gpt2, {"c_proj"}) == adapted(gpt2, {"*.attention.output.weight", "*.down.weight"}));
+}
+
+TEST_CASE("Rank-stabilized adapters are divided by the root of their rank") {
+  ModelRecipe model = with_adapters(test::llama3_8b(), {"q_proj"});
+  CHECK(named(Graph::build(model), "layers.0.attention.query.weight").adapter_scale == 8.0 / 4);
+  model.lora->rank_stabilized = true;
+  CHECK(named(Graph::build(model), "layers.0.attention.query.weight").adapter_scale == 8.0 / 2);
+}
+
 TEST_CASE("Targets that name no matrix of a layer are refused") {
   const auto refusal = [](ModelRecipe model, const std::vector<std::string>& targets) -> std::string {
     try {
@@ -84,6 +111,9 @@ TEST_CASE("Targets that name no matrix of a layer are refused") {
   };
   CHECK_THAT(refusal(test::llama3_8b(), {"*.query.weight", "head.weight"}),
              Catch::StartsWith("/model/lora/targets/1: \"head.weight\" matches no matrix"));
+  CHECK_THAT(refusal(test::llama3_8b(), {"q_proj", "c_attn_", "o_proj"}),
+             Catch::StartsWith("/model/lora/targets/1: \"c_attn_\" matches no matrix"));
+  CHECK_THAT(refusal(test::gpt2_model(2, 64, 4), {"gate_proj"}), Catch::StartsWith("/model/lora/targets/0: \"gate_proj\""));
   CHECK_THAT(refusal(test::llama3_8b(), {}), Catch::StartsWith("/model/lora/targets: is empty"));
   CHECK_THAT(refusal(test::mixtral_8x7b(), {"*.ffn.experts.*"}), Catch::StartsWith("/model/lora/targets/0"));
   CHECK(refusal(test::mixtral_8x7b(), {"*"}).empty());

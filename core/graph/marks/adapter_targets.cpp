@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/marks/adapter_targets.h"
+
+#include <map>
+
+namespace llmtrain {
+
+std::vector<std::string> adapter_patterns(const std::string& target) {
+  const std::string query = "*.attention.query.weight", key = "*.attention.key.weight";
+  const std::string value = "*.attention.value.weight", output = "*.attention.output.weight";
+  const std::string gate = "*.ffn.gate.weight", up = "*.ffn.up.weight", down = "*.ffn.down.weight";
+  const std::map<std::string, std::vector<std::string>> modules{
+      {"q_proj", {query}},   {"k_proj", {key}},          {"v_proj", {value}},   {"o_proj", {output}},
+      {"gate_proj", {gate}}, {"up_proj", {up}},          {"down_proj", {down}}, {"c_attn", {query, key, value}},
+      {"c_fc", {up}},        {"c_proj", {output, down}}, {"all-linear", {"*"}},
+  };
+  const auto found = modules.find(target);
+  return found == modules.end() ? std::vector<std::string>{target} : found->second;
+}
+
+}  // namespace llmtrain
