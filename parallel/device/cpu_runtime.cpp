@@ -37,9 +37,12 @@ class CpuRuntime final : public DeviceRuntime {
   }
   std::int64_t measuring_size() const override { return 768; }
   double measuring_seconds() const override { return 0.1; }
-  std::unique_ptr<CapturedWork> capture(const c10::Device&, const std::function<void()>& work) const override {
+  std::unique_ptr<CapturedWork> capture(const c10::Device&, const std::function<void()>& work,
+                                        const CapturedWork*) const override {
     return std::make_unique<KeptWork>(work);
   }
+  // LibTorch's allocator of the processor keeps none.
+  void release_cached_memory(const c10::Device&) const override {}
 };
 
 }  // namespace

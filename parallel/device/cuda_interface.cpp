@@ -70,11 +70,14 @@ void* compute_stream(int device) {
   return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).stream();
 }
 
-void* begin_capture(int device) {
+void* begin_capture(int device, const void* beside) {
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  at::cuda::MempoolId_t memory{0, 0};  // a new one
+  // Only to be asked, although its functions are not const.
+  if (beside != nullptr) memory = static_cast<at::cuda::CUDAGraph*>(const_cast<void*>(beside))->pool();
   auto graph = std::make_unique<at::cuda::CUDAGraph>();
   // Other threads may allocate and wait meanwhile: only what this thread does is captured, and may be forbidden.
-  graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  graph->capture_begin(memory, cudaStreamCaptureModeThreadLocal);
   return graph.release();
 }
 
@@ -87,13 +90,18 @@ void launch_graph(void* graph, int device) {
 
 void destroy_graph(void* graph) { delete static_cast<at::cuda::CUDAGraph*>(graph); }
 
+void release_cached_memory(int device) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
 constexpr llmtrain::kernels::KernelTable kernel_table = llmtrain::kernels::all_kernels(compute_stream);
 
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
   .measuring_size = measuring_size, .measuring_seconds = measuring_seconds, .compute_stream = compute_stream,
   .begin_capture = begin_capture, .end_capture = end_capture, .launch_graph = launch_graph,
-  .destroy_graph = destroy_graph, .kernels = &kernel_table,
+  .destroy_graph = destroy_graph, .release_cached_memory = release_cached_memory, .kernels = &kernel_table,
 };
 
 }  // namespace

@@ -27,11 +27,14 @@ struct LlmtrainCudaInterface {
   void* (*compute_stream)(int device);               // the cudaStream_t on which the calling thread enqueues its work
 
   // Captures the calling thread's current stream, which must not be the default one: what is enqueued on it from begin
-  // to end becomes a graph. The caller destroys it, also one whose capture has not ended.
-  void* (*begin_capture)(int device);
+  // to end becomes a graph, whose memory is also that of `beside`, or without one its own. The caller destroys it, also
+  // one whose capture has not ended.
+  void* (*begin_capture)(int device, const void* beside);
   void (*end_capture)(void* graph);
   void (*launch_graph)(void* graph, int device);  // on the calling thread's current stream
   void (*destroy_graph)(void* graph);
+
+  void (*release_cached_memory)(int device);  // of LibTorch's caching allocator, but for that of graphs; may wait
 
   const llmtrain::kernels::KernelTable* kernels;
 };

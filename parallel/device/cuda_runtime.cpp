@@ -2,6 +2,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <map>
+
 #include "parallel/device/cuda_part.h"
 #include "parallel/device/runtimes.h"
 
@@ -10,12 +12,22 @@ namespace {
 
 const LlmtrainCudaInterface& cuda() { return *cuda_part().interface; }
 
+// On which the calling thread captures; nothing runs on it, so that nobody waits for it. CUDA captures no work of the
+// default stream. Always the same one: LibTorch keeps a workspace of cuBLAS for each stream, and gives memory that was
+// freed on one stream to no other.
+c10::Stream capture_stream(const c10::Device& device) {
+  thread_local std::map<c10::DeviceIndex, c10::Stream> streams;
+  const auto place = streams.find(device.index());
+  if (place != streams.end()) return place->second;
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  return streams.emplace(device.index(), stream).first->second;
+}
+
 class CudaGraph final : public CapturedWork {
  public:
-  CudaGraph(const c10::Device& device, const std::function<void()>& work) : device_(device) {
-    // CUDA captures no work of the default stream. This one has nothing to wait for: nothing runs on it.
-    const c10::StreamGuard guard(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
-    graph_ = cuda().begin_capture(device.index());
+  CudaGraph(const c10::Device& device, const std::function<void()>& work, const CudaGraph* beside) : device_(device) {
+    const c10::StreamGuard guard(capture_stream(device));
+    graph_ = cuda().begin_capture(device.index(), beside != nullptr ? beside->graph_ : nullptr);
     try {
       work();
       cuda().end_capture(graph_);
@@ -43,9 +55,11 @@ class CudaRuntime final : public DeviceRuntime {
   }
   std::int64_t measuring_size() const override { return cuda().measuring_size(); }
   double measuring_seconds() const override { return cuda().measuring_seconds(); }
-  std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work) const override {
-    return std::make_unique<CudaGraph>(device, work);
+  std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work,
+                                        const CapturedWork* beside) const override {
+    return std::make_unique<CudaGraph>(device, work, static_cast<const CudaGraph*>(beside));
   }
+  void release_cached_memory(const c10::Device& device) const override { cuda().release_cached_memory(device.index()); }
 };
 
 }  // namespace

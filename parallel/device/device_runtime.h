@@ -43,9 +43,16 @@ class DeviceRuntime {
   virtual std::int64_t measuring_size() const = 0;
   // How long it is tried at most; once at least.
   virtual double measuring_seconds() const = 0;
-  // On a GPU runs `work` once, on a stream of its own, with its operations captured instead of run: it must not wait
-  // for the device, nor read its memory on the host. On a CPU `work` is kept, and runs at every launch().
-  virtual std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work) const = 0;
+  // On a GPU runs `work` once, on a stream that captures its operations instead of running them: it must not wait for
+  // the device, nor read its memory on the host, nor copy from pageable memory. What it allocates is in memory that
+  // nobody else gets; with `beside` in that of earlier work, of which it may get what is free. That is right where the
+  // two are launched in the order of their captures, without another launch of the earlier work in between that keeps
+  // something in what was free. On a CPU `work` is kept, and runs at every launch().
+  virtual std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work,
+                                                const CapturedWork* beside = nullptr) const = 0;
+  // Gives the device what the allocator of tensors keeps for later ones, because work that is captured can have none of
+  // it. Waits for a GPU.
+  virtual void release_cached_memory(const c10::Device& device) const = 0;
 };
 
 // The runtime of this kind of device; for a GPU there must be one (choose_device()).

@@ -33,11 +33,11 @@ double measuring_seconds() { return 0; }
 
 void* compute_stream(int device) { return table_of_kernels.current_stream(device); }
 
-void* begin_capture(int device) {
+void* begin_capture(int device, const void* beside) {
   Stream* const stream = current_stream(device);
   if (stream == default_stream(device)) throw Fault("a graph is captured on the default stream");
   auto graph = std::make_unique<Graph>();
-  graph->begin(stream);
+  graph->begin(stream, static_cast<const Graph*>(beside));
   return graph.release();
 }
 
@@ -47,11 +47,13 @@ void launch_graph(void* graph, int device) { static_cast<Graph*>(graph)->replay(
 
 void destroy_graph(void* graph) { delete static_cast<Graph*>(graph); }
 
+void release_cached_memory(int device) { empty_cache(device); }
+
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
   .measuring_size = measuring_size, .measuring_seconds = measuring_seconds, .compute_stream = compute_stream,
   .begin_capture = begin_capture, .end_capture = end_capture, .launch_graph = launch_graph,
-  .destroy_graph = destroy_graph, .kernels = &table_of_kernels,
+  .destroy_graph = destroy_graph, .release_cached_memory = release_cached_memory, .kernels = &table_of_kernels,
 };
 
 }  // namespace

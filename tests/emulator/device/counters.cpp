@@ -64,7 +64,7 @@ void note_race(int device, const std::string& race) {
 }
 
 void count_wait(int device, const std::string& why) {
-  if (world().captures > 0) throw Fault("synchronisation while a graph is captured: " + why);
+  if (is_capturing()) throw Fault("synchronisation while a graph is captured: " + why);
   if (forbidding > 0) throw Fault("forbidden synchronisation: " + why);
   Counters& c = world().device(device).counters;
   ++c.synchronisations;

@@ -9,9 +9,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-MarkPointer passed_mark(int device) {
+// In a capture nothing runs that could be waited for.
+MarkPointer captured_mark(int device) {
   auto mark = std::make_shared<Mark>();
   mark->device = device;
+  mark->is_captured = true;
   mark->has_passed = true;
   mark->time = SteadyClock::now();
   return mark;
@@ -38,7 +40,7 @@ bool has_passed(const MarkPointer& mark) {
 
 MarkPointer record(Stream* stream) {
   const std::lock_guard lock(world().mutex);
-  if (stream->capture != nullptr) return passed_mark(stream->device);
+  if (stream->capture != nullptr) return captured_mark(stream->device);
   stream->clock.join(world().device(stream->device).host);
   auto mark = std::make_shared<Mark>();
   mark->device = stream->device;
@@ -50,6 +52,9 @@ MarkPointer record(Stream* stream) {
 void wait(Stream* stream, const MarkPointer& mark) {
   if (mark == nullptr) return;
   const std::lock_guard lock(world().mutex);
+  if (mark->is_captured && stream->capture == nullptr) throw Fault("a stream waits for an event that is captured");
+  if (stream->capture != nullptr && !mark->is_captured)
+    throw Fault("a stream that is captured waits for an event from outside of the capture");
   if (stream->capture != nullptr) return;
   stream->clock.join(mark->clock);
   push(stream, [mark] { await(mark); });
@@ -92,7 +97,7 @@ void synchronize(const MarkPointer& mark, const std::string& why) {
 }
 
 void synchronize(Stream* stream, const std::string& why) {
-  if (world().captures > 0) throw Fault("synchronisation while a graph is captured: " + why);
+  if (is_capturing()) throw Fault("synchronisation while a graph is captured: " + why);
   synchronize(record(stream), why);
 }
 

@@ -117,6 +117,11 @@ Stream* exchange_stream(Stream* stream) {
   return before;
 }
 
+bool is_captured(Stream* stream) {
+  const std::lock_guard lock(world().mutex);
+  return stream->capture != nullptr;
+}
+
 bool is_idle(Stream* stream) {
   const std::lock_guard lock(stream->mutex);
   return stream->queue.empty() && !stream->is_busy;

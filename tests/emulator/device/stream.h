@@ -22,5 +22,6 @@ Stream* current_stream(int device);
 Stream* exchange_stream(Stream* stream);  // returns its device's one before
 
 bool is_idle(Stream* stream);
+bool is_captured(Stream* stream);  // at present
 
 }  // namespace emulated

@@ -36,57 +36,99 @@ struct Task {
   }
 };
 
-void access_pinned(const Record& own, Stream* stream, const Clock& host) {
+struct Bytes {
+  const char* begin;
+  const char* end;
+};
+
+Bytes bytes_of(const Access& access) {
+  const auto* const begin = static_cast<const char*>(access.begin);
+  return {begin, begin + access.bytes};
+}
+
+void check_pinned(const Bytes& bytes, const std::string& name) {
   World& w = world();
-  const auto place = find_block(w.pinned_blocks, own.begin);
+  const auto place = find_block(w.pinned_blocks, bytes.begin);
   if (place == w.pinned_blocks.end() || place->second.is_free)
+    throw Fault(name + " uses pinned memory that is not allocated");
+  if (bytes.end > place->first + place->second.bytes) throw Fault(name + " reaches beyond pinned memory");
+}
+
+GuardZone check_device(const Bytes& bytes, const std::string& name, const Device& owner) {
+  const auto place = find_block(owner.blocks, bytes.begin);
+  if (place == owner.blocks.end() || place->second.is_free)
+    throw Fault(name + " uses device memory that is not allocated");
+  const Block& block = place->second;
+  if (bytes.end > place->first + block.requested)
+    throw Fault(name + " is given " + std::to_string(bytes.end - bytes.begin) + " bytes at byte " +
+                std::to_string(bytes.begin - place->first) + " of " + std::to_string(block.requested) +
+                " of device memory");
+  return {place->first, block.requested, block.bytes};
+}
+
+// The guard zones of the device's blocks that the work is given.
+std::vector<GuardZone> check_memory(const Work& work) {
+  World& w = world();
+  std::vector<GuardZone> zones;
+  for (const Access& access : work.accesses) {
+    if (access.bytes == 0) continue;
+    const Bytes bytes = bytes_of(access);
+    if (w.pinned.contains(bytes.begin)) check_pinned(bytes, work.name);
+    const int owner = device_of_memory(bytes.begin);
+    if (owner >= 0) zones.push_back(check_device(bytes, work.name, w.device(owner)));
+  }
+  return zones;
+}
+
+void access_pinned(const Record& own, Stream* stream, const Clock& host) {
+  const auto place = find_block(world().pinned_blocks, own.begin);
+  // Work that was captured does not know what has been freed since.
+  if (place == world().pinned_blocks.end() || place->second.is_free)
     throw Fault(*own.name + " uses pinned memory that is not allocated");
   PinnedBlock& block = place->second;
-  if (own.end > place->first + block.bytes) throw Fault(*own.name + " reaches beyond pinned memory");
   block.pending.push_back({stream->device, own.timeline, own.time, own.is_write, own.name});
   set_host_rights(place->first, block);
   const std::string race = block.accesses.add(own, stream->clock, host);
   if (!race.empty()) note_race(stream->device, race);
 }
 
-GuardZone access_device(const Record& own, Stream* stream, Device& owner) {
+void access_device(const Record& own, Stream* stream, Device& owner) {
   const auto place = find_block(owner.blocks, own.begin);
-  if (place == owner.blocks.end() || place->second.is_free)
+  // Memory of graphs is theirs also where it is free.
+  if (place == owner.blocks.end() || (place->second.is_free && place->second.pool == nullptr))
     throw Fault(*own.name + " uses device memory that is not allocated");
-  Block& block = place->second;
-  if (own.end > place->first + block.requested)
-    throw Fault(*own.name + " is given " + std::to_string(own.end - own.begin) + " bytes at byte " +
-                std::to_string(own.begin - place->first) + " of " + std::to_string(block.requested) +
-                " of device memory");
-  const std::string race = block.accesses.add(own, stream->clock, owner.host);
+  const std::string race = place->second.accesses.add(own, stream->clock, owner.host);
   if (!race.empty()) note_race(stream->device, race);
-  return {place->first, block.requested, block.bytes};
 }
 
 }  // namespace
+
+void run(Stream* stream, Work work, std::vector<GuardZone> zones) {
+  World& w = world();
+  const Device& device = w.device(stream->device);
+  stream->clock.join(device.host);
+  const std::uint64_t time = stream->clock.advance(stream->id);
+  Task task{stream, time, w.interned(work.name), std::move(zones), std::move(work.run)};
+  for (const Access& access : work.accesses) {
+    if (access.bytes == 0) continue;
+    const Bytes bytes = bytes_of(access);
+    const Record own{bytes.begin, bytes.end, stream->id, time, access.is_write, task.name};
+    if (w.pinned.contains(bytes.begin)) access_pinned(own, stream, device.host);
+    const int owner = device_of_memory(bytes.begin);
+    if (owner >= 0) access_device(own, stream, w.device(owner));
+  }
+  push(stream, std::move(task));
+}
 
 void enqueue(Stream* stream, Work work) {
   World& w = world();
   const std::lock_guard lock(w.mutex);
   Device& device = w.device(stream->device);
   device.errors.raise();
-  if (stream->capture != nullptr) {
-    stream->capture->add(std::move(work));
-    return;
-  }
+  std::vector<GuardZone> zones = check_memory(work);
+  if (stream->capture != nullptr) return stream->capture->add({std::move(work), std::move(zones)});
   ++device.counters.launches;
-  stream->clock.join(device.host);
-  const std::uint64_t time = stream->clock.advance(stream->id);
-  Task task{stream, time, w.interned(work.name), {}, std::move(work.run)};
-  for (const Access& access : work.accesses) {
-    if (access.bytes == 0) continue;
-    const auto* begin = static_cast<const char*>(access.begin);
-    const Record own{begin, begin + access.bytes, stream->id, time, access.is_write, task.name};
-    if (w.pinned.contains(begin)) access_pinned(own, stream, device.host);
-    const int owner = device_of_memory(begin);
-    if (owner >= 0) task.zones.push_back(access_device(own, stream, w.device(owner)));
-  }
-  push(stream, std::move(task));
+  run(stream, std::move(work), std::move(zones));
 }
 
 void* reachable(const void* memory) {

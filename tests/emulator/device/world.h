@@ -32,9 +32,10 @@
 namespace emulated {
 
 struct Mark {
-  std::mutex mutex;  // of the next three
+  std::mutex mutex;  // of has_passed and time
   std::condition_variable passed;
   bool has_passed = false;
+  bool is_captured = false;  // recorded on a stream that is captured; never changes
   std::chrono::steady_clock::time_point time;
   Clock clock;  // never changes
   int device = 0;
@@ -53,6 +54,8 @@ struct Stream {
   std::mt19937_64 random;                  // its thread's
 };
 
+struct GraphPool;
+
 struct Block {
   std::size_t bytes = 0;      // without guard zones
   std::size_t requested = 0;  // by the allocation that it serves
@@ -60,7 +63,8 @@ struct Block {
   bool is_free = false;
   Stream* stream = nullptr;  // whose allocations it serves
   std::vector<Stream*> users;
-  std::vector<MarkPointer> open;  // what must pass before the block is used again
+  std::vector<MarkPointer> open;    // what must pass before the block is used again
+  std::shared_ptr<GraphPool> pool;  // that it belongs to
   AccessLog accesses;
 };
 
@@ -121,7 +125,6 @@ struct World {
   std::map<const char*, PinnedBlock> pinned_blocks;
   PinnedCounters pinned_counters;
   char* pinned_end = nullptr;
-  std::atomic<int> captures{0};  // under way; needs no mutex
   std::unordered_set<std::string> names;
 };
 World& world();
@@ -136,8 +139,10 @@ auto find_block(Blocks& blocks, const void* address) {
 }
 
 void push(Stream* stream, std::function<void()> task);  // needs no mutex
-bool has_passed(const MarkPointer& mark);               // needs no mutex
-void await(const MarkPointer& mark);                    // must not hold the mutex
+// Gives the stream work whose memory has been checked.
+void run(Stream* stream, Work work, std::vector<GuardZone> zones);
+bool has_passed(const MarkPointer& mark);  // needs no mutex
+void await(const MarkPointer& mark);       // must not hold the mutex
 
 // The host has learnt how far the streams are: it gets back the pinned memory whose copies it has waited for.
 void learn(int device, const Clock& clock);

@@ -170,6 +170,15 @@ TEST_CASE("An own kernel that writes beside its tensor is named") {
   });
 }
 
+TEST_CASE("A capture copies nothing from pageable memory") {
+  must_be_caught("a copy from pageable memory while a graph is captured", [] {
+    const at::Tensor host = at::zeros({4});
+    Graph graph;
+    graph.begin(current_stream(0));
+    host.to(on_device(), /*non_blocking=*/true);
+  });
+}
+
 TEST_CASE("A graph of LibTorch's operators replays") {
   must_be_right([] {
     at::Tensor x = at::zeros({4}, on_device()), y = at::zeros({4}, on_device());

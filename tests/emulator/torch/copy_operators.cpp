@@ -22,6 +22,9 @@ void copy_between_devices(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void copy_to_device(const at::Tensor& to, const at::Tensor& from, bool is_pinned) {
+  // A graph would read it at every launch, when it is another's.
+  if (!is_pinned && is_captured(current_stream(to.device().index())))
+    throw Fault("a copy from pageable memory while a graph is captured");
   // Pageable memory is staged by the driver before the call returns.
   const at::Tensor staged = is_pinned ? at::Tensor() : uncounted_copy(from);
   enqueue(current_stream(to.device().index()), {"a copy to the device",

@@ -63,6 +63,41 @@ TEST_CASE("Captured work follows what its stream holds, and is followed by what 
   }
 }
 
+TEST_CASE("Work that is captured beside other work may have its memory") {
+  const c10::Device device = device_of(GENERATE(DeviceKind::cpu, DeviceKind::cuda));
+  const at::Tensor input = full(1, device), output = full(0, device);
+  at::Tensor kept;
+  const void* freed = nullptr;
+  const auto first = runtime_of(device).capture(device, [&] {
+    const at::Tensor passing = input.mul(2);
+    freed = passing.data_ptr();
+    kept = passing.add(1);
+  });
+  const auto second = runtime_of(device).capture(
+      device,
+      [&] {
+        const at::Tensor passing = kept.mul(10);
+        if (device.is_cuda()) CHECK(passing.data_ptr() == freed);
+        output.copy_(passing);
+      },
+      first.get());
+  for (const double value : {1.0, 3.0}) {
+    input.fill_(value);
+    first->launch();
+    second->launch();
+    CHECK(is_all(output, 20 * value + 10));
+  }
+}
+
+TEST_CASE("What the allocator keeps is given back, and the memory of captured work is not") {
+  const c10::Device device = device_of(DeviceKind::cuda);
+  const at::Tensor values = full(1, device);
+  const auto captured = runtime_of(device).capture(device, [&] { values.add_(values.mul(2)); });
+  runtime_of(device).release_cached_memory(device);
+  captured->launch();
+  CHECK(is_all(values, 3));
+}
+
 TEST_CASE("An error while work is captured leaves the device usable") {
   const c10::Device device = device_of(DeviceKind::cuda);
   const at::Tensor values = full(1, device);

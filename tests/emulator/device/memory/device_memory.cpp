@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/emulator/device/fault.h"
+#include "tests/emulator/device/memory/graph_pool.h"
 #include "tests/emulator/device/settings.h"
 #include "tests/emulator/device/work.h"
 #include "tests/emulator/device/world.h"
@@ -40,7 +41,7 @@ char* take_cached(Device& d, Stream* stream, std::size_t bytes) {
 }
 
 // Returns cached blocks to the device. The caller has waited for it, as cudaFree() does.
-void empty_cache(Device& d) {
+void give_to_device(Device& d) {
   for (auto& [key, blocks] : d.free_blocks) {
     for (const char* begin : blocks) {
       const auto place = d.blocks.find(begin);
@@ -82,6 +83,39 @@ void poison_contents(Stream* stream, char* begin, const Block& block) {
   if (stream->capture == nullptr) --world().device(stream->device).counters.launches;
 }
 
+// For a graph that is captured, whose memory grows as far as the device has some: cached memory could not be given back
+// to it meanwhile.
+char* take_for(GraphPool& pool, Device& d, Stream* stream, std::size_t size) {
+  char* begin = take_from(pool, stream, size);
+  if (begin == nullptr) {
+    ++d.counters.growths;
+    if (!fits(d, size)) throw Fault("memory runs out while a graph is captured");
+    begin = take_new(d, size);
+    d.blocks.at(begin).pool = stream->capture->pool();
+  }
+  count_taken(pool, size);
+  return begin;
+}
+
+char* take(Device& d, int device, Stream* stream, std::size_t bytes, std::size_t size,
+           std::unique_lock<std::recursive_mutex>& lock) {
+  char* begin = take_cached(d, stream, size);
+  if (begin == nullptr) {
+    ++d.counters.growths;
+    if (!fits(d, size)) {
+      // Without the lock: a collective on a stream may wait for another rank's host thread.
+      lock.unlock();
+      synchronize_device(device, "the allocator gives cached memory back");
+      lock.lock();
+      give_to_device(d);
+    }
+    if (!fits(d, size)) throw OutOfMemory(out_of_memory(device, bytes, d.counters));
+    begin = take_new(d, size);
+  }
+  d.counters.allocated += static_cast<std::int64_t>(size);
+  return begin;
+}
+
 }  // namespace
 
 void* allocate(int device, std::size_t bytes) {
@@ -91,26 +125,13 @@ void* allocate(int device, std::size_t bytes) {
   d.errors.raise();
   Stream* const stream = current_stream(device);
   const std::size_t size = (bytes + granule - 1) / granule * granule;
-  char* begin = take_cached(d, stream, size);
-  if (begin == nullptr) {
-    ++d.counters.growths;
-    if (stream->capture != nullptr && !fits(d, size)) throw Fault("memory runs out while a graph is captured");
-    if (!fits(d, size)) {
-      // Without the lock: a collective on a stream may wait for another rank's host thread.
-      lock.unlock();
-      synchronize_device(device, "the allocator gives cached memory back");
-      lock.lock();
-      empty_cache(d);
-    }
-    if (!fits(d, size)) throw OutOfMemory(out_of_memory(device, bytes, d.counters));
-    begin = take_new(d, size);
-  }
+  char* const begin = stream->capture != nullptr ? take_for(*stream->capture->pool(), d, stream, size)
+                                                 : take(d, device, stream, bytes, size, lock);
   Block& block = d.blocks.at(begin);
   block.requested = bytes;
   block.number = ++d.counters.allocations;
   block.is_free = false;
   block.stream = stream;
-  d.counters.allocated += static_cast<std::int64_t>(size);
   d.counters.peak = std::max(d.counters.peak, d.counters.allocated);
   poison_contents(stream, begin, block);
   return begin;
@@ -126,12 +147,20 @@ void release(void* memory) {
   if (place == d.blocks.end()) throw Fault("device memory is freed that was not allocated");
   Block& block = place->second;
   if (block.is_free) throw Fault("device memory is freed twice");
+  if (block.pool != nullptr && block.pool->graphs > 0) return give_back(*block.pool, place->first, block);
+  if (block.pool != nullptr) block.users.insert(block.users.end(), block.pool->users.begin(), block.pool->users.end());
+  block.pool.reset();
   d.counters.allocated -= static_cast<std::int64_t>(block.bytes);
-  if (block.stream->capture != nullptr) return block.stream->capture->keep(memory);
   block.is_free = true;
   for (Stream* user : block.users) block.open.push_back(record(user));
   block.users.clear();
   d.free_blocks[{block.stream, block.bytes}].push_back(place->first);
+}
+
+void empty_cache(int device) {
+  synchronize_device(device, "the allocator gives cached memory back");
+  const std::lock_guard lock(world().mutex);
+  give_to_device(world().device(device));
 }
 
 std::size_t bytes_of(const void* memory) {

@@ -16,5 +16,7 @@ void release(void* memory);                           // throws Fault unless it 
 void record_use(const void* memory, Stream* stream);  // the block is not used again before what the stream has now
 int device_of_memory(const void* memory);             // -1: of none
 std::size_t bytes_of(const void* memory);             // that were allocated at this address; 0: none
+// Gives cached memory back to the device, for which the host waits; not that of graphs.
+void empty_cache(int device);
 
 }  // namespace emulated
