@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/accumulation_type.h"
+#include "kernels/cuda_operators/squares.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/reduction.h"
 
@@ -56,6 +57,7 @@ at::Tensor squares_of_rows(const at::Tensor& x) {
 constexpr std::int64_t device_row = 2048;
 
 at::Tensor device_sum(const at::Tensor& x) {
+  if (has_cuda_squares(x)) return cuda_sum_of_squares(x);
   const at::Tensor flat = x.reshape({-1});
   const std::int64_t n = flat.numel(), whole = n / device_row * device_row;
   if (whole == 0) return squares_of_rows(flat.unsqueeze(0));

@@ -9,9 +9,10 @@ namespace llmtrain::kernels {
 // for a GPU.
 double sum_of_squares(const at::Tensor& x);
 
-// The same as a float64 tensor without axes where x is: nobody waits for a GPU. There rows of 2048 elements are summed
-// in fp32 (float64 for float64), in an order that the shape alone decides, and the rows in float64; temporary memory is
-// two numbers per row. A row whose sum is beyond fp32, of values of about 1e19, is infinite.
+// The same as a float64 tensor without axes where x is: nobody waits for a GPU. There the elements that 16 bytes hold
+// are squared and summed in fp32 and all else in float64, in an order that the number of elements alone decides; with
+// values from about 1e19 on the sum is infinite. Without a kernel LibTorch sums rows of 2048 elements in fp32 (float64
+// for float64), and temporary memory is two numbers per row.
 at::Tensor sum_of_squares_there(const at::Tensor& x);
 
 }  // namespace llmtrain::kernels

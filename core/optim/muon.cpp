@@ -5,7 +5,8 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "kernels/orthogonalize.h"
+#include "kernels/muon/muon.h"
+#include "kernels/muon/orthogonalize.h"
 
 namespace llmtrain {
 namespace {
@@ -19,37 +20,25 @@ namespace {
 Muon::Muon(const OptimizerRecipe& recipe, const StateMemory& memory, const WholeMatrices& matrices)
     : recipe_(recipe), matrices_(matrices), momentum_(memory(Moment::first)) {}
 
-// In pieces, because gradients in another type are widened in a copy.
-void Muon::accumulate(const OptimizerUpdate& update) {
-  constexpr std::int64_t piece = 1 << 24;
-  const double momentum = recipe_.muon.momentum;
-  for (std::int64_t begin = 0; begin < momentum_.numel(); begin += piece) {
-    const std::int64_t end = std::min(begin + piece, momentum_.numel());
-    momentum_.slice(0, begin, end)
-        .mul_(momentum)
-        .add_(update.gradients.slice(0, begin, end), (1 - momentum) * update.gradient_scale);
-  }
-}
-
 void Muon::update(const OptimizerUpdate& update) {
-  accumulate(update);
   const MuonRecipe& muon = recipe_.muon;
+  const kernels::MuonMean how{muon.momentum, update.gradient_scale};
+  kernels::muon_mean_(momentum_, update.gradients, how);
   const auto read = [&](std::int64_t begin, std::int64_t end) {
     const at::Tensor mean = momentum_.slice(0, begin, end);
     if (!muon.nesterov) return mean;
-    return mean.mul(muon.momentum)
-        .add_(update.gradients.slice(0, begin, end), (1 - muon.momentum) * update.gradient_scale);
+    return kernels::muon_mean_ahead(mean, update.gradients.slice(0, begin, end), how);
   };
   const auto transform = [&](const at::Tensor& matrix) {
     const at::ScalarType products = matrix.is_cuda() ? at::kBFloat16 : matrix.scalar_type();
-    return kernels::orthogonalize(matrix, muon.steps, products)
-        .mul_(muon_scale(muon.scale, matrix.size(0), matrix.size(1)));
+    return kernels::orthogonalize(matrix, muon.steps, products, muon_scale(muon.scale, matrix.size(0), matrix.size(1)));
   };
   const auto write = [&](std::int64_t begin, const at::Tensor& values) {
     const std::int64_t end = begin + values.numel();
-    const at::Tensor weights = update.weights.slice(0, begin, end);
-    weights.mul_(1 - update.learning_rate * recipe_.weight_decay).sub_(values, update.learning_rate);
-    if (update.compute_weights) update.compute_weights->slice(0, begin, end).copy_(weights);
+    std::optional<at::Tensor> compute_weights;
+    if (update.compute_weights) compute_weights = update.compute_weights->slice(0, begin, end);
+    kernels::muon_step_(update.weights.slice(0, begin, end), values, {update.learning_rate, recipe_.weight_decay},
+                        compute_weights);
   };
   matrices_.for_each(read, transform, write);
 }

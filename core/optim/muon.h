@@ -30,8 +30,6 @@ class Muon final : public Optimizer {
   std::vector<OptimizerState> states() const override { return {{"m", momentum_}}; }
 
  private:
-  void accumulate(const OptimizerUpdate& update);
-
   OptimizerRecipe recipe_;
   const WholeMatrices& matrices_;
   at::Tensor momentum_;

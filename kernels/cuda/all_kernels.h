@@ -23,7 +23,9 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .group_gradients = &cuda_group_gradient_kernels,
           .dropout = &cuda_dropout_kernels,
           .bias = &cuda_bias_kernels,
-          .gelu = &cuda_gelu_kernels};
+          .gelu = &cuda_gelu_kernels,
+          .squares = &cuda_squares_kernels,
+          .muon = &cuda_muon_kernels};
 }
 
 }  // namespace llmtrain::kernels

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "kernels/cuda/activation_kernels.h"
-#include "kernels/cuda/adamw_kernels.h"
 #include "kernels/cuda/bias_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
 #include "kernels/cuda/dropout_kernels.h"
@@ -18,6 +17,9 @@
 #include "kernels/cuda/moe/group_gradient_kernels.h"
 #include "kernels/cuda/moe/routing_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
+#include "kernels/cuda/optimizer/adamw_kernels.h"
+#include "kernels/cuda/optimizer/muon_kernels.h"
+#include "kernels/cuda/optimizer/squares_kernels.h"
 #include "kernels/cuda/rope_kernels.h"
 
 namespace llmtrain::kernels {
@@ -40,6 +42,8 @@ struct KernelTable {
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;
   const GeluKernels* gelu;
+  const SquaresKernels* squares;
+  const MuonKernels* muon;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -5,7 +5,8 @@
 
 namespace llmtrain::kernels {
 
-// adamw_() (kernels/adamw.h) on a GPU with the kernel of kernels/cuda/adamw_kernels.h: one, with no memory beside.
+// adamw_() (kernels/adamw.h) on a GPU with the kernel of kernels/cuda/optimizer/adamw_kernels.h: one, with no memory
+// beside.
 
 // Whether it takes these, all without gaps: states in fp32, gradients in fp32, bf16 or fp16, compute weights in bf16 or
 // fp16.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/orthogonalize.h"
+#include "kernels/muon/orthogonalize.h"
 
 #include <ATen/ATen.h>
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/adamw_constants.h"
+#include "kernels/cuda/optimizer/adamw_constants.h"
 
 namespace llmtrain::kernels {
 

@@ -53,22 +53,29 @@ std::vector<MuonTraffic> traffic_of(const MuonGroups& groups) {
   return traffic;
 }
 
-// The three products of a step, and its passes over memory: of the polynomial in the Gram matrix, and of the sum.
-Work orthogonalize_work(const Roofline& roofline, const MatrixSize& size, double steps) {
+// The three products of a step, and its pass over [s, s] for the polynomial in the Gram matrix, which reads two and
+// writes one, after one that scales where no kernel does both.
+Work orthogonalize_work(const Roofline& roofline, const MatrixSize& size, double steps, ComputeDevice device) {
   const double s = size.shorter(), l = size.longer();
   const Work products = roofline.product({.rows = s, .columns = s, .inner = l}) +
                         roofline.product({.rows = s, .columns = s, .inner = s}) +
                         roofline.product({.rows = s, .columns = l, .inner = s});
-  // On [s, s], scaling reads and writes, and adding the Gram matrix reads two and writes one; on [s, l] a sum is all.
-  return (products + roofline.pass(roofline.element_bytes() * (5 * s * s + 3 * s * l))) * steps;
+  const double elements = (device == ComputeDevice::cuda ? 3 : 5) * s * s;
+  return (products + roofline.pass(roofline.element_bytes() * elements)) * steps;
 }
 
 // Bytes per element that the update reads and writes: gradients for the norm, the mean, what is orthogonalised and
-// clearing; the mean in two passes and a third that reads it; what is orthogonalised; weights in two passes.
-double pass_bytes(const StateTypes& types) {
+// clearing; the mean in two passes and a third that reads it; what is orthogonalised; weights in two passes. A GPU's
+// kernels take the mean and the weights once each, and write the rounded weights with them; what is orthogonalised they
+// write and read twice, and its result they write and read, with the iterate at both ends.
+double pass_bytes(const StateTypes& types, ComputeDevice device) {
   const double weights = types.master ? types.master_bytes() : types.weight_bytes();
+  const double gradients = 4 * types.gradient_bytes();
+  if (device == ComputeDevice::cuda)
+    return gradients + 3 * types.moment_bytes() + 5 * exact_bytes + 2 * element_bytes(ElementType::bfloat16) +
+           2 * weights + (types.master ? types.weight_bytes() : 0);
   const double copy = types.master ? types.master_bytes() + types.weight_bytes() : 0;
-  return 4 * types.gradient_bytes() + 5 * types.moment_bytes() + 3 * exact_bytes + 4 * weights + copy;
+  return gradients + 5 * types.moment_bytes() + 3 * exact_bytes + 4 * weights + copy;
 }
 
 // Orthogonalising runs in bf16 on GPUs.
@@ -131,14 +138,15 @@ std::vector<double> muon_seconds(const PricedLayout& priced) {
   const MuonGroups groups(priced.partition);
   const Roofline roofline = product_roofline(priced);
   const auto steps = static_cast<double>(priced.recipe().training.optimizer.muon.steps);
+  const ComputeDevice device = priced.setting().program.device;
   std::vector<double> seconds;
   for (const MuonTraffic& of_rank : traffic_of(groups)) seconds.push_back(traffic_seconds(priced, of_rank));
   for (std::size_t i = 0; i < groups.distinct().size(); ++i) {
     const auto& [group, matrices] = groups.distinct()[i];
     const double bytes =
-        static_cast<double>(group.shard()) * pass_bytes(group.types) * priced.program().traffic.optimizer;
+        static_cast<double>(group.shard()) * pass_bytes(group.types, device) * priced.program().traffic.optimizer;
     const std::vector<double> products = matrices.sums(
-        [&](const MatrixSize& size) { return roofline.seconds(orthogonalize_work(roofline, size, steps)); });
+        [&](const MatrixSize& size) { return roofline.seconds(orthogonalize_work(roofline, size, steps, device)); });
     const double of_group = most_of(products) + priced.roofline.pass(bytes).seconds;
     for (std::size_t rank = 0; rank < groups.ranks(); ++rank)
       seconds[rank] += static_cast<double>(groups.counts(rank)[i]) * of_group;

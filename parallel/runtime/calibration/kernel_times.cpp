@@ -16,8 +16,10 @@
 #include "kernels/embedding.h"
 #include "kernels/fp8/fp8.h"
 #include "kernels/joined_heads.h"
+#include "kernels/muon/muon.h"
 #include "kernels/norm.h"
 #include "kernels/random/dropout.h"
+#include "kernels/reduction.h"
 #include "kernels/rope.h"
 #include "parallel/device/measurement.h"
 #include "parallel/runtime/calibration/passes.h"
@@ -145,6 +147,22 @@ class Bench {
     time(
         "AdamW", sizes_.rows, sizes_.width, 1, [&] { kernels::adamw_(state, gradients, step, weights); },
         7.0 * 4.0 * static_cast<double>(count));
+    time_muon(state.m, gradients, state.weights, weights);
+  }
+
+  // What Muon's update has beside the products: passes over memory in fp32.
+  void time_muon(const at::Tensor& mean, const at::Tensor& gradients, const at::Tensor& master,
+                 const at::Tensor& weights) {
+    const std::int64_t rows = sizes_.rows, width = sizes_.width;
+    const double array = 4.0 * static_cast<double>(rows * width);
+    const kn::MuonMean how{.momentum = 0.95};
+    const kn::MuonStep step{.learning_rate = 1e-4};
+    time(
+        "Muon's mean", rows, width, 0, [&] { kn::muon_mean_(mean, gradients, how); }, 3 * array);
+    time(
+        "Muon's weights", rows, width, 1, [&] { kn::muon_step_(master, gradients, step, weights); }, 3 * array);
+    time(
+        "sum of squares", rows, width, 0, [&] { kn::sum_of_squares_there(gradients); }, array);
   }
 
   void time_fp8() {

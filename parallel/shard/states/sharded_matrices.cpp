@@ -144,7 +144,6 @@ void ShardedMatrices::transform_each(std::span<const std::size_t> matrices, cons
   }
   for (const std::size_t matrix : matrices) {
     const Parts& parts = parts_[parts_of_[matrix]];
-    // The result may be a transposed view, as that of orthogonalize() is for tall matrices.
     take(matrix, transform(local(matrix).view({parts.rows, parts.columns})).contiguous().flatten());
   }
 }

@@ -82,6 +82,10 @@ class StallsTest(EmulatedTest):
         # A large eps lets updates follow the gradients: Adam's first ones are their signs, which rounding decides near 0.
         self.check_steps(1e-3, "--set", "precision.compute=bf16", "--set", "training.optimizer.eps=0.01")
 
+    def test_a_step_waits_once_with_muon(self):
+        # GPUs orthogonalise in bf16, whose rounding shows in the updates.
+        self.check_waits("--set", "training.optimizer.name=muon")
+
     def test_a_step_waits_once_in_fp16_whether_it_overflows_or_not(self):
         settings = ("--set", "precision.compute=fp16", "--set", "precision.loss_scale.initial=2097152")
         self.check_steps(1e-3, *settings)

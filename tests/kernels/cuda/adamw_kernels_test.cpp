@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/cuda/adamw_kernels.h"
+#include "kernels/cuda/optimizer/adamw_kernels.h"
 #include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
 

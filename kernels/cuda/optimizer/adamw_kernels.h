@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/adamw_constants.h"
 #include "kernels/cuda/kernel_element.h"
+#include "kernels/cuda/optimizer/adamw_constants.h"
 
 namespace llmtrain::kernels {
 
@@ -27,7 +27,7 @@ struct AdamwDeviceKernels {
   void (*step)(const AdamwArguments& arguments, const AdamwConstants& constants, void* stream);
 };
 
-// Defined where kernels/cuda/adamw.cu is compiled.
+// Defined where kernels/cuda/optimizer/adamw.cu is compiled.
 extern const AdamwDeviceKernels cuda_adamw_kernels;
 
 }  // namespace llmtrain::kernels
