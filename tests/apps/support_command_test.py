@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from program import ProgramTest
+from program import SOURCE, ProgramTest
 
 
 def keys_of(schema, path=""):
@@ -105,6 +105,24 @@ class Support(ProgramTest):
         # It follows from FP8 with adapters.
         self.assertNotIn(frozenset({("model.lora.rank", "8"), ("precision.fp8_scaling.method", "delayed")}), pairs)
 
+    def test_kernels_are_those_of_the_sources(self):
+        """Every pointer of the GPU's table and every header with loops of the processor's has its operator."""
+        kernels = {one["operator"]: one for one in self.report["kernels"]}
+        self.assertEqual(len(kernels), len(self.report["kernels"]))
+        table = (SOURCE / "kernels/cuda/kernel_table.h").read_text(encoding="utf-8")
+        on_gpus = {"swiglu" if name == "activation" else name for name in re.findall(r"const \w+\* (\w+);", table)}
+        self.assertGreater(len(on_gpus), 10)
+        self.assertEqual({name for name, one in kernels.items() if one["cuda"]}, on_gpus)
+        listed = (SOURCE / "kernels/kernel_list.h").read_text(encoding="utf-8")
+        loops = [path for path in sorted((SOURCE / "kernels/vector").rglob("*.h")) if "_for();" in path.read_text()]
+        self.assertGreater(len(loops), 10)
+        for path in loops:
+            self.assertIn(f'#include "{path.relative_to(SOURCE)}"', listed)
+            kind = re.search(r"^(\w+?)(?:<Element>)? \w+_for\(\);", path.read_text(), re.MULTILINE)[1]
+            self.assertIn(f"listed<vector::{kind}", listed)
+        self.assertEqual([kernels[name]["cpu"] for name in ("norm", "bias", "attention")], [True, False, True])
+        self.assertEqual([kernels[name]["cuda"] for name in ("norm", "bias", "attention")], [True, True, False])
+
     def test_table_has_all_of_them(self):
         """Rows join the values of a key whose answers are the same, and a refusal has a line with its reason."""
         # Names that are longer than a line go on below their first column.
@@ -118,6 +136,9 @@ class Support(ProgramTest):
         self.assertEqual(len(re.findall(r"^  (?:yes|no) +no  .*\n {15}/", table, re.MULTILINE)),
                          sum(run == "no" for _, run, _ in rows))
         self.assertIn("  yes   yes  memory.recompute=none|selective|computation|full\n", table)
+        kernels = re.findall(r"^  (own|reference) +(own|reference) +(\w+): ", table, re.MULTILINE)
+        self.assertEqual([(cpu == "own", cuda == "own", name) for cpu, cuda, name in kernels],
+                         [(one["cpu"], one["cuda"], one["operator"]) for one in self.report["kernels"]])
         self.assertRegex(table, r"  yes   no   model.lora.rank=8 and precision.fp8_level=O0\|O1\|O2\|O3\n +/model/lora: ")
 
 

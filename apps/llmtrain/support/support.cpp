@@ -14,6 +14,7 @@
 #include "apps/llmtrain/standard_streams.h"
 #include "apps/llmtrain/support/support_cases.h"
 #include "core/base/error.h"
+#include "kernels/kernel_list.h"
 
 namespace llmtrain::app {
 namespace {
@@ -86,9 +87,22 @@ std::string pairs_table(const std::vector<SupportPair>& pairs, std::size_t width
   return text;
 }
 
+std::string kernels_table(std::size_t width) {
+  constexpr std::size_t operator_column = 23;
+  const auto device = [](bool has_kernels) { return has_kernels ? "own" : "reference"; };
+  std::string text = "  cpu        cuda       operator\n";
+  for (const kernels::ListedKernel& one : kernels::kernel_list)
+    text += described(fmt::format("  {:<9}  {}", device(one.on_cpu), device(one.on_cuda)),
+                      fmt::format("{}: {}", one.name, one.what), operator_column + 1, width);
+  return text;
+}
+
 std::string tables(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs, std::size_t width) {
   return singles_table(alone, width) + "\nPairs whose answer does not follow from the lines above:\n" +
          pairs_table(pairs, width) + "\n" +
+         paragraph("Operators with kernels of llmtrain's own, by device. The reference is LibTorch's operators.",
+                   width) +
+         kernels_table(width) + "\n" +
          paragraph("llmtrain support --json also names the keys that are not tried, with the reason.", width);
 }
 
@@ -97,6 +111,13 @@ Json support_json(const std::vector<Override>& settings, const Support& support)
           {"plan", support.plans},
           {"run", support.runs},
           {"reason", support.plans ? support.run_reason : support.plan_reason}};
+}
+
+Json kernels_json() {
+  Json all = Json::array();
+  for (const kernels::ListedKernel& one : kernels::kernel_list)
+    all.push_back({{"operator", one.name}, {"what", one.what}, {"cpu", one.on_cpu}, {"cuda", one.on_cuda}});
+  return all;
 }
 
 std::string json_text(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs) {
@@ -117,7 +138,8 @@ std::string json_text(const std::vector<Support>& alone, const std::vector<Suppo
   return Json{{"recipe", Json::parse(support_recipe())},
               {"singles", std::move(singles)},
               {"pairs", std::move(both)},
-              {"left_out", std::move(others)}}
+              {"left_out", std::move(others)},
+              {"kernels", kernels_json()}}
              .dump(2) +
          "\n";
 }
@@ -135,7 +157,8 @@ int support(bool json) {
 
 void add_support(CLI::App& program, Action& action) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* command = program.add_subcommand("support", "Shows which keys this version can plan and which it can run");
+  CLI::App* command = program.add_subcommand(
+      "support", "Shows which keys this version can plan and run, and which kernels each device has");
   command->add_flag("--json", *json, "Print JSON");
   command->footer("Examples:\n  llmtrain support\n  llmtrain support --json");
   command->callback([json, &action] { action = [json] { return support(*json); }; });
