@@ -62,7 +62,8 @@ void start_pieces(const BiasSumArguments& a, void* stream) {
   const PieceSums<T> p{a.partials, static_cast<T*>(a.dbias), column_pieces(a.rows), a.width, a.adds ? 1 : 0};
   const auto width = static_cast<std::size_t>(a.width);
   launch(stream, "bias_pieces", bias_pieces_kernel<T>, shape_of_columns(a.width), p,
-         {reads(p.partials, static_cast<std::size_t>(p.pieces) * width), writes(p.dbias, width)});
+         {reads(p.partials, static_cast<std::size_t>(p.pieces) * width),
+          (a.adds ? updates<T> : writes<T>)(p.dbias, width)});
 }
 
 void sum_all_pieces(const BiasSumArguments& a, void* stream) {

@@ -215,7 +215,7 @@ void start_whole(const char* name, const Rows<T>& p, MemoryUse logits, MemoryUse
 template <class T>
 void start_slice(const Rows<T>& p, MemoryUse statistics, void* stream) {
   constexpr const char* name = "cross_entropy_backward";
-  const MemoryUse logits = writes(p.logits, elements(p));
+  const MemoryUse logits = updates(p.logits, elements(p));
   if (row_bytes(p) <= narrow_row)
     return start<T, few>(name, cross_entropy_slice_kernel<T, few>, p, logits, statistics, stream);
   start<T, many>(name, cross_entropy_slice_kernel<T, many>, p, logits, statistics, stream);
@@ -240,7 +240,7 @@ void forward(const CrossEntropyArguments& a, float* losses, void* stream) {
 void forward_backward(const CrossEntropyArguments& a, float scale, float* losses, void* stream) {
   with_rows(a, losses, scale, [&]<class T>(Rows<T> p) {
     p.kept = static_cast<int>(std::min(row_bytes(p), shared_limit()) / sizeof(Packed<T>));
-    start_whole<T, Result::losses_and_gradient>("cross_entropy_forward_backward", p, writes(p.logits, elements(p)),
+    start_whole<T, Result::losses_and_gradient>("cross_entropy_forward_backward", p, updates(p.logits, elements(p)),
                                                 writes(losses, static_cast<std::size_t>(a.rows)), stream);
   });
 }

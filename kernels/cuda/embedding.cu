@@ -111,7 +111,7 @@ void start(const AddRowsArguments& a, void* stream) {
   const auto run = [&](const char* name, void (*kernel)(AddRows<T>), dim3 grid, int block) {
     launch(stream, name, kernel, {grid, static_cast<unsigned>(block)}, p,
            {reads(p.dy, count * width), reads(p.targets, count), reads(p.rows, count),
-            writes(p.gradient, static_cast<std::size_t>(a.table) * width)});
+            updates(p.gradient, static_cast<std::size_t>(a.table) * width)});
   };
   run("add_rows", add_rows_kernel<T, size>, static_cast<unsigned>(a.count), threads);
   const auto chunks = static_cast<unsigned>(a.count / long_run_rows);

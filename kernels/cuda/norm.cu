@@ -229,7 +229,7 @@ void start_forward(const Forward<T>& p, void* stream) {
   const auto width = static_cast<std::size_t>(p.width), rows = static_cast<std::size_t>(p.rows), count = rows * width;
   const int packs = p.width / size;
   launch(stream, "norm_forward", forward_kernel<T, size>(packs), shape_for(p.rows, packs), p,
-         {reads(p.x, count), writes(p.residual, count), reads(p.weight, width), reads(p.bias, width),
+         {reads(p.x, count), updates(p.residual, count), reads(p.weight, width), reads(p.bias, width),
           writes(p.y, count), writes(p.mean, rows), writes(p.rstd, rows)});
 }
 
@@ -259,9 +259,10 @@ void start_backward(const Backward<T>& p, void* stream) {
   const int packs = p.width / size;
   LaunchShape shape = shape_for((p.rows + norm_kernel_rows - 1) / norm_kernel_rows, packs);
   if (team_for(packs) == Team::loop) shape.shared_bytes = (has_mean ? 2 : 1) * width * sizeof(float);
-  launch(stream, "norm_backward", backward_kernel<T, size>(packs), shape, p,
-         {reads(p.dy, count), reads(p.x, count), reads(p.mean, rows), reads(p.rstd, rows), reads(p.weight, width),
-          writes(p.dx, count), writes(p.partials, static_cast<std::size_t>(norm_partials(p.rows, p.width, has_mean)))});
+  launch(
+      stream, "norm_backward", backward_kernel<T, size>(packs), shape, p,
+      {reads(p.dy, count), reads(p.x, count), reads(p.mean, rows), reads(p.rstd, rows), reads(p.weight, width),
+       updates(p.dx, count), writes(p.partials, static_cast<std::size_t>(norm_partials(p.rows, p.width, has_mean)))});
 }
 
 template <class T>
@@ -287,9 +288,10 @@ void add_sums(const NormBackwardArguments& a, void* stream) {
   const std::int64_t all = norm_partials(a.rows, a.width, a.mean != nullptr);
   const int columns = a.dbias != nullptr ? 2 * a.width : a.width;
   const auto width = static_cast<std::size_t>(a.width);
+  const auto sums = a.adds ? updates<float> : writes<float>;
   launch(stream, "norm_sums", norm_sums_kernel, shape_of_columns(columns),
          Sums{a.partials, a.dweight, a.dbias, pieces, all / pieces, a.width, a.adds ? 1 : 0},
-         {reads(a.partials, static_cast<std::size_t>(all)), writes(a.dweight, width), writes(a.dbias, width)});
+         {reads(a.partials, static_cast<std::size_t>(all)), sums(a.dweight, width), sums(a.dbias, width)});
 }
 
 void forward(const NormForwardArguments& a, void* stream) {

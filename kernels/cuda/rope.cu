@@ -56,7 +56,7 @@ void start(const RopeArguments& a, void* stream) {
   const std::int64_t span = (a.tokens - 1) * a.token_stride + (a.heads - 1) * a.head_stride + 2 * a.half;
   const auto angles = static_cast<std::size_t>(positions * a.half);
   launch(stream, "rope", rope_kernel<T, size>, shape_of(p.tiles), p,
-         {writes(p.x, static_cast<std::size_t>(span)), reads(p.cosine, angles), reads(p.sine, angles)});
+         {updates(p.x, static_cast<std::size_t>(span)), reads(p.cosine, angles), reads(p.sine, angles)});
 }
 
 template <class T>

@@ -174,7 +174,7 @@ void start_step(const ScaledAdamwArguments& a, const float* next, void* stream) 
   const std::size_t n = size_of(a.n);
   if (blocks == 0) return;
   launch(stream, "scaled_adamw", scaled_adamw_step_kernel<Gradient, M, V>, {blocks, static_cast<unsigned>(threads)}, p,
-         {writes(p.weights, n), writes(p.m, n), writes(p.v, n), reads(p.gradients, n), reads(p.weights_scale, 1),
+         {updates(p.weights, n), updates(p.m, n), updates(p.v, n), reads(p.gradients, n), reads(p.weights_scale, 1),
           reads(p.m_scale, 1), reads(p.v_scale, 1), reads(p.gradients_scale, 1), reads(next, 3)});
 }
 

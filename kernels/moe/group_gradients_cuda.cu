@@ -75,7 +75,8 @@ void start(const GroupGradientArguments& a, void* stream) {
   const auto experts = static_cast<std::size_t>(a.experts), count = experts * static_cast<std::size_t>(a.size);
   launch(stream, "group_gradients", group_gradients_kernel<T, Gradient, size>,
          {dim3(blocks, static_cast<unsigned>(a.experts)), static_cast<unsigned>(threads)}, p,
-         {reads(p.products, count), reads(p.ends, experts), writes(p.gradients, count)});
+         {reads(p.products, count), reads(p.ends, experts),
+          (p.adds ? updates<Gradient> : writes<Gradient>)(p.gradients, count)});
 }
 
 template <class T, class Gradient>

@@ -11,6 +11,7 @@ struct MemoryUse {
   const void* begin = nullptr;
   std::size_t bytes = 0;
   bool is_write = false;
+  bool is_update = false;  // a write of what was read before
 };
 
 template <class T>
@@ -18,10 +19,15 @@ MemoryUse reads(const T* begin, std::size_t count) {
   return {begin, begin == nullptr ? 0 : count * sizeof(T), false};
 }
 
-// Also what is read before it is written.
 template <class T>
 MemoryUse writes(const T* begin, std::size_t count) {
   return {begin, begin == nullptr ? 0 : count * sizeof(T), true};
+}
+
+// What is read before it is written.
+template <class T>
+MemoryUse updates(const T* begin, std::size_t count) {
+  return {begin, begin == nullptr ? 0 : count * sizeof(T), true, true};
 }
 
 }  // namespace llmtrain::kernels

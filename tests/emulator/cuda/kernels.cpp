@@ -17,18 +17,13 @@ namespace {
 void enqueue_kernel(void* stream, const cuda_on_host::NamedLaunch& launch, const void* parameters, std::size_t bytes,
                     std::function<void(const void*)> run) {
   std::vector<Access> accesses;
-  std::int64_t used = 0;
   for (std::size_t i = 0; i < launch.uses; ++i) {
     const auto& use = launch.memory[i];
-    accesses.push_back({use.begin, use.bytes, use.is_write});
-    used += static_cast<std::int64_t>(use.bytes);
+    accesses.push_back({use.begin, use.bytes, use.is_write, use.is_update});
   }
-  const std::string name = launch.name;
-  count("kernels", name);
-  count("kernel bytes", name, used);
   std::vector<std::uint64_t> words((bytes + 7) / 8);  // aligned as any plain struct
   std::memcpy(words.data(), parameters, bytes);
-  enqueue(static_cast<Stream*>(stream), {name, std::move(accesses), [words, bytes, run = std::move(run)] {
+  enqueue(static_cast<Stream*>(stream), {launch.name, std::move(accesses), [words, bytes, run = std::move(run)] {
                                            std::vector<std::uint64_t> own = words;
                                            relocate(own.data(), bytes);
                                            run(own.data());

@@ -101,6 +101,15 @@ void access_device(const Record& own, Stream* stream, Device& owner) {
   if (!race.empty()) note_race(stream->device, race);
 }
 
+void count_by_name(const std::string& name, const std::vector<Access>& accesses) {
+  std::int64_t bytes = 0;
+  for (const Access& access : accesses)
+    if (device_of_memory(access.begin) >= 0)
+      bytes += static_cast<std::int64_t>(access.bytes) * (access.is_update ? 2 : 1);
+  count("launches", name);
+  count("bytes", name, bytes);
+}
+
 }  // namespace
 
 void run(Stream* stream, Work work, std::vector<GuardZone> zones) {
@@ -127,7 +136,10 @@ void enqueue(Stream* stream, Work work) {
   device.errors.raise();
   std::vector<GuardZone> zones = check_memory(work);
   if (stream->capture != nullptr) return stream->capture->add({std::move(work), std::move(zones)});
-  ++device.counters.launches;
+  if (work.is_counted) {
+    ++device.counters.launches;
+    count_by_name(work.name, work.accesses);
+  }
   run(stream, std::move(work), std::move(zones));
 }
 

@@ -17,12 +17,14 @@ struct Access {
   const void* begin;
   std::size_t bytes;
   bool is_write;
+  bool is_update = false;  // a write of what was read before, which counts as both
 };
 
 struct Work {
   std::string name;
   std::vector<Access> accesses;
   std::function<void()> run;  // on the stream's thread
+  bool is_counted = true;     // as a launch; the filling of new memory is none
 };
 
 // Returns at once; the stream runs the work after all that it has been given before. Throws Fault for a race with work

@@ -76,11 +76,11 @@ std::string out_of_memory(int device, std::size_t bytes, const Counters& c) {
 // The work that fills it is first on its stream to use it, so that another stream's use without an event is a race.
 void poison_contents(Stream* stream, char* begin, const Block& block) {
   const Access whole{begin, block.requested, true};
-  enqueue(stream, {"a new allocation", {whole}, [begin, zone = zone_of(begin, block)] {
-                     std::memset(reachable(begin), 0xff, zone.requested);
-                     fill_unused(zone);
-                   }});
-  if (stream->capture == nullptr) --world().device(stream->device).counters.launches;
+  const auto fill = [begin, zone = zone_of(begin, block)] {
+    std::memset(reachable(begin), 0xff, zone.requested);
+    fill_unused(zone);
+  };
+  enqueue(stream, {.name = "a new allocation", .accesses = {whole}, .run = fill, .is_counted = false});
 }
 
 // For a graph that is captured, whose memory grows as far as the device has some: cached memory could not be given back
