@@ -69,7 +69,7 @@ void step_of(const AdamwArguments& a, const AdamwConstants& constants, void* str
       [&](auto size, const FlatPacks& packs) {
         p.packs = packs;
         launch(stream, "adamw", adamw_kernel<decltype(size)::value, Gradient, Weight>, shape_of(packs), p,
-               {writes(p.weights, n), writes(p.m, n), writes(p.v, n), reads(p.gradients, n),
+               {updates(p.weights, n), updates(p.m, n), updates(p.v, n), reads(p.gradients, n),
                 writes(p.compute_weights, n)});
       },
       p.weights, p.m, p.v, p.gradients, p.compute_weights);

@@ -160,7 +160,7 @@ void start(const MuonPolynomialArguments& a, void* stream) {
       [&](auto size, const FlatPacks& packs) {
         p.packs = packs;
         launch(stream, "muon_polynomial", muon_polynomial_kernel<decltype(size)::value, T>, shape_of(packs), p,
-               {reads(p.gram, n), writes(p.square, n)});
+               {reads(p.gram, n), updates(p.square, n)});
       },
       p.gram, p.square);
 }
@@ -188,7 +188,7 @@ void start(const MuonStepArguments& a, void* stream) {
       [&](auto size, const FlatPacks& packs) {
         p.packs = packs;
         launch(stream, "muon_step", muon_step_kernel<decltype(size)::value, Weight>, shape_of(packs), p,
-               {writes(p.weights, n), reads(p.values, n), writes(p.compute_weights, n)});
+               {updates(p.weights, n), reads(p.values, n), writes(p.compute_weights, n)});
       },
       p.weights, p.values, p.compute_weights);
 }
