@@ -13,7 +13,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
-#include "core/data/input_stream.h"
+#include "core/data/records/input_stream.h"
 
 namespace llmtrain {
 namespace {

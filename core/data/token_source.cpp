@@ -11,8 +11,9 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/data/records/line_records.h"
+#include "core/data/records/skipped_lines.h"
 
 namespace llmtrain {
 namespace {
@@ -76,15 +77,18 @@ TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::i
 
 void TokenFile::open_text(const std::filesystem::path& file, TextTokens& text, const ReportShare& report) {
   if (text.is_bytes()) {
-    memory_ = text.bytes_of(file, report);
+    TextBytes read = text.bytes_of(file, report);
+    memory_ = std::move(read.bytes);
+    bad_lines_ = std::move(read.bad_lines);
   } else {
     tokens_of_text_ = text.tokens_of(file, report);
+    bad_lines_ = tokens_of_text_->bad_lines;
     type_ = TokenType::i32;
   }
 }
 
 std::span<const std::byte> TokenFile::content() const {
-  if (tokens_of_text_) return std::as_bytes(std::span(*tokens_of_text_));
+  if (tokens_of_text_) return std::as_bytes(std::span(tokens_of_text_->tokens));
   return mapping_ ? mapping_->bytes() : std::as_bytes(std::span(memory_));
 }
 
@@ -169,7 +173,7 @@ TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t
                          const std::filesystem::path& tokenized, DocumentStarts starts, const ReportShare& report)
     : paths_(find_files(path)) {
   // What has been made of text is divided as the text is: by its tokens.
-  if (!tokenized.empty()) starts = DocumentStarts::unknown;
+  if (!tokenized.empty()) starts = DocumentStarts::unknown, bad_lines_ = kept_skipped_lines(tokenized);
   const std::vector<std::filesystem::path> files = tokenized.empty() ? paths_ : std::vector{tokenized};
   double bytes = 1;
   for (const auto& file : files) bytes += size_of(file);
@@ -182,6 +186,13 @@ TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t
     bytes_before += size;
     report(bytes_before / bytes);
   }
+}
+
+BadLines TokenSource::bad_lines() const {
+  BadLines all(OnBadLine::skip);
+  for (const TokenFile& file : files_) all.add(file.bad_lines());
+  all.add(bad_lines_);
+  return all;
 }
 
 std::size_t TokenSource::file_of(std::int64_t token) const {

@@ -50,6 +50,8 @@ class TokenFile {
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
   // With DocumentStarts::known what the file's index says of them; null: it has none.
   const MegatronDocuments* document_starts() const { return document_starts_ ? &*document_starts_ : nullptr; }
+  // Lines of text that were skipped.
+  const BadLines& bad_lines() const { return bad_lines_; }
   // Whether the id is among its first `most` tokens.
   bool contains(std::int64_t id, std::int64_t most) const;
 
@@ -65,7 +67,8 @@ class TokenFile {
   std::optional<MappedFile> mapping_;
   // Instead of a mapping:
   std::string memory_;
-  std::shared_ptr<const std::vector<TokenId>> tokens_of_text_;
+  std::shared_ptr<const TokenizedText> tokens_of_text_;
+  BadLines bad_lines_;
   TokenType type_ = TokenType::u8;
   std::size_t header_bytes_ = 0;
   std::int64_t tokens_ = 0;
@@ -87,6 +90,8 @@ class TokenSource {
   // That `path` names.
   std::int64_t files() const { return static_cast<std::int64_t>(paths_.size()); }
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
+  // Lines that were skipped of text: here, or where the token file was made of it.
+  BadLines bad_lines() const;
 
   // Fills `tokens` with the tokens from `first` on, across files; all of them are in the source.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
@@ -112,6 +117,7 @@ class TokenSource {
 
   std::vector<std::filesystem::path> paths_;
   std::vector<TokenFile> files_;
+  BadLines bad_lines_{OnBadLine::skip};  // where the source's token file was made
   std::vector<std::int64_t> starts_{0};  // where each file begins, and the end
 };
 

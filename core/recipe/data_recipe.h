@@ -111,6 +111,9 @@ struct DocumentMaskRecipe {
   bool operator==(const DocumentMaskRecipe&) const = default;
 };
 
+// What becomes of a line of data that is no document or conversation: it ends the command, or is left out and counted.
+enum class OnBadLine { stop, skip };
+
 struct DataRecipe {
   TokenizerRecipe tokenizer;
   std::optional<FineTuningRecipe> fine_tuning;
@@ -119,6 +122,7 @@ struct DataRecipe {
   std::vector<DataSource> train;
   std::vector<DataSource> validation;
   bool shuffle = true;
+  OnBadLine on_bad_line = OnBadLine::stop;
 
   bool operator==(const DataRecipe&) const = default;
 };

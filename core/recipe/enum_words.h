@@ -16,6 +16,7 @@ inline constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf1
 inline constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 inline constexpr std::array<std::string_view, 3> device_words = {"auto", "cpu", "cuda"};
 inline constexpr std::array<std::string_view, 4> backend_words = {"auto", "local", "mpi", "nccl"};
+inline constexpr std::array<std::string_view, 2> on_bad_line_words = {"stop", "skip"};
 inline constexpr std::array<std::string_view, 3> all_to_all_words = {"linear", "hierarchical", "auto"};
 
 constexpr std::string_view word_of(DataType type) { return data_type_words[static_cast<std::size_t>(type)]; }

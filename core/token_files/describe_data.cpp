@@ -5,8 +5,9 @@
 #include <limits>
 #include <system_error>
 
-#include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/data/records/documents.h"
+#include "core/data/records/line_records.h"
 #include "core/data/token_source.h"
 #include "core/tokenizer/encode_document.h"
 
@@ -40,16 +41,19 @@ DataDescription describe_tokens(const std::filesystem::path& file, std::int64_t 
   return description;
 }
 
-DataDescription describe_text(const std::filesystem::path& file, const Tokenizer* tokenizer,
-                              std::int64_t first_tokens) {
+DataDescription describe_text(const std::filesystem::path& file, const Tokenizer* tokenizer, std::int64_t first_tokens,
+                              OnBadLine on_bad_line) {
   DataDescription description;
+  description.bad_lines = BadLines(on_bad_line);
   description.format = text_format(file);
   description.documents = 0;
   const auto encoder = tokenizer != nullptr ? tokenizer->make_encoder() : nullptr;
   std::vector<TokenId> ids;
-  RecordReader reader(file);
-  for (Record record; reader.next(record);) {
-    const std::string text = document_of(record, file, document_key);
+  const auto reader = open_document_records(file);
+  for (Record record; description.bad_lines.next(*reader, record);) {
+    const auto read = description.bad_lines.read([&] { return document_of(record, file, document_key); });
+    if (!read) continue;
+    const std::string& text = *read;
     // Four bytes are about a token.
     if (description.documents == 0) description.first_text = text.substr(0, static_cast<std::size_t>(4 * first_tokens));
     ++*description.documents;
@@ -67,10 +71,10 @@ DataDescription describe_text(const std::filesystem::path& file, const Tokenizer
 
 }  // namespace
 
-DataDescription describe_data(const std::filesystem::path& file, const Tokenizer* tokenizer,
-                              std::int64_t first_tokens) {
-  DataDescription description =
-      is_token_file(file) ? describe_tokens(file, first_tokens) : describe_text(file, tokenizer, first_tokens);
+DataDescription describe_data(const std::filesystem::path& file, const Tokenizer* tokenizer, std::int64_t first_tokens,
+                              OnBadLine on_bad_line) {
+  DataDescription description = is_token_file(file) ? describe_tokens(file, first_tokens)
+                                                    : describe_text(file, tokenizer, first_tokens, on_bad_line);
   std::error_code ignored;
   description.file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
   if (tokenizer != nullptr) description.first_text = tokenizer->decode(description.first_tokens);

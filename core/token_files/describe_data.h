@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/records/bad_lines.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace llmtrain {
@@ -20,11 +21,13 @@ struct DataDescription {
   std::optional<std::int64_t> tokens;      // of text: with a tokenizer
   std::optional<std::int64_t> largest_id;  // where there are tokens
   std::vector<std::int64_t> first_tokens;  // at most as many as were asked for
+  BadLines bad_lines;                      // that are no documents
   std::optional<std::string> first_text;   // what they stand for, or the text's beginning
 };
 
 // Reads all of a file. `tokenizer` may be null: ids are then not decoded, and text is not tokenised. Throws
 // Error(missing_input) or Error(bad_data).
-DataDescription describe_data(const std::filesystem::path& file, const Tokenizer* tokenizer, std::int64_t first_tokens);
+DataDescription describe_data(const std::filesystem::path& file, const Tokenizer* tokenizer, std::int64_t first_tokens,
+                              OnBadLine on_bad_line = OnBadLine::stop);
 
 }  // namespace llmtrain

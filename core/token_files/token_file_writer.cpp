@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/data/records/skipped_lines.h"
 
 namespace llmtrain {
 namespace {
@@ -101,6 +102,7 @@ bool TokenFileWriter::resume() {
   resumed_ = *state;
   tokens_ = state->tokens;
   documents_ = state->documents;
+  bad_lines_ = state->bad_lines;
   // Killed after the last rename: only the leftovers are still to be removed.
   if (!entry_exists(partial_file_) && size_of_file(file_) == bytes()) {
     remove_leftovers();
@@ -113,6 +115,7 @@ bool TokenFileWriter::resume() {
       (has_lengths && size_of_file(lengths_file_) < length_bytes)) {
     resumed_ = {};
     tokens_ = documents_ = 0;
+    bad_lines_ = resumed_.bad_lines;
     return false;
   }
   if (has_lengths) {
@@ -181,7 +184,7 @@ void TokenFileWriter::save(const TextPosition& next, std::int64_t text_bytes) {
     lengths_saver_->flush();
     lengths_saved_ = lengths_.size();
   }
-  journal_->write({next, tokens_, documents_, text_bytes});
+  journal_->write({next, tokens_, documents_, text_bytes, bad_lines_});
 }
 
 void TokenFileWriter::close() {
@@ -192,6 +195,7 @@ void TokenFileWriter::close() {
   tokens_file_->flush();
   // Before the tokens: an index without them is missing data, tokens without it would be read as raw uint16.
   if (format_ == TokenFileFormat::megatron) write_index();
+  keep_skipped_lines(file_, bad_lines_);
   put_in_place(partial_file_, file_);
   flush_directory(std::filesystem::absolute(file_).parent_path());
   tokens_file_.reset();

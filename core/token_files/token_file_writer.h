@@ -41,17 +41,20 @@ class TokenFileWriter {
 
   // Throws Error(bad_data) where the format cannot hold so many tokens.
   void add(std::span<const TokenId> document);
+  // Counts lines of the text that became no documents.
+  void add_skipped(const BadLines& lines) { bad_lines_.add(lines); }
   // Makes sure that another writer goes on here, at `next`, should this one be killed. Blocks until all is on the disk.
   void save(const TextPosition& next, std::int64_t text_bytes);
   // Leaves what has been saved to another writer of the same job, as after a kill, instead of removing it.
   void leave_to_another() { is_left_ = true; }
-  // Puts the files in place.
+  // Puts the files in place, and beside them what was skipped (core/data/records/skipped_lines.h).
   void close();
 
   const std::filesystem::path& file() const { return file_; }
   TokenType type() const { return type_; }
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
+  const BadLines& bad_lines() const { return bad_lines_; }
 
  private:
   // Takes over what an interrupted writer has saved; false where that is nothing.
@@ -76,6 +79,7 @@ class TokenFileWriter {
   std::size_t lengths_saved_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t documents_ = 0;
+  BadLines bad_lines_{OnBadLine::skip};
   std::string buffer_;  // tokens that are not in the file yet
   bool is_left_ = false;
 };

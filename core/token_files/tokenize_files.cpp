@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/token_files/tokenize_files.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,10 +14,11 @@
 #include <utility>
 
 #include "core/base/elapsed_time.h"
+#include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
-#include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/data/records/documents.h"
 #include "core/tokenizer/encode_document.h"
 #include "core/tokenizer/open_tokenizer.h"
 
@@ -28,6 +31,7 @@ struct Batch {
   std::filesystem::path file;
   std::vector<Record> records;
   std::size_t bytes = 0;
+  BadLines bad_lines;  // among its records
   TextPosition end{};
 };
 
@@ -35,6 +39,7 @@ struct EncodedBatch {
   std::vector<TokenId> tokens;
   std::vector<std::size_t> lengths;  // by document
   std::size_t text_bytes = 0;
+  BadLines bad_lines;
   TextPosition end{};
 };
 
@@ -47,9 +52,10 @@ class EncoderPool {
 
   EncodedBatch encode(Batch batch, const std::string& key) {
     auto encoder = take();
-    EncodedBatch encoded{{}, {}, batch.bytes, batch.end};
+    EncodedBatch encoded{{}, {}, batch.bytes, std::move(batch.bad_lines), batch.end};
     for (Record& record : batch.records) {
-      const std::string text = document_of(record, batch.file, key);
+      const auto read = [&] { return document_of(record, batch.file, key); };
+      const std::string text = encoded.bad_lines.read(read).value_or("");
       if (text.empty()) continue;
       const std::size_t before = encoded.tokens.size();
       encode_document(tokenizer_, *encoder, text, encoded.tokens);
@@ -121,6 +127,7 @@ class Tokenization {
       writer_.add(rest.first(length));
       rest = rest.subspan(length);
     }
+    writer_.add_skipped(encoded.bad_lines);
     text_bytes_ += static_cast<std::int64_t>(encoded.text_bytes);
     if (seconds_since(saved_) < job_.save_seconds) return;
     writer_.save(encoded.end, text_bytes_);
@@ -154,6 +161,13 @@ JobDescription description_of(const TokenizeJob& job, const TokenizerRecipe& tok
 TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer,
                                 const std::function<void(const TokenizeProgress&)>& report) {
   const JobState resumed = writer.resumed();
+  if (job.on_bad_line == OnBadLine::stop && resumed.bad_lines.count() > 0) {
+    writer.leave_to_another();
+    throw Error(ExitCode::cannot_write,
+                fmt::format("{}: a job that was interrupted left it, and {}; skip them again to end it, or remove its "
+                            ".progress file to begin anew",
+                            writer.file().string(), resumed.bad_lines.sentences().front()));
+  }
   TokenizeProgress progress;
   progress.text_bytes = resumed.text_bytes;
   for (const auto& file : job.files) progress.all_file_bytes += packed_bytes(file);
@@ -163,27 +177,28 @@ TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokeniz
     bytes_before += packed_bytes(job.files[i]);
   for (std::size_t i = resumed.next.file; i < job.files.size(); ++i) {
     const auto& file = job.files[i];
-    RecordReader reader(file);
+    const auto reader = open_document_records(file);
     if (i == resumed.next.file) {
-      reader.skip(resumed.next.offset, resumed.next.line);
-      progress.file_bytes = bytes_before + reader.position();
+      reader->skip(resumed.next.offset, resumed.next.line);
+      progress.file_bytes = bytes_before + reader->position();
       report(progress);
     }
-    Batch batch{file, {}};
+    const Batch none{file, {}, 0, BadLines(job.on_bad_line), {}};
+    Batch batch = none;
     const auto start = [&] {
-      progress.file_bytes = bytes_before + reader.position();
+      progress.file_bytes = bytes_before + reader->position();
       progress.text_bytes += static_cast<std::int64_t>(batch.bytes);
-      batch.end = {i, reader.offset(), reader.lines()};
-      tokenization.start(std::exchange(batch, Batch{file, {}}));
+      batch.end = {i, reader->offset(), reader->lines()};
+      tokenization.start(std::exchange(batch, none));
       report(progress);
     };
-    for (Record record; reader.next(record);) {
+    for (Record record; batch.bad_lines.next(*reader, record);) {
       batch.bytes += record.text.size();
       batch.records.push_back(std::move(record));
       if (batch.bytes >= job.batch_bytes) start();
     }
-    if (!batch.records.empty()) start();
-    bytes_before += reader.position();
+    if (!batch.records.empty() || batch.bad_lines.count() > 0) start();
+    bytes_before += reader->position();
   }
   tokenization.finish();
   progress.file_bytes = bytes_before;

@@ -28,6 +28,7 @@ JobState state_of(const Json& json) {
   state.tokens = json.at("tokens").get<std::int64_t>();
   state.documents = json.at("documents").get<std::int64_t>();
   state.text_bytes = json.at("text_bytes").get<std::int64_t>();
+  if (json.contains("bad_lines")) state.bad_lines = BadLines::of_json(json["bad_lines"]);
   return state;
 }
 
@@ -52,10 +53,11 @@ std::optional<JobState> TokenizeJournal::read() const {
 }
 
 void TokenizeJournal::write(const JobState& state) const {
-  const Json json = {{"version", version},           {"job", object_of(job_)},        {"file", state.next.file},
-                     {"offset", state.next.offset},  {"line", state.next.line},       {"tokens", state.tokens},
-                     {"documents", state.documents}, {"text_bytes", state.text_bytes}};
-  write_file_atomically(file_, json.dump(2) + "\n");
+  const Json json = {
+      {"version", version},           {"job", object_of(job_)},         {"file", state.next.file},
+      {"offset", state.next.offset},  {"line", state.next.line},        {"tokens", state.tokens},
+      {"documents", state.documents}, {"text_bytes", state.text_bytes}, {"bad_lines", state.bad_lines.json()}};
+  write_file_atomically(file_, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace llmtrain

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/data/records/bad_lines.h"
+
 namespace llmtrain {
 
 // All that the tokens of a job follow from, each with a name for messages: the tokenizer, the files, …
@@ -27,6 +29,7 @@ struct JobState {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;
+  BadLines bad_lines{OnBadLine::skip};
 };
 
 // The file in which a job says how far it has come, so that another process can go on after a kill.

@@ -13,8 +13,9 @@
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/progress_lines.h"
-#include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/data/records/documents.h"
+#include "core/data/records/skipped_lines.h"
 #include "core/machine/processor.h"
 #include "core/token_files/token_file_writer.h"
 #include "core/token_files/tokenize_files.h"
@@ -55,10 +56,13 @@ void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std:
 
 // The token file of a source that needs one, else an empty path. On the process that makes it.
 std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe, std::int64_t vocab_size,
-                          const fs::path& folder, const DataCache::Stops& stops) {
-  const TokenizeJob job{find_files(path), document_key, usable_cores()};
+                          const fs::path& folder, OnBadLine on_bad_line, const DataCache::Stops& stops) {
+  TokenizeJob job{find_files(path), document_key, usable_cores()};
+  job.on_bad_line = on_bad_line;
   if (std::ranges::any_of(job.files, is_token_file)) return "";
-  const fs::path file = folder / (std::string(prefix) + job_name(description_of(job, recipe, format_name)) + ".bin");
+  JobDescription description = description_of(job, recipe, format_name);
+  if (on_bad_line == OnBadLine::skip) description.emplace_back("bad lines", "skipped");
+  const fs::path file = folder / (std::string(prefix) + job_name(description) + ".bin");
   // Its index is put in place before it.
   if (!entry_exists(file)) {
     create_folder(folder);
@@ -101,10 +105,11 @@ void check_sources(const std::vector<DataSource>& sources, const TokenizerRecipe
 }
 
 std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer,
-                                        std::int64_t vocab_size, const DataCache& cache, const std::string& role) {
+                                        std::int64_t vocab_size, const DataCache& cache, const std::string& role,
+                                        OnBadLine on_bad_line) {
   if (!makes_token_files(tokenizer, cache)) return {};
   return of_each(sources, tokenizer, cache, role, [&](const std::string& path, const DataCache::Stops& stops) {
-    return token_file_of(path, tokenizer, vocab_size, cache.folder, stops);
+    return token_file_of(path, tokenizer, vocab_size, cache.folder, on_bad_line, stops);
   });
 }
 
@@ -115,8 +120,9 @@ void remove_other_token_files(const DataCache& cache, const std::vector<fs::path
     std::vector<fs::path> others;
     for (const fs::directory_entry& entry : fs::directory_iterator(cache.folder, ignored)) {
       const fs::path& path = entry.path();
-      const bool is_used = std::ranges::any_of(
-          used, [&](const fs::path& file) { return path == file || path == fs::path(file).replace_extension(".idx"); });
+      const bool is_used = std::ranges::any_of(used, [&](const fs::path& file) {
+        return path == file || path == fs::path(file).replace_extension(".idx") || path == skipped_lines_file(file);
+      });
       if (path.filename().string().starts_with(prefix) && !is_used) others.push_back(path);
     }
     for (const fs::path& other : others) fs::remove(other, ignored);

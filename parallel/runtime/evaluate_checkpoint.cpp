@@ -102,6 +102,9 @@ EvaluateResult evaluate_checkpoint(const EvaluateRequest& request) {
   const EvaluationData data = evaluation_data(request);
   const Dataset dataset(data.sources, text_format(recipe), recipe.batch.sequence_length, recipe.model.vocab_size, false,
                         recipe.seed, data.role);
+  for (const LeftOut& left_out : dataset.left_out())
+    for (const std::string& sentence : sentences_of(left_out, recipe.batch.sequence_length))
+      log().warn("{}: {}", data.role, sentence);
   Evaluation evaluation;
   const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     const bool is_first = model.groups().is_first();

@@ -14,6 +14,8 @@
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/data/samples/describe_sources.h"
+#include "core/json/json_text.h"
 #include "core/signals/stop_signals.h"
 #include "core/tokenizer/byte_tokenizer.h"
 #include "parallel/comm/agreement.h"
@@ -113,6 +115,15 @@ bool is_finished(const Recipe& recipe, const Trainer& trainer) {
   return trainer.steps_done() > recipe.training.steps || (trainer.steps_done() == recipe.training.steps && !evaluates);
 }
 
+// What was read of each source, and what was left out of it.
+void write_data_description(const std::filesystem::path& file, const Trainer& trainer) {
+  const DataRecipe& data = trainer.recipe().data;
+  Json description = {{"train", describe_sources(trainer.train_data(), data.train)}};
+  if (const Dataset* const validation = trainer.validation_data())
+    description["validation"] = describe_sources(*validation, data.validation);
+  write_file_atomically(file, description.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
 // The first rank's training, with everything that it writes and shows.
 ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock& lock, SharedVerification& verification,
                      const ThreadMemory& memory) {
@@ -126,6 +137,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
     write_file_atomically(directory.path() / "plan.json", request.plan->json);
     write_file_atomically(directory.path() / "plan.html", request.plan->page);
   }
+  write_data_description(directory.path() / "data.json", trainer);
   show_start_screen(request, trainer, directory);
   log_connections(trainer, log());
   // All ranks resume from the checkpoint that the first one has chosen, whatever they would find themselves.

@@ -18,4 +18,8 @@ void add_inspect_data(CLI::App& parent, Action& action);
 // the name says no kind.
 TokenizerRecipe named_tokenizer(const std::string& name);
 
+// --on-bad-line, and what its word means.
+void add_on_bad_line(CLI::App& command, std::string& word);
+OnBadLine policy_of(const std::string& word);
+
 }  // namespace llmtrain::app

@@ -21,6 +21,7 @@ struct InspectOptions {
   std::string file;
   std::string tokenizer;
   std::int64_t tokens = 32;
+  std::string on_bad_line = "stop";
   bool json = false;
 };
 
@@ -34,6 +35,7 @@ std::string as_json(const InspectOptions& options, const DataDescription& data) 
   number("largest_id", data.largest_id);
   if (data.tokens) json["first_tokens"] = data.first_tokens;
   if (data.first_text) json["first_text"] = *data.first_text;
+  if (data.bad_lines.policy() == OnBadLine::skip) json["bad_lines"] = data.bad_lines.json();
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -45,13 +47,15 @@ std::string as_text(const InspectOptions& options, const DataDescription& data) 
   if (data.largest_id)
     text += fmt::format("largest id  {}, for model.vocab_size {} or more\n", *data.largest_id, *data.largest_id + 1);
   if (!data.first_tokens.empty()) text += fmt::format("begins with {}\n", fmt::join(data.first_tokens, " "));
+  for (const std::string& sentence : data.bad_lines.sentences()) text += "skipped     " + sentence + "\n";
   if (data.first_text) text += "text        " + printable(*data.first_text) + "\n";
   return text;
 }
 
 int inspect_data(const InspectOptions& options) {
   const auto tokenizer = options.tokenizer.empty() ? nullptr : open_tokenizer(named_tokenizer(options.tokenizer));
-  const DataDescription data = describe_data(options.file, tokenizer.get(), options.tokens);
+  const DataDescription data =
+      describe_data(options.file, tokenizer.get(), options.tokens, policy_of(options.on_bad_line));
   options.json ? write_json(as_json(options, data)) : write_result(as_text(options, data));
   return 0;
 }
@@ -70,6 +74,7 @@ void add_inspect_data(CLI::App& parent, Action& action) {
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number_not_negative());
+  add_on_bad_line(*command, options->on_bad_line);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  llmtrain data inspect books.bin --tokenizer tokenizer.json");
   command->callback([options, &action] { action = [options] { return inspect_data(*options); }; });

@@ -18,8 +18,8 @@
 #include "core/base/log.h"
 #include "core/base/progress_lines.h"
 #include "core/base/units.h"
-#include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/data/records/documents.h"
 #include "core/machine/processor.h"
 #include "core/recipe/enum_words.h"
 #include "core/token_files/tokenize_files.h"
@@ -34,6 +34,7 @@ struct TokenizeOptions {
   std::string tokenizer = "bytes";
   std::string format = "megatron";
   std::string key = document_key;
+  std::string on_bad_line = "stop";
   int threads = 0;
 };
 
@@ -60,7 +61,8 @@ int tokenize(const TokenizeOptions& options) {
   const auto files = files_of(options.inputs);
   const auto tokenizer = open_tokenizer(named_tokenizer(options.tokenizer));
   const int threads = options.threads > 0 ? options.threads : usable_cores();
-  const TokenizeJob job{files, options.key, threads};
+  TokenizeJob job{files, options.key, threads};
+  job.on_bad_line = policy_of(options.on_bad_line);
   TokenFileWriter writer(options.output, value_of_word<TokenFileFormat>(format_words, options.format).value(),
                          tokenizer->vocab_size(),
                          description_of(job, named_tokenizer(options.tokenizer), options.format));
@@ -74,8 +76,11 @@ int tokenize(const TokenizeOptions& options) {
     lines.show(progress.share(), progress.text_bytes);
   });
   if (writer.documents() == 0)
-    throw Error(ExitCode::bad_data, options.inputs.front() + ": holds no text; no file was written");
+    throw Error(ExitCode::bad_data, fmt::format("{}: holds no text; no file was written{}{}", options.inputs.front(),
+                                                writer.bad_lines().count() > 0 ? "; " : "",
+                                                fmt::join(writer.bad_lines().sentences(), "; ")));
   writer.close();
+  for (const std::string& sentence : writer.bad_lines().sentences()) log().warn("{}", sentence);
   const double seconds = seconds_since(start);
   write_result(fmt::format("{}: {} tokens of {} documents, {}, from {} of text in {:.1f} s ({}/s)\n",
                            writer.file().string(), writer.tokens(), writer.documents(), name_of(writer.type()),
@@ -104,6 +109,7 @@ void add_tokenize(CLI::App& parent, Action& action) {
   command->add_option("--key", options->key, "Key of the documents in JSON Lines")
       ->type_name("KEY")
       ->capture_default_str();
+  add_on_bad_line(*command, options->on_bad_line);
   command->add_option("--threads", options->threads, "Threads that encode; 0: one per usable core")
       ->type_name("N")
       ->capture_default_str()

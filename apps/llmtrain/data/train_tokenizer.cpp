@@ -14,10 +14,11 @@
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
-#include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/data/records/documents.h"
 #include "core/tokenizer/bpe_trainer.h"
 #include "core/tokenizer_training/sentencepiece_trainer.h"
 
@@ -31,6 +32,7 @@ struct TrainTokenizerOptions {
   std::vector<std::string> inputs;
   std::string output;
   std::string key = document_key;
+  std::string on_bad_line = "stop";
   std::string kind = huggingface;
   std::optional<std::string> algorithm;
   std::int64_t vocab_size = 0;
@@ -42,7 +44,8 @@ struct TrainTokenizerOptions {
 // The documents of all files, one after another; all are UTF-8.
 class Documents {
  public:
-  explicit Documents(const TrainTokenizerOptions& options) : key_(options.key) {
+  explicit Documents(const TrainTokenizerOptions& options)
+      : key_(options.key), bad_lines_(policy_of(options.on_bad_line)) {
     for (const std::string& input : options.inputs)
       for (const auto& file : find_files(input)) files_.push_back(file);
   }
@@ -50,12 +53,16 @@ class Documents {
   // False where there are no more.
   bool next(std::string& text) {
     Record record;
-    while (!reader_ || !reader_->next(record)) {
-      if (opened_ == files_.size()) return false;
-      reader_.emplace(files_[opened_++]);
+    std::optional<std::string> document;
+    while (!document) {
+      while (!reader_ || !bad_lines_.next(*reader_, record)) {
+        if (opened_ == files_.size()) return false;
+        reader_ = open_document_records(files_[opened_++]);
+      }
+      document = bad_lines_.read([&] { return document_of(record, files_[opened_ - 1], key_); });
     }
     const auto& file = files_[opened_ - 1];
-    text = document_of(record, file, key_);
+    text = std::move(*document);
     if (!is_utf8(text))
       throw Error(ExitCode::bad_data, file.string() + ": text that is not UTF-8 cannot train a tokenizer");
     bytes_ += static_cast<std::int64_t>(text.size());
@@ -64,12 +71,14 @@ class Documents {
 
   // How much text has been read so far.
   std::int64_t bytes() const { return bytes_; }
+  const BadLines& bad_lines() const { return bad_lines_; }
 
  private:
   std::string key_;
   std::vector<std::filesystem::path> files_;
   std::size_t opened_ = 0;
-  std::optional<RecordReader> reader_;
+  std::unique_ptr<RecordReader> reader_;
+  BadLines bad_lines_;
   std::int64_t bytes_ = 0;
 };
 
@@ -122,6 +131,7 @@ int train_tokenizer(const TrainTokenizerOptions& options) {
   Documents documents(options);
   const std::string made =
       options.kind == sentencepiece_kind ? train_model(options, documents) : train_byte_level_bpe(options, documents);
+  for (const std::string& sentence : documents.bad_lines().sentences()) log().warn("{}", sentence);
   write_result(fmt::format("{}: {}\n", options.output, made));
   return 0;
 }
@@ -172,6 +182,7 @@ void add_train_tokenizer(CLI::App& parent, Action& action) {
   command->add_option("--key", options->key, "Key of the documents in JSON Lines")
       ->type_name("KEY")
       ->capture_default_str();
+  add_on_bad_line(*command, options->on_bad_line);
   command->footer("Example:\n  llmtrain data train-tokenizer books/*.txt --vocab-size 8192 --output tokenizer.json");
   command->callback([options, &action] { action = [options] { return train_tokenizer(*options); }; });
 }

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/data/conversations/conversation_forms.h"
 #include "core/data/conversations/conversation_refused.h"
+#include "core/data/records/bad_lines.h"
 #include "core/json/json_memory.h"
 
 namespace llmtrain {
@@ -48,15 +48,13 @@ Conversation ConversationReader::conversation_of(const Record& record) {
 }
 
 Conversation ConversationReader::read(const Record& record, const std::filesystem::path& file) {
-  const auto refuse = [&](const std::string& what) {
-    return Error(ExitCode::bad_data, fmt::format("{}: line {} {}", file.string(), record.line, what));
-  };
   try {
     return conversation_of(record);
   } catch (const ConversationRefused& refused) {
-    throw refuse(refused.what());
+    throw BadLine(file, record.line, refused.what());
   } catch (const jinja::TemplateError& error) {
-    throw refuse(fmt::format("is refused by the chat template {}: {}", templates().name(), error.what()));
+    throw BadLine(file, record.line,
+                  fmt::format("is refused by the chat template {}: {}", templates().name(), error.what()));
   }
 }
 

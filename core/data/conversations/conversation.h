@@ -7,7 +7,7 @@
 #include "core/data/conversations/chat_templates.h"
 #include "core/data/conversations/message_checks.h"
 #include "core/data/conversations/message_writer.h"
-#include "core/data/documents.h"
+#include "core/data/records/record_reader.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -27,8 +27,8 @@ class ConversationReader {
       : recipe_(recipe), tokenizer_(tokenizer), checks_(recipe) {}
 
   // Messages are written out by the template; answers count, each with the token that ends it. With CountedTokens::all
-  // every part counts. Throws Error(bad_data) that begins with `file` and gives the record's line for anything that is
-  // no conversation, or says what the template does not write.
+  // every part counts. Throws BadLine for anything that is no conversation, or says what the
+  // template does not write.
   Conversation read(const Record& record, const std::filesystem::path& file);
 
   const ChatTemplates& templates();

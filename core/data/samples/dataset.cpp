@@ -45,7 +45,7 @@ std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::fi
   if (format.fine_tuning)
     return std::make_unique<LabelledSamples>(
         LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, samples.sequence_length,
-                                samples.vocab_size, report),
+                                samples.vocab_size, format.on_bad_line, report),
         format.fine_tuning->packing, samples.sequence_length);
   const DocumentStarts starts = samples.document_end ? DocumentStarts::known : DocumentStarts::unknown;
   return std::make_unique<TokenSamples>(TokenSource(path, text, samples.vocab_size, budget, tokenized, starts, report),
@@ -82,7 +82,7 @@ std::optional<std::int64_t> document_end(const Recipe& recipe) {
 }  // namespace
 
 TextFormat text_format(const Recipe& recipe) {
-  return {recipe.data.tokenizer, recipe.data.fine_tuning, {}, document_end(recipe)};
+  return {recipe.data.tokenizer, recipe.data.fine_tuning, {}, document_end(recipe), recipe.data.on_bad_line};
 }
 
 Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
@@ -97,7 +97,7 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
   // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
-  TextTokens text(format.tokenizer, vocab_size);
+  TextTokens text(format.tokenizer, vocab_size, format.on_bad_line);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string& path = sources[i].path;
     try {
@@ -117,6 +117,12 @@ std::vector<std::int64_t> Dataset::samples_by_source() const {
   std::vector<std::int64_t> samples;
   for (const auto& source : sources_) samples.push_back(source->samples());
   return samples;
+}
+
+std::vector<std::int64_t> Dataset::tokens_by_source() const {
+  std::vector<std::int64_t> tokens;
+  for (const auto& source : sources_) tokens.push_back(source->tokens());
+  return tokens;
 }
 
 std::int64_t Dataset::samples() const { return sum_over(sources_, std::mem_fn(&FileSamples::samples)); }
@@ -210,6 +216,18 @@ std::vector<TokenSource::Dividers> Dataset::dividers(std::int64_t most) const {
     if (const auto* const tokens = dynamic_cast<const TokenSamples*>(source.get()))
       found.push_back(tokens->source().dividers(document_end_.value(), most));
   return found;
+}
+
+std::vector<LeftOut> Dataset::left_out() const {
+  std::vector<LeftOut> left_out;
+  for (const auto& source : sources_) {
+    if (const auto* const labelled = dynamic_cast<const LabelledSamples*>(source.get())) {
+      left_out.push_back(labelled->documents().left_out());
+    } else if (const auto* const tokens = dynamic_cast<const TokenSamples*>(source.get())) {
+      left_out.push_back({tokens->source().bad_lines()});
+    }
+  }
+  return left_out;
 }
 
 std::vector<Dataset::Packed> Dataset::packed() const {

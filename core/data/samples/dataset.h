@@ -13,6 +13,7 @@
 #include "core/data/data_cache.h"
 #include "core/data/samples/difficulty_order.h"
 #include "core/data/samples/file_samples.h"
+#include "core/data/samples/left_out.h"
 #include "core/data/samples/sample_order.h"
 #include "core/data/samples/sample_source.h"
 #include "core/data/token_source.h"
@@ -29,6 +30,7 @@ struct TextFormat {
   std::vector<std::filesystem::path> tokenized{};
   // The token that ends a document where attention stays within documents, or no_token: all files have indexes.
   std::optional<std::int64_t> document_end{};
+  OnBadLine on_bad_line = OnBadLine::stop;
 };
 
 // What the recipe says of it. Throws what open_tokenizer() does, where data.document_mask asks for the tokenizer's
@@ -62,6 +64,7 @@ class Dataset final : public SampleSource {
   // sample once; a blend repeats samples of a source whose weight exceeds its share.
   std::int64_t samples() const override;
   std::vector<std::int64_t> samples_by_source() const;
+  std::vector<std::int64_t> tokens_by_source() const;
   // Tokens and files of all sources; of conversations the tokens that samples hold.
   std::int64_t tokens() const;
   std::int64_t files() const;
@@ -73,6 +76,8 @@ class Dataset final : public SampleSource {
   std::vector<std::vector<std::filesystem::path>> paths() const;
   // Where attention stays within documents, by source.
   std::vector<TokenSource::Dividers> dividers(std::int64_t most) const;
+  // What was left out, by source.
+  std::vector<LeftOut> left_out() const;
   // How many documents share how many samples, in a source of conversations.
   struct Packed {
     std::int64_t documents = 0;

@@ -10,9 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/units.h"
 #include "core/data/conversations/conversation.h"
-#include "core/data/conversations/json_records.h"
 #include "core/data/file_search.h"
 #include "core/data/samples/packing.h"
 #include "core/tokenizer/open_tokenizer.h"
@@ -31,6 +29,7 @@ class OpenedDocuments {
     TokenizerRecipe tokenizer;
     FineTuningRecipe recipe;
     std::int64_t sequence_length = 0;
+    OnBadLine on_bad_line = OnBadLine::stop;
 
     bool operator==(const Key&) const = default;
   };
@@ -100,15 +99,16 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
                                                                  const TokenizerRecipe& tokenizer,
                                                                  const FineTuningRecipe& recipe,
                                                                  std::int64_t sequence_length, std::int64_t vocab_size,
-                                                                 const ReportShare& report) {
+                                                                 OnBadLine on_bad_line, const ReportShare& report) {
   const auto files = find_files(path);
   std::vector<std::pair<std::string, fs::file_time_type>> versions;
   for (const fs::path& file : files) {
     std::error_code ignored;
     versions.emplace_back(file.string(), fs::last_write_time(file, ignored));
   }
-  return opened_documents().find_or_make({versions, tokenizer, recipe, sequence_length}, [&] {
+  return opened_documents().find_or_make({versions, tokenizer, recipe, sequence_length, on_bad_line}, [&] {
     auto documents = std::make_shared<LabelledDocuments>();
+    documents->left_out_.bad_lines = BadLines(on_bad_line);
     Encoder encoder(open_tokenizer(tokenizer, vocab_size));
     ConversationReader conversations(recipe, tokenizer);
     for (std::size_t i = 0; i < files.size(); ++i)
@@ -116,8 +116,9 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
         report((static_cast<double>(i) + share) / static_cast<double>(files.size()));
       });
     if (documents->documents_.empty())
-      throw Error(ExitCode::bad_data, "'" + path + "': holds no document of which a token counts in the loss");
-    documents->warn_of_losses(path, sequence_length);
+      throw Error(ExitCode::bad_data,
+                  fmt::format("'{}': holds no document of which a token counts in the loss: {}", path,
+                              fmt::join(sentences_of(documents->left_out_, sequence_length), "; ")));
     if (documents->has_messages_) warn_of_end(conversations.templates(), tokenizer, encoder);
     documents->assign_samples(recipe.packing, sequence_length);
     return documents;
@@ -139,19 +140,14 @@ void LabelledDocuments::warn_of_end(const ChatTemplates& templates, const Tokeni
 
 void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, ConversationReader& conversations,
                                  std::int64_t sequence_length, const ReportShare& report) {
-  const auto add_records = [&](auto reader) {
-    for (Record record; reader.next(record); report(share_read(reader, file))) {
-      const Conversation conversation = conversations.read(record, file);
-      has_messages_ = has_messages_ || !conversation.is_plain;
-      add_document(encoder.encode(conversation), sequence_length);
-    }
-  };
   paths_.push_back(file);
-  if (is_json_lines(file)) return add_records(RecordReader(file));
-  if (is_json(file)) return add_records(JsonRecordReader(file));
-  throw Error(ExitCode::bad_data, file.string() +
-                                      ": is neither JSON Lines (.jsonl, .ndjson) nor JSON (.json), packed by gzip or "
-                                      "zstd or not, which data.fine_tuning needs");
+  const auto reader = open_conversation_records(file);
+  for (Record record; left_out_.bad_lines.next(*reader, record); report(share_read(*reader, file))) {
+    const auto conversation = left_out_.bad_lines.read([&] { return conversations.read(record, file); });
+    if (!conversation) continue;
+    has_messages_ = has_messages_ || !conversation->is_plain;
+    add_document(encoder.encode(*conversation), sequence_length);
+  }
 }
 
 void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int64_t sequence_length) {
@@ -163,23 +159,12 @@ void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int
   const auto counted =
       labelled.empty() ? 0 : std::ranges::count_if(labelled.subspan(1), [](TokenId id) { return id >= 0; });
   if (counted == 0) {
-    ++(is_cut ? left_out_ : without_answers_);
+    ++(is_cut ? left_out_.too_long : left_out_.no_answer);
     return;
   }
-  if (is_cut) ++cut_;
+  if (is_cut) ++left_out_.truncated;
   documents_.push_back({ids_.size(), static_cast<std::int64_t>(labelled.size()) - 1, counted});
   ids_.insert(ids_.end(), labelled.begin(), labelled.end());
-}
-
-void LabelledDocuments::warn_of_losses(const std::string& path, std::int64_t sequence_length) const {
-  if (cut_ + left_out_ > 0)
-    log().warn(
-        "{}: of documents longer than batch.sequence_length ({}), {} were cut and {} left out, as none of their tokens "
-        "within it counts",
-        path, sequence_length, cut_, left_out_);
-  if (without_answers_ > 0)
-    log().warn("{}: {} without a token that counts in the loss {} left out (data.fine_tuning.loss)", path,
-               format_number_of(without_answers_, "document"), without_answers_ == 1 ? "was" : "were");
 }
 
 void LabelledDocuments::assign_samples(bool packing, std::int64_t sequence_length) {

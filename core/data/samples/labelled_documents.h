@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/long_work.h"
+#include "core/data/samples/left_out.h"
 #include "core/recipe/recipe.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -44,7 +45,7 @@ class LabelledDocuments {
   // and encoding throw, and Error(bad_data) for other files and where no document counts.
   static std::shared_ptr<const LabelledDocuments> open(const std::string& path, const TokenizerRecipe& tokenizer,
                                                        const FineTuningRecipe& recipe, std::int64_t sequence_length,
-                                                       std::int64_t vocab_size,
+                                                       std::int64_t vocab_size, OnBadLine on_bad_line = OnBadLine::stop,
                                                        const ReportShare& report = report_nothing);
 
   std::int64_t samples() const { return static_cast<std::int64_t>(sample_begins_.size()) - 1; }
@@ -52,6 +53,7 @@ class LabelledDocuments {
   std::int64_t files() const { return static_cast<std::int64_t>(paths_.size()); }
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
   std::int64_t tokens() const { return static_cast<std::int64_t>(ids_.size()); }
+  const LeftOut& left_out() const { return left_out_; }
   // Tokens of a sample whose losses count.
   std::int64_t counted(std::int64_t sample) const { return counted_[static_cast<std::size_t>(sample)]; }
 
@@ -71,7 +73,6 @@ class LabelledDocuments {
                 std::int64_t sequence_length, const ReportShare& report);
   void add_document(std::span<const TokenId> labelled, std::int64_t sequence_length);
   static void warn_of_end(const ChatTemplates& templates, const TokenizerRecipe& tokenizer, Encoder& encoder);
-  void warn_of_losses(const std::string& path, std::int64_t sequence_length) const;
   void assign_samples(bool packing, std::int64_t sequence_length);
 
   std::vector<TokenId> ids_;  // −1 − id where the token does not count as a target
@@ -81,7 +82,7 @@ class LabelledDocuments {
   std::vector<std::int64_t> counted_;
   bool is_packed_ = false, has_messages_ = false;
   std::vector<std::filesystem::path> paths_;
-  std::int64_t cut_ = 0, left_out_ = 0, without_answers_ = 0;
+  LeftOut left_out_;
 };
 
 }  // namespace llmtrain

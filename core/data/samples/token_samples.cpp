@@ -16,10 +16,12 @@ namespace {
 // One token more than a sample's input, for the last target.
 void check_length(const TokenSource& source, const std::string& path, std::int64_t sequence_length) {
   if (source.tokens() > sequence_length) return;
+  const auto skipped = source.bad_lines().sentences();
   throw Error(
       ExitCode::bad_data,
       fmt::format("'{}': holds {} tokens in {}; one sample needs {} (batch.sequence_length + 1)", path, source.tokens(),
-                  format_number_of(static_cast<std::int64_t>(source.files()), "file"), sequence_length + 1));
+                  format_number_of(static_cast<std::int64_t>(source.files()), "file"), sequence_length + 1) +
+          (skipped.empty() ? "" : fmt::format("; {}", fmt::join(skipped, "; "))));
 }
 
 // Where no token ends documents, something else must.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
+#include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
 
 namespace llmtrain {
@@ -211,6 +212,10 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
     keys.boolean(
         {"shuffle", "Shuffles training samples in an order determined by the seed; otherwise they are read in order."},
         data.shuffle);
+    keys.choice({"on_bad_line",
+                 "What becomes of a line that is no document or conversation: it ends the command, or is left out and "
+                 "counted by its reason."},
+                data.on_bad_line, on_bad_line_words);
   });
 }
 

@@ -24,6 +24,7 @@ constexpr std::array rules{
     ResumeRule{"/data/train", "the run's position in its data counts the samples of these files"},
     ResumeRule{"/data/shuffle", "the run's position in its data counts samples in this order"},
     ResumeRule{"/data/validation", ""},
+    ResumeRule{"/data/on_bad_line", ""},
     ResumeRule{"/batch/global", ""},
     ResumeRule{"/batch/micro", ""},
     ResumeRule{"/batch/sequence_length", "the run's position in its data counts samples of this length"},

@@ -90,6 +90,12 @@ std::vector<std::string> data_warnings(const Recipe& recipe, const Dataset& trai
     roles.push_back({"data.validation", data.validation, *validation});
     warn_of_shared_files(train, *validation, warnings);
   }
+  for (const Role& role : roles) {
+    const std::vector<LeftOut> left_out = role.data.left_out();
+    for (std::size_t i = 0; i < left_out.size(); ++i)
+      for (const std::string& sentence : sentences_of(left_out[i], recipe.batch.sequence_length))
+        warnings.push_back(role.path_of(i) + ": " + sentence);
+  }
   if (data.document_mask) warn_of_mask(roles, data, warnings);
   const auto packed = train.packed();
   const bool shares = std::ranges::any_of(packed, [](const auto& each) { return each.samples < each.documents; });

@@ -16,7 +16,8 @@ namespace {
 std::vector<std::filesystem::path> tokenized(const Recipe& recipe, const std::vector<DataSource>& sources,
                                              const DataCache& cache, const std::string& role) {
   if (recipe.data.fine_tuning) return {};
-  return tokenized_sources(sources, recipe.data.tokenizer, recipe.model.vocab_size, cache, role);
+  return tokenized_sources(sources, recipe.data.tokenizer, recipe.model.vocab_size, cache, role,
+                           recipe.data.on_bad_line);
 }
 
 // `role` names the key of the recipe in error messages.

@@ -87,6 +87,35 @@ class Sources(TrainingTest):
         self.assertNotIn("were cut", said)
         self.assertIn("data.fine_tuning.packing: no two documents fit into a sequence of 64 tokens", said)
 
+    def test_bad_lines_are_skipped_and_counted(self):
+        """In a run, its log and its data.json, in eval, in data tokenize and data inspect."""
+        for name, good in (("text.jsonl", {"text": "a" * 600}), ("chat.jsonl", {"prompt": "a", "completion": "b"})):
+            with self.subTest(name):
+                self.write(name, json.dumps(good) + "\nno JSON\n" + json.dumps(good) + "\n[3]\n")
+                changes = {"data.train": [{"path": name}], "model.max_sequence_length": 64, "log.directory": name[:4]}
+                if name == "chat.jsonl":
+                    changes["data.fine_tuning"] = {"packing": False}
+                self.write("recipe.json", self.recipe(changes))
+                self.refused(65, [f"{name}: line 2 ", "data.on_bad_line"], "run", "recipe.json")
+                result = self.run_program("run", "recipe.json", "--set", "data.on_bad_line=skip")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                reasons = json.loads((self.folder / name[:4] / "data.json").read_text())["train"][0]["bad_lines"]
+                self.assertEqual(reasons["count"], 2)
+                log = (self.folder / name[:4] / "log/rank-00000.log").read_text()
+                for said in (result.stderr, log):
+                    self.assertEqual(said.count("skipped (data.on_bad_line)"), len(reasons["reasons"]), said)
+                evaluated = self.run_program("eval", name[:4], "--data", name)
+                self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+                self.assertIn("skipped (data.on_bad_line)", evaluated.stderr)
+        made = self.run_program("data", "tokenize", "text.jsonl", "--output", "out", "--on-bad-line", "skip")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("1200 tokens of 2 documents", made.stdout)
+        kept = json.loads((self.folder / "out.skipped.json").read_text())
+        shown = self.run_program("data", "inspect", "text.jsonl", "--on-bad-line", "skip", "--json")
+        self.assertEqual(json.loads(shown.stdout)["bad_lines"], kept)
+        self.assertEqual(kept["count"], 2)
+        self.refused(65, ["text.jsonl: line 2"], "data", "inspect", "text.jsonl")
+
     def test_a_step_is_of_its_samples_however_few_rows_count(self):
         """Rows are the samples' in the metrics, prompts and padding among them, and so is the model's arithmetic."""
         lines = ({"prompt": "ab" * (1 + index), "completion": "c" * (1 + index ** 2)} for index in range(6))

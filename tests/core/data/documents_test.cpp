@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/documents.h"
+#include "core/data/records/documents.h"
 
 #include <zstd.h>
 
@@ -7,6 +7,8 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/data/records/line_records.h"
+#include "core/data/records/text_record.h"
 #include "tests/core/data/data_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -25,17 +27,17 @@ TEST_CASE("a line that is too long is refused before it fills memory, with its f
   const test::TemporaryDirectory folder;
   const std::string lines = "{\"text\": \"one\"}\n\n{\"text\": \"" + std::string(3000, 'x') + "\"}\n";
   for (const auto& file : {folder.write("a.jsonl", lines), folder.write("b.jsonl.zst", packed(lines))}) {
-    RecordReader reader(file, 1024);
+    LineReader reader(file, 1024);
     Record record;
     CHECK((reader.next(record) && record.line == 1));
     require_error(ExitCode::bad_data,
                   {file.filename().string() + ": line 3 is longer than 1.00 KiB", "divide its document"},
                   [&] { reader.next(record); });
-    RecordReader whole(file, 3012);
+    LineReader whole(file, 3012);
     CHECK((whole.next(record) && whole.next(record) && record.line == 3 && !whole.next(record)));
   }
   // A file of text is no line.
-  RecordReader text(folder.write("c.txt", lines), 1024);
+  TextReader text(folder.write("c.txt", lines));
   Record record;
   CHECK((text.next(record) && record.text == lines));
 }

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::set<std::string> megatron_pair{"a.bin", "a.idx"};
+const std::set<std::string> megatron_files{"a.bin", "a.idx", "a.skipped.json"};
 
 std::string lines_of(int count, char letter) {
   std::string lines;
@@ -75,12 +75,14 @@ class EndlessTokenizer final : public Tokenizer {
 class Job {
  public:
   explicit Job(TokenFileFormat format) : format_(format) {
-    job_ = {{input_.write("a.jsonl", lines_of(30, 'a')), write_gzip(input_.path() / "b.jsonl.gz", lines_of(30, 'b')),
-             input_.write("c.txt", "ccc"), input_.write("d.jsonl", "\n\n" + lines_of(5, 'd'))},
+    job_ = {{input_.write("a.jsonl", "[]\n" + lines_of(30, 'a')),
+             write_gzip(input_.path() / "b.jsonl.gz", lines_of(30, 'b')), input_.write("c.txt", "ccc"),
+             input_.write("d.jsonl", "\n\n" + lines_of(5, 'd') + "[")},
             "text",
             1,
             128,
-            0};
+            0,
+            OnBadLine::skip};
   }
 
   TokenizeJob& settings() { return job_; }
@@ -97,7 +99,7 @@ class Job {
   }
 
   void expect_same(const std::string& one, const std::string& other) const {
-    for (const char* ending : {".bin", ".idx"})
+    for (const char* ending : {".bin", ".idx", ".skipped.json"})
       if (fs::exists(output(one + ending))) CHECK(read_file(output(one + ending)) == read_file(output(other + ending)));
   }
 
@@ -127,8 +129,8 @@ TEST_CASE("Killed at any moment, a job goes on and ends with the same files", "[
     const bool is_complete = fs::exists(job.output("a.bin")) && !fs::exists(job.output("a.bin.progress"));
     if (!is_complete) resumed.insert(job.run("a"));
     job.expect_same("whole", "a");
-    CHECK(job.names().size() == (format == TokenFileFormat::megatron ? 4 : 2));
-    for (const char* name : {"a.bin", "a.idx"}) fs::remove(job.output(name));
+    CHECK(job.names().size() == (format == TokenFileFormat::megatron ? 6 : 4));
+    for (const char* name : {"a.bin", "a.idx", "a.skipped.json"}) fs::remove(job.output(name));
   }
   // From the beginning, from the end, and from many places between.
   CHECK(*resumed.begin() == 0);
@@ -165,9 +167,12 @@ TEST_CASE("An interrupted job is not continued as another one", "[one-thread][ri
   CHECK(fs::file_size(partial) == before);
   // Without what it says, or without what it speaks of, the job begins anew.
   fs::last_write_time(input, fs::last_write_time(input) - std::chrono::seconds(2));
+  job.settings().on_bad_line = OnBadLine::stop;
+  require_error(ExitCode::cannot_write, {"was skipped", "skip them again"}, [&] { job.run("a"); });
+  job.settings().on_bad_line = OnBadLine::skip;
   fs::resize_file(partial, 3);
   CHECK(job.run("a") == 0);
-  CHECK(job.names() == megatron_pair);
+  CHECK(job.names() == megatron_files);
 }
 
 TEST_CASE("A long document is abandoned where its wait is ended") {

@@ -130,6 +130,36 @@ TEST_CASE("a start that is asked to stop leaves its work to the next one", "[cac
   CHECK(names_in(setting.cache.folder).size() == 4);
 }
 
+TEST_CASE("bad lines are counted in memory and for token files alike, at the next start, too", "[cache]") {
+  TextSetting setting;
+  setting.folder.write("texts/a.jsonl",
+                       "{\"text\": \"the theory\"}\n[]\n{\"text\": 3}\n\n{\"text\": \"that\"}\nthe\n{}\n");
+  const auto make = [&](OnBadLine policy) {
+    return tokenized_sources(setting.sources, setting.tokenizer, ids_of_small_tokenizer, setting.cache, "/data/train",
+                             policy);
+  };
+  require_error(ExitCode::bad_data, {"a.jsonl: line 2 has no string", "data.on_bad_line"},
+                [&] { make(OnBadLine::stop); });
+  const std::vector<fs::path> files = make(OnBadLine::skip);
+  CHECK(make(OnBadLine::skip) == files);
+  TextFormat format{setting.tokenizer, {}, {}, {}, OnBadLine::skip};
+  const Dataset text(setting.sources, format, 3, ids_of_small_tokenizer, true, 5, "/data/train");
+  format.tokenized = files;
+  const Dataset tokens(setting.sources, format, 3, ids_of_small_tokenizer, true, 5, "/data/train");
+  CHECK(tokens.tokens() == text.tokens());
+  const std::string first = (setting.folder.path() / "texts" / "a.jsonl: line ").string();
+  const std::vector<BadLines::Reason> reasons{{"has no string \"text\"", 3, first + "2"},
+                                              {"is not valid JSON", 1, first + "6"}};
+  for (const Dataset* data : {&text, &tokens}) {
+    CHECK(data->left_out()[0].bad_lines.reasons() == reasons);
+    CHECK(data->left_out()[1].bad_lines.count() == 0);
+  }
+  remove_other_token_files(setting.cache, files);
+  CHECK(names_in(setting.cache.folder).size() == 5);
+  // What was made of fewer lines does not serve where none may be left out.
+  require_error(ExitCode::bad_data, {"a.jsonl: line 2"}, [&] { make(OnBadLine::stop); });
+}
+
 TEST_CASE("what cannot be tokenised is said with the source's place, and leaves no file", "[cache]") {
   TextSetting setting;
   setting.folder.write("texts/c.jsonl", "{\"text\": \"the\"}\n{\"text\": 3}");

@@ -71,7 +71,7 @@ TEST_CASE("A template refuses a conversation with the file's line and the templa
   const OwnTemplate refusing("\n{{ raise_exception('No roles') }}");
   CHECK_THROWS_WITH(refusing.text(with("}")),
                     Catch::StartsWith("chat.jsonl: line 3 is refused by the chat template ") &&
-                        Catch::EndsWith("chat_template.jinja: line 2: No roles"));
+                        Catch::Contains("chat_template.jinja: line 2: No roles; correct it, or skip"));
 }
 
 TEST_CASE("The tokenizer's own template gets the tokens of its folder") {

@@ -9,7 +9,6 @@
 
 #include "core/base/error.h"
 #include "core/data/conversations/conversation.h"
-#include "core/data/conversations/json_records.h"
 #include "core/data/conversations/text_ends.h"
 #include "core/recipe/recipe_io.h"
 #include "core/tokenizer/open_tokenizer.h"
@@ -24,7 +23,7 @@ Json shown(const Conversation& conversation) {
   return {{"parts", parts}};
 }
 
-void show(auto reader, ConversationReader& conversations, const std::string& file) {
+void show(RecordReader& reader, ConversationReader& conversations, const std::string& file) {
   for (Record record; reader.next(record);) {
     try {
       std::cout << shown(conversations.read(record, file)).dump() << "\n";
@@ -41,8 +40,7 @@ int main(int, char** words) {
     const Recipe recipe = read_recipe(words[1]);
     const std::string file = words[2], folder = words[3];
     ConversationReader conversations(recipe.data.fine_tuning.value(), recipe.data.tokenizer);
-    is_json_lines(file) ? show(RecordReader(file), conversations, file)
-                        : show(JsonRecordReader(file), conversations, file);
+    show(*open_conversation_records(file), conversations, file);
     const auto tokenizer = open_tokenizer(recipe.data.tokenizer);
     const auto answer = conversations.templates().end_of_answer();
     std::cout

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/conversations/json_records.h"
+#include "core/data/records/json_records.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/conversations/json_records.h"
+#include "core/data/records/json_records.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -27,6 +27,7 @@ int JsonRecordReader::peek() {
 
 char JsonRecordReader::take() {
   const char byte = block_[begin_++];
+  ++taken_;
   if (byte == '\n') ++line_;
   return byte;
 }
@@ -95,6 +96,12 @@ bool JsonRecordReader::next(Record& record) {
   read_value(record.text);
   if (record.text.empty()) fail("has a comma or a bracket in place of an element");
   return true;
+}
+
+// Whether it is a list follows from its beginning.
+void JsonRecordReader::skip(std::int64_t offset, std::int64_t) {
+  for (Record record; taken_ < offset && next(record);) {
+  }
 }
 
 bool is_json(const std::filesystem::path& file) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/input_stream.h"
+#include "core/data/records/input_stream.h"
 
 #include <zlib.h>
 #include <zstd.h>

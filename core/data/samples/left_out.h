@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/data/records/bad_lines.h"
+
+namespace llmtrain {
+
+// What does not become samples of a source's documents as they are, by reasons.
+struct LeftOut {
+  BadLines bad_lines{OnBadLine::skip};
+  // Counts of conversations:
+  std::int64_t truncated = 0;  // longer than a sample: their end was cut off
+  std::int64_t too_long = 0;   // left out, as no token counts before the cut
+  std::int64_t no_answer = 0;  // left out, as no token counts at all
+};
+
+// A sentence for each of these that is not zero.
+std::vector<std::string> sentences_of(const LeftOut& left_out, std::int64_t sequence_length);
+
+}  // namespace llmtrain
