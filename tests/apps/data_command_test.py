@@ -149,6 +149,70 @@ class Data(ProgramTest):
         self.tokenize("a.jsonl.gz", *output)
         self.refused(73, ["out.bin", "exists already"], "data", "tokenize", "a.jsonl.gz", *output)
 
+    CHAT = [{"messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."},
+                          {"role": "user", "content": "So?"}, {"role": "assistant", "content": "No.", "weight": 0}]},
+            {"conversations": [{"from": "human", "value": "\u00e9"}, {"from": "gpt", "value": "\u00e8 [31m"}]},
+            {"messages": [{"role": "user", "content": "alone"}]}, "a text"]
+
+    def write_chat_recipe(self, **fine_tuning):
+        self.write("chat.jsonl", "".join(json.dumps(line) + "\n" for line in self.CHAT))
+        self.write("recipe.json", small({"data.train": [{"path": "chat.jsonl"}], "data.shuffle": False,
+                                         "data.on_bad_line": "skip", "model.max_sequence_length": 256,
+                                         "data.fine_tuning": {"template": "chatml", **fine_tuning}}))
+
+    # ChatML as Qwen writes it: the line end behind an answer does not count.
+    FIRST = [("<|im_start|>user\nHi?<|im_end|>\n<|im_start|>assistant\n", False), ("Yes.<|im_end|>", True),
+             ("\n<|im_start|>user\nSo?<|im_end|>\n<|im_start|>assistant\nNo.<|im_end|>", False)]
+    SECOND = [("<|im_start|>user\n\u00e9<|im_end|>\n<|im_start|>assistant\n", False),
+              ("\u00e8 [31m<|im_end|>", True)]
+
+    def test_a_recipes_conversations_are_shown_as_they_train(self):
+        for packing in (True, False):
+            with self.subTest(packing=packing):
+                self.write_chat_recipe(packing=packing)
+                shown = json.loads(self.run_program("data", "inspect", "recipe.json", "--json").stdout)
+                source = shown["sources"][0]
+                self.assertEqual({key: source[key] for key in ("files", "documents", "truncated", "too_long", "no_answer")},
+                                 {"files": 1, "documents": 2, "truncated": 0, "too_long": 0, "no_answer": 1})
+                self.assertEqual(source["bad_lines"]["count"], 1)
+                self.assertEqual(source["samples"], 1 if packing else 2)
+                documents = [document for sample in shown["samples"] for document in sample["documents"]]
+                parts = [[(part["text"], part["counts"]) for part in document["parts"]] for document in documents]
+                self.assertEqual(parts, [self.FIRST, self.SECOND])
+                self.assertEqual([document["counted"] for document in documents], [len("Yes.<|im_end|>"), 7 + 10])
+                # Bytes are tokens. The line end behind a document is its last target, and takes no row.
+                rows = sum(document["tokens"] for document in documents)
+                self.assertEqual(sum(sample["padding"] for sample in shown["samples"]), source["samples"] * 256 - rows)
+
+    def test_what_counts_is_marked_without_colours(self):
+        self.write_chat_recipe()
+        shown = self.run_program("data", "inspect", "recipe.json").stdout
+        text = "".join(f"\u27e6{part}\u27e7" if counts else part for part, counts in self.FIRST)
+        self.assertIn(text + "\n", shown)
+        self.assertIn("1 document without a token that counts in the loss was left out", shown)
+        self.assertIn('1 line was skipped (data.on_bad_line): "is not a JSON object", first in ', shown)
+        self.assertNotIn("\x1b", shown)
+
+    def test_a_recipes_text_is_shown_by_documents(self):
+        self.write("a.txt", "abcdXefghXijkl")
+        mask = {"document_mask": {"end_of_text": ord("X")}}
+        for data, expected in (({}, [["abcdXefghXij"]]), (mask, [["abcdX", "efghX", "ij"]])):
+            with self.subTest(data):
+                self.write("recipe.json", small({"model.max_sequence_length": 12, "batch.sequence_length": 12,
+                                                 "data": {"train": [{"path": "a.txt"}], "shuffle": False, **data}}))
+                shown = json.loads(self.run_program("data", "inspect", "recipe.json", "--json").stdout)
+                self.assertEqual([["".join(part["text"] for part in document["parts"]) for document in
+                                   sample["documents"]] for sample in shown["samples"]], expected)
+
+    def test_flags_of_inspect_are_for_one_kind_of_file(self):
+        self.write_chat_recipe()
+        self.write("a.txt", "abc")
+        for flags in (("--tokenizer", "bytes"), ("--tokens", "3"), ("--on-bad-line", "skip")):
+            self.refused(2, [flags[0], "data files"], "data", "inspect", "recipe.json", *flags)
+        for flags in (("--samples", "3"), ("--validation",), ("--set", "seed=1")):
+            self.refused(2, [flags[0], "recipes"], "data", "inspect", "a.txt", *flags)
+        self.refused(2, ["/data/validation", "no data"], "data", "inspect", "recipe.json", "--validation")
+
     def test_a_tokenizer_larger_than_the_model(self):
         vocabulary = {chr(0x100 + i): i for i in range(300)}
         self.write("tokenizer.json", json.dumps({"model": {"type": "BPE", "vocab": vocabulary, "merges": []},

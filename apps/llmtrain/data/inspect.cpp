@@ -7,8 +7,10 @@
 #include <string>
 
 #include "apps/llmtrain/data/data.h"
+#include "apps/llmtrain/data/inspect_recipe.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/token_files/describe_data.h"
@@ -17,12 +19,15 @@
 namespace llmtrain::app {
 namespace {
 
+constexpr std::int64_t default_tokens = 32;
+
 struct InspectOptions {
   std::string file;
   std::string tokenizer;
-  std::int64_t tokens = 32;
+  std::optional<std::int64_t> tokens;
   std::string on_bad_line = "stop";
   bool json = false;
+  InspectRecipeOptions recipe;
 };
 
 std::string as_json(const InspectOptions& options, const DataDescription& data) {
@@ -52,10 +57,32 @@ std::string as_text(const InspectOptions& options, const DataDescription& data) 
   return text;
 }
 
+// A flag of the other kind would otherwise be ignored.
+void check_flags(const InspectOptions& options, bool of_recipe) {
+  const auto refuse_flag = [&](const char* flag, bool is_given, const char* what) {
+    if (is_given) throw Error(ExitCode::bad_recipe, fmt::format("{}: is for {} alone; leave it out", flag, what));
+  };
+  refuse_flag("--tokenizer", of_recipe && !options.tokenizer.empty(), "data files, as a recipe names its own,");
+  refuse_flag("--tokens", of_recipe && options.tokens, "data files");
+  refuse_flag("--on-bad-line", of_recipe && options.on_bad_line != "stop", "data files, as recipes have a key for it,");
+  refuse_flag("--samples", !of_recipe && options.recipe.samples, "recipes");
+  refuse_flag("--validation", !of_recipe && options.recipe.is_validation, "recipes");
+  refuse_flag("--set", !of_recipe && !options.recipe.overrides.empty(), "recipes");
+}
+
 int inspect_data(const InspectOptions& options) {
+  const bool of_recipe = is_recipe(options.file);
+  check_flags(options, of_recipe);
+  if (of_recipe) {
+    InspectRecipeOptions recipe = options.recipe;
+    recipe.file = options.file;
+    recipe.json = options.json;
+    inspect_recipe(recipe);
+    return 0;
+  }
   const auto tokenizer = options.tokenizer.empty() ? nullptr : open_tokenizer(named_tokenizer(options.tokenizer));
-  const DataDescription data =
-      describe_data(options.file, tokenizer.get(), options.tokens, policy_of(options.on_bad_line));
+  const DataDescription data = describe_data(options.file, tokenizer.get(), options.tokens.value_or(default_tokens),
+                                             policy_of(options.on_bad_line));
   options.json ? write_json(as_json(options, data)) : write_result(as_text(options, data));
   return 0;
 }
@@ -64,19 +91,26 @@ int inspect_data(const InspectOptions& options) {
 
 void add_inspect_data(CLI::App& parent, Action& action) {
   const auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = parent.add_subcommand("inspect", "Shows what a data file holds");
-  command->add_option("FILE", options->file, "A token file (.bin), text or JSON Lines")->required()->type_name("");
+  CLI::App* command = parent.add_subcommand("inspect", "Shows what a data file holds, or what a run reads of its data");
+  command->add_option("FILE", options->file, "A token file (.bin), text or JSON Lines, or a recipe")
+      ->required()
+      ->type_name("");
   command
       ->add_option("--tokenizer", options->tokenizer,
                    "Decodes tokens, and counts those of text: bytes, a tokenizer.json, or a .model file")
       ->type_name("FILE");
-  command->add_option("--tokens", options->tokens, "How many tokens to show")
+  command->add_option("--tokens", options->tokens, "How many tokens of a data file to show (32)")
       ->type_name("N")
-      ->capture_default_str()
       ->check(whole_number_not_negative());
   add_on_bad_line(*command, options->on_bad_line);
+  command->add_option("--samples", options->recipe.samples, "How many samples of a recipe's data to show (3)")
+      ->type_name("N")
+      ->check(whole_number_not_negative());
+  command->add_flag("--validation", options->recipe.is_validation, "Of a recipe's data.validation, not data.train");
+  add_set_flag(*command, options->recipe.overrides);
   command->add_flag("--json", options->json, "Print JSON");
-  command->footer("Example:\n  llmtrain data inspect books.bin --tokenizer tokenizer.json");
+  command->footer(
+      "Examples:\n  llmtrain data inspect books.bin --tokenizer tokenizer.json\n  llmtrain data inspect recipe.json");
   command->callback([options, &action] { action = [options] { return inspect_data(*options); }; });
 }
 

@@ -85,6 +85,13 @@ class Dataset final : public SampleSource {
   };
   std::vector<Packed> packed() const;
 
+  // The documents of a sample, in the order of read(), without padding. Of text and token files it is one, unless
+  // attention stays within documents.
+  std::vector<DocumentRows> documents_of(std::int64_t number) const {
+    const Place place = place_of(number, 100);
+    return sources_[place.source]->documents_of(place.sample);
+  }
+
   void read(std::int64_t number, const FieldMemory& into) const override { read_easiest(100, number, into); }
   double weight(std::size_t term, std::int64_t first, std::int64_t count) const override {
     return weight_of_easiest(100, term, first, count);

@@ -11,6 +11,14 @@
 
 namespace llmtrain {
 
+// A document of a sample: consecutive rows of its sequence.
+struct DocumentRows {
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+
+  bool operator==(const DocumentRows&) const = default;
+};
+
 // The samples of the files that one entry of data.train or data.validation names, in the order of the files. Numbers
 // are below samples(): a Dataset makes an order without end of those of its sources.
 class FileSamples : public SampleSource {
@@ -19,6 +27,8 @@ class FileSamples : public SampleSource {
   virtual const std::vector<std::filesystem::path>& paths() const = 0;
   // Tokens of all files; of conversations those that samples hold.
   virtual std::int64_t tokens() const = 0;
+  // The documents of a sample, without padding.
+  virtual std::vector<DocumentRows> documents_of(std::int64_t) const { return {{0, sequences().front().length}}; }
   // What each sample weighs, where all weigh the same: nobody counts them one by one then.
   virtual std::optional<double> weight_of_each(std::size_t term) const = 0;
 };

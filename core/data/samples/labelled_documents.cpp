@@ -182,6 +182,17 @@ void LabelledDocuments::assign_samples(bool packing, std::int64_t sequence_lengt
   }
 }
 
+std::vector<DocumentRows> LabelledDocuments::documents_of(std::int64_t sample) const {
+  std::vector<DocumentRows> rows;
+  std::int64_t row = 0;
+  const auto place = static_cast<std::size_t>(sample);
+  for (std::size_t i = sample_begins_[place]; i < sample_begins_[place + 1]; ++i) {
+    rows.push_back({row, documents_[static_cast<std::size_t>(order_[i])].length});
+    row += rows.back().length;
+  }
+  return rows;
+}
+
 std::vector<DocumentRows> LabelledDocuments::read(std::int64_t sample, const LabelledSample& into) const {
   std::ranges::fill(into.tokens, 0);
   std::ranges::fill(into.targets, not_counted);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/long_work.h"
+#include "core/data/samples/file_samples.h"
 #include "core/data/samples/left_out.h"
 #include "core/recipe/recipe.h"
 #include "core/tokenizer/tokenizer.h"
@@ -17,14 +18,6 @@ namespace llmtrain {
 
 class ChatTemplates;
 class ConversationReader;
-
-// A document of a labelled sample: consecutive tokens of it.
-struct DocumentRows {
-  std::int64_t begin = 0;
-  std::int64_t length = 0;
-
-  bool operator==(const DocumentRows&) const = default;
-};
 
 // Where one sample of T tokens is written.
 struct LabelledSample {
@@ -57,6 +50,8 @@ class LabelledDocuments {
   // Tokens of a sample whose losses count.
   std::int64_t counted(std::int64_t sample) const { return counted_[static_cast<std::size_t>(sample)]; }
 
+  // A sample's documents, packed or not, without padding.
+  std::vector<DocumentRows> documents_of(std::int64_t sample) const;
   // Writes a sample. With packing it returns its documents, of which the last is the padding, if there is any; without,
   // nothing.
   std::vector<DocumentRows> read(std::int64_t sample, const LabelledSample& into) const;

@@ -29,6 +29,9 @@ class LabelledSamples final : public FileSamples {
   double weight(std::size_t term, std::int64_t first, std::int64_t count) const override;
   const std::vector<std::filesystem::path>& paths() const override { return documents_->paths(); }
   std::int64_t tokens() const override { return documents_->tokens(); }
+  std::vector<DocumentRows> documents_of(std::int64_t sample) const override {
+    return documents_->documents_of(sample);
+  }
   std::optional<double> weight_of_each(std::size_t) const override { return std::nullopt; }
 
  private:

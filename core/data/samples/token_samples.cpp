@@ -82,6 +82,20 @@ void TokenSamples::read(std::int64_t number, const FieldMemory& into) const {
   read_valid(first + static_cast<std::int64_t>(length), targets.last(1));
 }
 
+std::vector<DocumentRows> TokenSamples::documents_of(std::int64_t sample) const {
+  if (!format_.document_end) return FileSamples::documents_of(sample);
+  std::vector<std::int64_t> starts(static_cast<std::size_t>(format_.sequence_length));
+  FieldMemory memory;
+  memory.document_starts.emplace_back(starts);
+  read(sample, memory);
+  std::vector<DocumentRows> documents;
+  for (std::int64_t row = 0; row < format_.sequence_length; ++row) {
+    if (row == 0 || starts[static_cast<std::size_t>(row)] != 0) documents.push_back({row, 0});
+    ++documents.back().length;
+  }
+  return documents;
+}
+
 double TokenSamples::weight(std::size_t term, std::int64_t, std::int64_t count) const {
   return static_cast<double>(count) * weight_of_each(term).value();
 }

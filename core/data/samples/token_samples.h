@@ -40,6 +40,7 @@ class TokenSamples final : public FileSamples {
   // Throws Error(bad_data), with the file and the token's number in it, for an id that is not below the vocabulary: a
   // file has changed, and on a GPU nothing looks at ids.
   void read(std::int64_t number, const FieldMemory& into) const override;
+  std::vector<DocumentRows> documents_of(std::int64_t sample) const override;
   double weight(std::size_t term, std::int64_t first, std::int64_t count) const override;
   const std::vector<std::filesystem::path>& paths() const override { return source_.paths(); }
   std::int64_t tokens() const override { return source_.tokens(); }

@@ -113,7 +113,8 @@ TEST_CASE("Targets that name no matrix of a layer are refused") {
              Catch::StartsWith("/model/lora/targets/1: \"head.weight\" matches no matrix"));
   CHECK_THAT(refusal(test::llama3_8b(), {"q_proj", "c_attn_", "o_proj"}),
              Catch::StartsWith("/model/lora/targets/1: \"c_attn_\" matches no matrix"));
-  CHECK_THAT(refusal(test::gpt2_model(2, 64, 4), {"gate_proj"}), Catch::StartsWith("/model/lora/targets/0: \"gate_proj\""));
+  CHECK_THAT(refusal(test::gpt2_model(2, 64, 4), {"gate_proj"}),
+             Catch::StartsWith("/model/lora/targets/0: \"gate_proj\""));
   CHECK_THAT(refusal(test::llama3_8b(), {}), Catch::StartsWith("/model/lora/targets: is empty"));
   CHECK_THAT(refusal(test::mixtral_8x7b(), {"*.ffn.experts.*"}), Catch::StartsWith("/model/lora/targets/0"));
   CHECK(refusal(test::mixtral_8x7b(), {"*"}).empty());

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/samples/shown_sample.h"
+
+#include <algorithm>
+#include <span>
+
+namespace llmtrain {
+namespace {
+
+// A sample's fields; without marks all rows count.
+struct Fields {
+  bool has_marks = false;
+  std::vector<std::int64_t> ids, targets;
+  std::vector<std::uint8_t> counted;
+};
+
+Fields read_fields(const Dataset& dataset, std::int64_t number) {
+  const auto length = static_cast<std::size_t>(dataset.sequences().front().length);
+  const bool has_marks = std::ranges::any_of(
+      dataset.fields(), [](const SampleField& field) { return field.name == BatchField::counted_rows; });
+  Fields fields{has_marks, std::vector<std::int64_t>(length), std::vector<std::int64_t>(length),
+                std::vector<std::uint8_t>(length, 1)};
+  FieldMemory memory;
+  memory.set(BatchField::token_ids, std::span(fields.ids));
+  memory.set(BatchField::targets, std::span(fields.targets));
+  if (has_marks) memory.set(BatchField::counted_rows, std::span(fields.counted));
+  dataset.read(number, memory);
+  return fields;
+}
+
+ShownSample::Document shown_document(const Fields& fields, const DocumentRows& rows, const Tokenizer& tokenizer) {
+  ShownSample::Document document;
+  std::vector<std::int64_t> ids;
+  bool counts = false;
+  const auto end_part = [&] {
+    if (ids.empty()) return;
+    const bool is_first = document.parts.empty();
+    document.parts.push_back({is_first ? tokenizer.decode(ids) : tokenizer.decode_continuation(ids), counts});
+    ids.clear();
+  };
+  const auto add = [&](std::int64_t id, bool id_counts) {
+    if (id_counts != counts) end_part();
+    counts = id_counts;
+    ids.push_back(id);
+    ++document.tokens;
+    if (counts) ++document.counted;
+  };
+  for (std::int64_t row = rows.begin; row < rows.begin + rows.length; ++row)
+    add(fields.ids[static_cast<std::size_t>(row)],
+        row > rows.begin ? fields.counted[static_cast<std::size_t>(row) - 1] != 0 : !fields.has_marks);
+  const auto last = static_cast<std::size_t>(rows.begin + rows.length) - 1;
+  // The next document's first token, elsewhere.
+  if (fields.has_marks && fields.counted[last] != 0) add(fields.targets[last], true);
+  end_part();
+  return document;
+}
+
+}  // namespace
+
+ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer) {
+  const Fields fields = read_fields(dataset, number);
+  ShownSample sample;
+  sample.padding = std::ssize(fields.ids);
+  for (const DocumentRows& rows : dataset.documents_of(number)) {
+    sample.documents.push_back(shown_document(fields, rows, tokenizer));
+    sample.padding -= rows.length;
+  }
+  return sample;
+}
+
+}  // namespace llmtrain
