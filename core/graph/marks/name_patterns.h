@@ -18,7 +18,7 @@ class NamePatterns {
       : patterns_(std::move(patterns)), is_used_(patterns_.size()) {
     for (const std::string& pattern : patterns_) meanings_.push_back({pattern});
   }
-  // Of words that stand for patterns each, any of which may match.
+  // For words that stand for patterns each, any of which may match.
   NamePatterns(std::vector<std::string> words, std::vector<std::vector<std::string>> meanings)
       : patterns_(std::move(words)), meanings_(std::move(meanings)), is_used_(patterns_.size()) {}
 
