@@ -12,7 +12,7 @@ ELSEWHERE = {
     "cmake --install": "install_test", "/opt/llmtrain/bin/llmtrain": "install_test",
     "cd build && cpack": "install_test", "apt-get install": "it needs an empty machine",
     "podman": "it needs podman", "apptainer": "it needs apptainer", "source <(llmtrain completion": "shell_test",
-    "sbatch": "it needs Slurm", "srun": "it needs Slurm",
+    "sbatch": "it needs Slurm", "srun": "it needs Slurm", "hf download": "it needs the network",
 }
 # Commands that start many processes or measure this machine for minutes.
 SLOW = ("calibrate", "mpirun -n 16", "--ranks 8", "--ranks 4  ")
@@ -75,11 +75,27 @@ def bring(folder):
     write(folder, "other.json", recipe("other", batch={"global": 8, "micro": 2}))
 
 
+def bring_base_model(folder):
+    """A model in a folder of transformers, and conversations."""
+    model = {**TINY, "vocab_size": 300, "max_sequence_length": 128}
+    tokenizer = {"tokenizer": {"huggingface": "tokenizer.json"}, "train": [{"path": "book.txt"}]}
+    write(folder, "base.run.json", recipe("base", model=model, data=tokenizer))
+    write(folder, "chats.jsonl", json.dumps({"instruction": "Name the opposite.", "output": "warm"}) + "\n")
+    write(folder, "held-out.jsonl", json.dumps({"prompt": "A token is", "completion": " a piece."}) + "\n")
+    chat = {"model": {"from": "hf:base"}, "batch": {"global": 2, "micro": 2}, "training": {"steps": 4}, "name": "chat",
+            "data": {"train": [{"path": "chats.jsonl"}], "fine_tuning": {}}}
+    write(folder, "chat.json", chat)
+    return ["llmtrain data train-tokenizer book.txt --output tokenizer.json --vocab-size 300",
+            "llmtrain run base.run.json", "llmtrain checkpoint export runs/base base --to hf"]
+
+
 def bring_for(document, folder):
     """What one document speaks of beyond that. Returns the commands whose runs it has."""
     if document == "README.md":
         write(folder, "my-first.json", recipe("my-first", training={"steps": 510}))
         return ["build/llmtrain run recipes/quickstart.json"]
+    if document == "docs/chat-model.md":
+        return bring_base_model(folder)
     if document != "docs/command-line.md":
         return []
     write(folder, "prompts.txt", "The \n")
