@@ -15,6 +15,7 @@
 #include "apps/llmtrain/checkpoint/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/inference/choice_flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
@@ -22,9 +23,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
-#include "core/data/conversations/chat_templates.h"
-#include "core/data/conversations/conversation_refused.h"
-#include "core/data/conversations/message_checks.h"
+#include "core/json/json_text.h"
 
 namespace llmtrain::app {
 namespace {
@@ -39,14 +38,12 @@ struct ChatOptions {
 // What was said, and how it goes on: a line of standard input is a message of the user's.
 class Chat {
  public:
-  // The templates and the recipe outlive this. Throws as next() does where the template refuses the system message, or
-  // any conversation.
-  Chat(const ChatTemplates& templates, const FineTuningRecipe& recipe, const std::optional<std::string>& system)
-      : templates_(templates), checks_(recipe) {
-    if (system) opening_.push_back({{"role", "system"}, {"content", *system}});
+  // The prompts outlive this. Throws as next() does where the template refuses the system message, or any conversation.
+  Chat(ChatPrompts& prompts, const std::optional<std::string>& system) : prompts_(prompts) {
+    if (system) opening_.push_back(message_of("system", *system));
     messages_ = opening_;
-    messages_.push_back({{"role", "user"}, {"content", "Hello."}});
-    static_cast<void>(written());
+    messages_.push_back(message_of("user", "Hello."));
+    static_cast<void>(prompts_.text(messages_));
     messages_ = opening_;
   }
 
@@ -60,8 +57,8 @@ class Chat {
         messages_ = opening_;
         continue;
       }
-      messages_.push_back({{"role", "user"}, {"content", line}});
-      return written();
+      messages_.push_back(message_of("user", line));
+      return prompts_.text(messages_);
     }
     return std::nullopt;
   }
@@ -69,7 +66,7 @@ class Chat {
   void add(const SamplePiece& piece) {
     write_model_text(piece.text + (piece.end ? "\n" : ""));
     // As the user has seen it: what a model writes need not be UTF-8.
-    if (piece.end) messages_.push_back({{"role", "assistant"}, {"content", printable(piece.end->text)}});
+    if (piece.end) messages_.push_back(message_of("assistant", printable(piece.end->text)));
   }
 
  private:
@@ -92,49 +89,23 @@ class Chat {
     return false;
   }
 
-  std::string written() {
-    Json conversation = {{"messages", messages_}};
-    const MessageWriter& writer = templates_.writer_for(conversation);
-    try {
-      checks_.apply(conversation, writer);
-      return writer.text(conversation, true);
-    } catch (const ConversationRefused& refused) {
-      throw Error(ExitCode::bad_data, fmt::format("{}: the conversation {}", templates_.name(), refused.what()));
-    } catch (const jinja::TemplateError& error) {
-      throw Error(ExitCode::bad_data, fmt::format("{}: refuses the conversation: {}", templates_.name(), error.what()));
-    }
-  }
-
-  const ChatTemplates& templates_;
-  MessageChecks checks_;
+  ChatPrompts& prompts_;
   Json opening_ = Json::array(), messages_;
   std::size_t lines_ = 0;
   const bool at_terminal_ = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
 };
 
-// What ends an answer may be several tokens, as all is that bytes write, so that no token ends it.
-void stop_at_end_of_answer(const ChatTemplates& templates, std::vector<std::string>& stop) {
-  const std::string end = templates.end_of_answer().value_or("");
-  const auto last = end.find_last_not_of(" \t\n\v\f\r");
-  if (last != std::string::npos) stop.push_back(end.substr(0, last + 1));
-}
-
 int chat(const ChatOptions& options) {
   auto source = open_source(options.source, options.overrides);
   require_executable(source.recipe, source.checkpoint().string());
   require_tokenizer(source, options.overrides);
-  const DataRecipe& data = source.recipe.data;
   if (options.system && !is_utf8(*options.system)) throw Error(ExitCode::bad_recipe, "--system: is not UTF-8");
-  if (!data.fine_tuning)
-    throw Error(ExitCode::bad_recipe, source.checkpoint().string() +
-                                          ": /data/fine_tuning: is null, so that no chat template is known; give one, "
-                                          "as in --set data.fine_tuning.template=chatml");
-  const ChatTemplates templates(*data.fine_tuning, data.tokenizer);
+  ChatPrompts prompts(source.recipe, source.checkpoint().string());
   SampleRequest request = options.request;
   request.recipe = source.recipe;
   request.checkpoint = source.checkpoint().string();
-  stop_at_end_of_answer(templates, request.stop);
-  Chat conversation(templates, *data.fine_tuning, options.system);
+  prompts.add_end_of_answer(request.stop);
+  Chat conversation(prompts, options.system);
   load_runtime().converse(
       request, [&] { return conversation.next(); }, [&](const SamplePiece& piece) { conversation.add(piece); });
   return 0;

@@ -3,16 +3,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/llmtrain/checkpoint/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/inference/choice_flags.h"
 #include "apps/llmtrain/inference/sample_output.h"
 #include "apps/llmtrain/inference/text_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
+#include "core/base/error.h"
+#include "core/json/json_text.h"
 
 namespace llmtrain::app {
 namespace {
@@ -21,10 +25,56 @@ struct SampleOptions {
   std::string source;
   std::vector<Override> overrides;
   std::string prompt;
-  std::optional<std::string> prompts;
+  std::optional<std::string> prompts, system;
+  bool plain = false;
   bool json = false;
   SampleRequest request;
 };
+
+std::vector<Json> prompts_of(const SampleOptions& options) {
+  if (options.prompts) return read_prompts(*options.prompts);
+  return {options.prompt};
+}
+
+// Prompts that the model goes on with as they are.
+std::vector<SamplePrompt> plain_prompts(const SampleOptions& options, SampleRequest& request) {
+  if (options.system)
+    throw Error(ExitCode::bad_recipe,
+                "--system: this model has no chat template (data.fine_tuning), or --plain leaves it "
+                "out; put the message into the prompt");
+  std::vector<SamplePrompt> prompts;
+  for (const Json& prompt : prompts_of(options)) {
+    if (!prompt.is_string())
+      throw Error(ExitCode::bad_data, *options.prompts +
+                                          ": has \"messages\", which a model without data.fine_tuning "
+                                          "has no chat template for; give a \"prompt\"");
+    // A model needs at least one token to begin with.
+    const auto text = prompt.get<std::string>();
+    request.prompts.push_back(text.empty() ? "\n" : text);
+    prompts.push_back({prompt, request.prompts.back()});
+  }
+  return prompts;
+}
+
+// Prompts that are a user's messages, or whole conversations, which the chat template writes out.
+std::vector<SamplePrompt> conversations(const SampleOptions& options, SampleRequest& request) {
+  if (!options.prompts && options.prompt.empty())
+    throw Error(ExitCode::bad_recipe,
+                "--prompt: is missing; a fine-tuned model answers a message. --plain lets it "
+                "begin a text instead");
+  ChatPrompts templates(request.recipe, request.checkpoint);
+  templates.add_end_of_answer(request.stop);
+  request.begins_texts = false;
+  std::vector<SamplePrompt> prompts;
+  for (const Json& prompt : prompts_of(options)) {
+    Json messages = prompt.is_string() ? Json::array({message_of("user", prompt.get<std::string>())}) : prompt;
+    if (options.system) messages.insert(messages.begin(), message_of("system", *options.system));
+    const Json last = messages.back().value("content", Json());
+    prompts.push_back({prompt, last.is_string() ? last.get<std::string>() + "\n" : ""});
+    request.prompts.push_back(templates.text(std::move(messages)));
+  }
+  return prompts;
+}
 
 int sample(const SampleOptions& options) {
   auto source = open_source(options.source, options.overrides);
@@ -33,10 +83,9 @@ int sample(const SampleOptions& options) {
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);
   request.checkpoint = source.checkpoint().string();
-  // A model needs at least one token to begin with.
-  request.prompts = options.prompts ? read_prompts(*options.prompts)
-                                    : std::vector<std::string>{options.prompt.empty() ? "\n" : options.prompt};
-  SampleOutput output(request.prompts, request.samples,
+  const bool chats = request.recipe.data.fine_tuning && !options.plain;
+  const std::vector<SamplePrompt> prompts = chats ? conversations(options, request) : plain_prompts(options, request);
+  SampleOutput output(prompts, request.samples,
                       options.json ? SampleOutput::Form::json_lines : SampleOutput::Form::text);
   load_runtime().sample(request, [&](const SamplePiece& piece) { output.add(piece); });
   return 0;
@@ -45,9 +94,13 @@ int sample(const SampleOptions& options) {
 void add_prompt_flags(CLI::App& command, SampleOptions& options) {
   CLI::Option* prompt = command.add_option("--prompt", options.prompt, "Start of the text (default: a newline)");
   prompt->type_name("TEXT");
-  command.add_option("--prompts", options.prompts, "One prompt per line, or in a .jsonl file per object's \"prompt\"")
+  command
+      .add_option("--prompts", options.prompts,
+                  "One prompt per line, or in a .jsonl file per object's \"prompt\" or \"messages\"")
       ->type_name("FILE")
       ->excludes(prompt);
+  command.add_option("--system", options.system, "A message of the role system before each prompt")->type_name("TEXT");
+  command.add_flag("--plain", options.plain, "Go on with prompts as they are, also where a model was fine-tuned");
 }
 
 void add_batch_flags(CLI::App& command, SampleOptions& options) {

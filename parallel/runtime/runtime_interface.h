@@ -88,6 +88,7 @@ struct SampleRequest {
   Recipe recipe;
   std::string checkpoint;
   std::vector<std::string> prompts;  // an empty one stands for a new line
+  bool begins_texts = true;          // prompts begin as texts that the model has seen do: with the tokenizer's marks
   std::int64_t tokens = 200;         // of each text, without its prompt
   double temperature = 0.8;          // 0: always the most likely token
   std::int64_t top_k = 0;            // 0: all

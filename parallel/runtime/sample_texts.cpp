@@ -74,6 +74,14 @@ class GrowingTexts {
   std::vector<GrowingText> texts_;
 };
 
+// What a chat template has written, with all marks that there are to be.
+std::vector<std::int64_t> encoded(const Tokenizer& tokenizer, const std::string& prompt) {
+  std::vector<TokenId> ids;
+  tokenizer.make_encoder()->encode(prompt, ids);
+  if (ids.empty()) throw Error(ExitCode::bad_data, "the chat template writes no token before an answer");
+  return {ids.begin(), ids.end()};
+}
+
 GenerateOptions options_of(const SampleRequest& request) {
   GenerateOptions options;
   options.tokens = request.tokens;
@@ -91,7 +99,8 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
   std::vector<std::vector<std::int64_t>> prompts;
   // A model needs at least one token to begin with.
   for (const std::string& prompt : request.prompts)
-    prompts.push_back(encode_prompt(*tokenizer, prompt.empty() ? "\n" : prompt));
+    prompts.push_back(request.begins_texts ? encode_prompt(*tokenizer, prompt.empty() ? "\n" : prompt)
+                                           : encoded(*tokenizer, prompt));
   with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     GrowingTexts texts(request, *tokenizer, ends, model.groups().is_first() ? &listener : nullptr);
     generate(model, prompts, options_of(request),
@@ -103,23 +112,19 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
 void converse(const SampleRequest& request, const NextPrompt& next, const SampleListener& listener) {
   const auto tokenizer = open_tokenizer(request.recipe.data.tokenizer, request.recipe.model.vocab_size);
   const auto ends = text_ends(request.recipe, request.checkpoint, *tokenizer);
-  const auto encoder = tokenizer->make_encoder();
   const std::int64_t window = request.recipe.model.max_sequence_length;
   with_loaded_model(request.recipe, request.checkpoint, {}, [&](LocalModel& model) {
     SampleRequest turn = request;
     bool fitted = true;
     for (auto prompt = next(); prompt; prompt = next()) {
       turn.prompts = {*prompt};
-      std::vector<TokenId> ids;
-      encoder->encode(*prompt, ids);
-      if (ids.empty()) throw Error(ExitCode::bad_data, "the chat template writes no token before an answer");
-      const auto length = static_cast<std::int64_t>(ids.size());
+      const std::vector<std::vector<std::int64_t>> prompts = {encoded(*tokenizer, *prompt)};
+      const auto length = static_cast<std::int64_t>(prompts.front().size());
       // Only once, as each later prompt of the conversation is longer.
       if (const bool fits = length <= window; std::exchange(fitted, fits) && !fits)
         log().warn("the conversation has {} tokens, of which the model sees the last {} (max_sequence_length)", length,
                    window);
       GrowingTexts texts(turn, *tokenizer, ends, &listener);
-      const std::vector<std::vector<std::int64_t>> prompts = {{ids.begin(), ids.end()}};
       generate(model, prompts, options_of(turn),
                [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
       texts.end_empty();

@@ -25,9 +25,9 @@ const char* word_of(SampleEnd::Reason reason) {
 }  // namespace
 
 std::string SampleOutput::finished(const SamplePiece& piece) const {
-  const std::string& prompt = prompts_[static_cast<std::size_t>(piece.prompt)];
+  const SamplePrompt& prompt = prompts_[static_cast<std::size_t>(piece.prompt)];
   if (form_ == Form::json_lines) {
-    const nlohmann::ordered_json line = {{"prompt", prompt},
+    const nlohmann::ordered_json line = {{"prompt", prompt.json},
                                          {"sample", piece.sample},
                                          {"text", piece.end->text},
                                          {"tokens", piece.end->tokens},
@@ -35,13 +35,13 @@ std::string SampleOutput::finished(const SamplePiece& piece) const {
     return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   }
   const std::string sample = samples_ > 1 ? ", sample " + std::to_string(piece.sample + 1) : "";
-  return "== prompt " + std::to_string(piece.prompt + 1) + sample + " ==\n" + prompt + piece.end->text + "\n";
+  return "== prompt " + std::to_string(piece.prompt + 1) + sample + " ==\n" + prompt.shown + piece.end->text + "\n";
 }
 
 void SampleOutput::add(const SamplePiece& piece) {
   if (form_ == Form::text && static_cast<std::int64_t>(prompts_.size()) * samples_ == 1) {
     // Not before the model has been loaded: that may fail.
-    if (!std::exchange(has_begun_, true)) write_model_text(prompts_.front());
+    if (!std::exchange(has_begun_, true)) write_model_text(prompts_.front().shown);
     write_model_text(piece.text + (piece.end ? "\n" : ""));
     return;
   }

@@ -6,9 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "core/json/json_text.h"
 #include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain::app {
+
+// What a text follows, for readers.
+struct SamplePrompt {
+  Json json;          // a text, or a list of messages
+  std::string shown;  // stands before the text
+};
 
 // Writes texts to standard output: a single one as it grows, several in the order of their prompts, each when it has
 // ended.
@@ -16,7 +23,7 @@ class SampleOutput {
  public:
   enum class Form { text, json_lines };
 
-  SampleOutput(std::vector<std::string> prompts, std::int64_t samples, Form form)
+  SampleOutput(std::vector<SamplePrompt> prompts, std::int64_t samples, Form form)
       : prompts_(std::move(prompts)), samples_(samples), form_(form) {}
 
   void add(const SamplePiece& piece);
@@ -24,7 +31,7 @@ class SampleOutput {
  private:
   std::string finished(const SamplePiece& piece) const;
 
-  std::vector<std::string> prompts_;
+  std::vector<SamplePrompt> prompts_;
   std::int64_t samples_;
   Form form_;
   std::map<std::int64_t, std::string> waiting_;  // ended before one that comes first, by number

@@ -51,6 +51,18 @@ std::string text_at(const Line& line, const Json& object, const char* key) {
                  (found == object.end() ? "is missing" : "is " + std::string(kind_of(*found))) + "; must be a string");
 }
 
+Json prompt_of(const Line& line) {
+  const Json object = object_of(line);
+  const auto messages = object.find("messages");
+  if (messages == object.end() || object.contains("prompt")) return text_at(line, object, "prompt");
+  const auto is_message = [](const Json& message) {
+    return message.is_object() && message.contains("role") && message["role"].is_string();
+  };
+  if (!messages->is_array() || messages->empty() || !std::ranges::all_of(*messages, is_message))
+    fail(line, "\"messages\" must be a list of objects, each with a \"role\"");
+  return *messages;
+}
+
 KnownQuestion question_of(const Line& line, const std::string& delimiter) {
   const Json object = object_of(line);
   KnownQuestion known;
@@ -75,11 +87,10 @@ KnownQuestion question_of(const Line& line, const std::string& delimiter) {
 
 }  // namespace
 
-std::vector<std::string> read_prompts(const std::string& file) {
+std::vector<Json> read_prompts(const std::string& file) {
   const bool is_json = std::filesystem::path(file).extension() == ".jsonl";
-  std::vector<std::string> prompts;
-  for (const Line& line : lines_of(file))
-    prompts.push_back(is_json ? text_at(line, object_of(line), "prompt") : line.text);
+  std::vector<Json> prompts;
+  for (const Line& line : lines_of(file)) prompts.push_back(is_json ? prompt_of(line) : Json(line.text));
   return prompts;
 }
 

@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "core/json/json_text.h"
 #include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain::app {
 
-// Prompts of a file: of a `.jsonl` file the "prompt" of every object, else every line. Empty lines are left out. Throws
-// Error(missing_input), and Error(bad_data) with the line's number.
-std::vector<std::string> read_prompts(const std::string& file);
+// What texts begin with, from a file: of a `.jsonl` file the "prompt" of every object, a text, or its "messages", a
+// list; else every line. Empty lines are left out. Throws Error(missing_input), and Error(bad_data) with the line's
+// number.
+std::vector<Json> read_prompts(const std::string& file);
 
 // A multiple-choice question with its answer.
 struct KnownQuestion {

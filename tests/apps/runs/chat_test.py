@@ -30,7 +30,7 @@ class Chat(TrainingTest):
         self.train()
 
     def continued(self, prompt, *flags):
-        shown = self.run_program("sample", "runs/small", "--prompt", prompt, *flags).stdout
+        shown = self.run_program("sample", "runs/small", "--plain", "--prompt", prompt, *flags).stdout
         self.assertTrue(shown.startswith(prompt) and shown.endswith("\n"))
         return shown[len(prompt):-1]
 
@@ -54,6 +54,32 @@ class Chat(TrainingTest):
         second = self.answer(system, ("user", "Grüezi"), ("assistant", first), ("user", "Ho"))
         shown = self.chat("Grüezi\n\nHo\r\n/new\nGrüezi", "runs/small", "--system", "Be kind.")
         self.assertEqual((shown.stdout, shown.stderr), ("".join(f"{text}\n" for text in (first, second, first)), ""))
+
+    def test_sample_answers_as_chat_does(self):
+        """A prompt is a user's message, or a conversation, unless it is to be a text's beginning."""
+        answers = [self.answer(("user", "Hi")), self.answer(("system", "Be kind."), ("user", "Hi"))]
+        self.assertNotEqual(answers[0], self.continued("Hi", *GREEDY))
+        sample = ("sample", "runs/small", *GREEDY)
+        self.assertEqual(self.run_program(*sample, "--prompt", "Hi").stdout, f"Hi\n{answers[0]}\n")
+        self.assertEqual(self.run_program(*sample, "--prompt", "Hi", "--system", "Be kind.").stdout, f"Hi\n{answers[1]}\n")
+        conversation = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+        self.write("prompts.jsonl", "".join(json.dumps(line) + "\n" for line in (
+            {"prompt": "Hi"}, {"messages": conversation})))
+        lines = [json.loads(line) for line in
+                 self.run_program(*sample, "--prompts", "prompts.jsonl", "--json").stdout.splitlines()]
+        self.assertEqual([line["text"] for line in lines], answers)
+        self.assertEqual([line["prompt"] for line in lines], ["Hi", conversation])
+
+    def test_prompts_that_cannot_be_answered(self):
+        self.write("prompts.jsonl", json.dumps({"messages": [{"role": "user"}]}) + "\n")
+        self.write("no.jsonl", json.dumps({"messages": ["Hi"]}) + "\n")
+        for code, reason, arguments in ((2, "--prompt: is missing", ()), (2, "--system: this model", ("--plain", "--system", "a")),
+                                        (65, 'no string "content"', ("--prompts", "prompts.jsonl")),
+                                        (65, 'has "messages"', ("--prompts", "prompts.jsonl", "--plain")),
+                                        (65, 'line 1: "messages" must be a list', ("--prompts", "no.jsonl"))):
+            shown = self.run_program("sample", "runs/small", *arguments)
+            self.assertEqual((shown.returncode, shown.stdout), (code, ""), shown.stderr)
+            self.assertIn(reason, shown.stderr)
 
     def test_each_answer_has_the_next_seed(self):
         flags = ("--temperature", "1", "--tokens", "5", "--seed")
