@@ -59,7 +59,7 @@ constexpr std::array kernel_list{
     listed<vector::CrossEntropyKernels, &KernelTable::cross_entropy>("cross_entropy", "the loss with its gradient"),
     listed<vector::AdamwKernels, &KernelTable::adamw>("adamw", "AdamW's step"),
     listed<vector::AdamwKernels, &KernelTable::scaled_adamw>("scaled_adamw", "AdamW's step of states in small types"),
-    listed<vector::SumOfSquaresKernels, &KernelTable::squares>("sum_of_squares", "norms of gradients"),
+    listed<vector::SumOfSquaresKernels, &KernelTable::squares>("squares", "sums of squares, for the norm of gradients"),
     listed<NoLoops, &KernelTable::muon>("muon", "Muon's passes over memory, between its products"),
     listed<vector::Fp8Kernels<float>, &KernelTable::fp8>("fp8", "casts to FP8 and back, and their scales"),
     listed<NoLoops, &KernelTable::routing>("routing", "what a router's logits decide"),
