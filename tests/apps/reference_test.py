@@ -88,6 +88,8 @@ class Reference(unittest.TestCase):
                 part = json.loads(block)
                 if set(part) <= {"name", "model", "data", "batch", "training", "precision", "memory", "parallel", "checkpoint"}:
                     shown += 1
+                    # The reader's own folder is not here, and the model of `base` stands in for it.
+                    part.get("model", {}).pop("from", None)
                     with self.subTest(f"{page}: {block}"):
                         validate(merged(base, part), check=True)
         self.assertGreater(shown, 12)
