@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/fp8/fp8.h"
@@ -108,6 +109,12 @@ at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
   // Zeroed at first use rather than all at once: kernels that can overwrite save the pass over memory.
   if (target.accumulation == kernels::Accumulation::overwrite) target.tensor.zero_();
   return target.tensor;
+}
+
+void ParameterStore::set_written(const std::vector<bool>& written) {
+  written_ = written;
+  const bool is_any = std::ranges::find(written_, true) != written_.end();
+  if (is_any && !gradients_.defined()) gradients_ = gradient_source_();
 }
 
 at::Tensor ParameterStore::take_gradients() {

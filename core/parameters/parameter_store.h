@@ -76,6 +76,10 @@ class ParameterStore {
   // Provides flat memory for gradients, at least elements() of it, when the first of them is written.
   using GradientSource = std::function<at::Tensor()>;
   void set_gradient_source(GradientSource source) { gradient_source_ = std::move(source); }
+  // Which gradients have been written, in the order of ranges().
+  const std::vector<bool>& written() const { return written_; }
+  // That they have been, by work that was captured while these functions wrote them.
+  void set_written(const std::vector<bool>& written);
   // The flat gradients written since the last call, zero where nothing was written. The next write overwrites, in new
   // memory of the source.
   at::Tensor take_gradients();

@@ -105,6 +105,7 @@ enum class AttentionKernel { automatic, flash, math, cudnn };
 
 struct KernelsRecipe {
   AttentionKernel attention = AttentionKernel::automatic;
+  bool cuda_graphs = false;
 
   bool operator==(const KernelsRecipe&) const = default;
 };

@@ -27,6 +27,8 @@ void require_executable_on(const at::Device& device, Recipe recipe) {
   recipe.cluster.device = device.is_cuda() ? DeviceKind::cuda : DeviceKind::cpu;
   const std::vector<std::string> reasons = not_executable(recipe);
   if (!reasons.empty()) throw Error(ExitCode::bad_recipe, reasons.front());
+  if (recipe.kernels.cuda_graphs && !device.is_cuda())
+    throw Error(ExitCode::bad_recipe, "/kernels/cuda_graphs: true needs a GPU; use false");
   if (recipe.kernels.attention != AttentionKernel::cudnn) return;
   const std::string missing = kernels::missing_for_cudnn_attention(device);
   if (!missing.empty())
@@ -45,6 +47,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       rope_(layout_->graph(), device) {
   Recipe executed = recipe();
   executed.kernels.attention = kernel_for(contents, executed.kernels.attention);
+  executed.kernels.cuda_graphs = executed.kernels.cuda_graphs && contents == StateContents::training;
   require_executable_on(device, std::move(executed));
   if (recipe().precision.delays_scales())
     fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
@@ -96,9 +99,20 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents, const Bloc
                              multiplies_fp8(recipe().precision.fp8_level),
                              fp8_history(),
                              make};
-  state.passes = on_emulated_device(std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options),
-                                    recipe(), layer_count(graph(), placed()[stage]));
+  state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
+  if (recipe().kernels.cuda_graphs && contents == StateContents::training)
+    state.passes = std::make_unique<CapturedPasses>(std::move(state.passes), capture_setting(stage));
+  state.passes = on_emulated_device(std::move(state.passes), recipe(), layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));
+}
+
+CaptureSetting LocalModel::capture_setting(std::size_t stage) {
+  const auto stores = [this] {
+    std::vector<ParameterStore*> all;
+    for (const ParameterUnit* unit : units()) all.push_back(&unit->parameters->seen());
+    return all;
+  };
+  return {device_, activation_slots(schedule(), static_cast<std::int32_t>(stage)), stores};
 }
 
 at::ScalarType LocalModel::compute_type() const { return scalar_type(element_type(recipe().precision.compute)); }

@@ -18,6 +18,7 @@
 #include "core/optim/spike_detector.h"
 #include "core/parameters/parameter_store.h"
 #include "parallel/device/state_copy.h"
+#include "parallel/engine/captured_passes.h"
 #include "parallel/layout/layout.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/states/gradient_fallback.h"
@@ -119,6 +120,7 @@ class LocalModel {
   const std::vector<Stage>& placed() const { return layout_->partition().stages; }
   ParameterUnit make_unit(const StateGroup& group, StateContents contents);
   void add_stage(std::size_t stage, StateContents contents, const BlockFactory& make);
+  CaptureSetting capture_setting(std::size_t stage);
   bool lends(const LentParameter& lent) const;
 
   std::shared_ptr<const Layout> layout_;

@@ -176,6 +176,10 @@ void describe_layout(KeyVisitor& keys, Recipe& recipe) {
          "Attention kernel: flash never stores the scores; math stores them and supports dropout; cudnn is flash by "
          "cuDNN's kernel, on GPUs, in bf16 or fp16, of whole sequences."},
         recipe.kernels.attention, attention_words);
+    keys.boolean({"cuda_graphs",
+                  "On GPUs, launch each pass of a micro-batch as one CUDA graph, from the third step on; the second "
+                  "step captures them. Needs passes that are the same in every step, without the host or other ranks."},
+                 recipe.kernels.cuda_graphs);
   });
 }
 

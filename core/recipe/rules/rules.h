@@ -65,6 +65,7 @@ std::vector<Rule> document_rules();
 std::vector<Rule> curriculum_rules();
 std::vector<Rule> token_dropping_rules();
 std::vector<Rule> optimizer_rules();
+std::vector<Rule> cuda_graph_rules();
 std::vector<Rule> size_rules();
 std::vector<Rule> running_rules();
 

@@ -316,6 +316,8 @@ double moved_bytes(const PricedLayout& priced, const Movement& movement) {
 StageCost block_cost(const PricedLayout& priced, const OperatorList& operators) {
   const Recompute recompute = priced.setting().recompute;
   auto [all, repeated] = work_of(priced, operators);
+  // The host launches a pass as one CUDA graph, whose operators the device starts by itself.
+  if (priced.recipe().kernels.cuda_graphs) all.forward.operators = all.backward.operators = repeated.operators = 0;
   StageCost cost;
   cost.forward.communication_seconds = communication_seconds(priced, operators, Direction::forward);
   cost.forward.seconds = priced.roofline.seconds(all.forward) + cost.forward.communication_seconds;

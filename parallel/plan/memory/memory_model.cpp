@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/graph/operators/held_values.h"
 #include "core/graph/operators/operators.h"
 #include "core/graph/rope_frequencies.h"
-#include "core/graph/values.h"
 #include "parallel/plan/cost/muon_cost.h"
-#include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
+#include "parallel/plan/memory/activation_memory.h"
 
 namespace llmtrain {
 namespace {
@@ -31,9 +29,6 @@ constexpr double transfer_bytes = 0.1e9;
 // Measured (scripts/benchmarks/bench_memory, docs/performance.md).
 constexpr double cpu_program_bytes = 0.163e9;
 constexpr double mpi_bytes = 0.016e9;
-
-// Double buffering: one block is in use while its neighbour is transferred.
-constexpr double blocks_in_motion = 2;
 
 void add_group(const StateGroup& group, const MemoryFacts& facts, MemoryBytes& resident) {
   const StateTypes& types = group.types;
@@ -89,118 +84,15 @@ void add_lent_gradients(const Partition& partition, StepMemory& memory) {
   }
 }
 
-// A block's memory for one micro-batch: saved for the backward, alive during a pass, and its weights.
-struct BlockMemory {
-  double saved = 0;
-  PassPeak peak;
-  double weights = 0;  // bytes in the compute type
-  double output = 0;   // output_bytes()
-};
-
-// Computes the memory of blocks that are alike once.
-class Blocks {
- public:
-  Blocks(const Partition& partition, const OperatorLists& operators)
-      : partition_(partition), operators_(operators), cache_(operators.graph()) {}
-
-  const BlockMemory& of(std::size_t block) {
-    return cache_.of(block, [&] {
-      const OperatorList& list = operators_.of(block);
-      const Recompute recompute = operators_.setting().recompute;
-      const double output = output_bytes(operators_.graph(), block, operators_.setting());
-      return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
-    });
-  }
-  const OperatorLists& operators() const { return operators_; }
-
- private:
-  // Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.
-  double weight_bytes(std::size_t block) const {
-    const Graph& graph = *partition_.graph;
-    double elements = 0;
-    for (const std::size_t index : graph.blocks[block].parameters)
-      elements += static_cast<double>(local_elements(graph.parameters[index], operators_.setting().shards));
-    return state_types(partition_.recipe.precision).weight_bytes() * elements;
-  }
-
-  const Partition& partition_;
-  const OperatorLists& operators_;
-  BlockCache<BlockMemory> cache_;
-};
-
-// What a stage's blocks have at once in one micro-batch: saved when all have run, and at the peak of each pass.
-struct BlockPeaks {
-  double saved = 0, forward = 0, backward = 0;
-  double largest_saved = 0, largest_output = 0;  // of one block
-};
-
-BlockPeaks peaks_of(const Partition& partition, std::size_t index, Blocks& blocks) {
-  const Stage& stage = partition.stages[index];
-  const std::vector<HeldValues> held =
-      held_values(blocks.operators(), stage.blocks, stage.incoming, partition.outgoing(index));
-  BlockPeaks peaks;
-  for (std::size_t i = 0; i < stage.blocks.size(); ++i) {
-    const BlockMemory& memory = blocks.of(stage.blocks[i]);
-    const HeldValues values = held.empty() ? HeldValues{} : held[i];
-    // Blocks that have run hold their saved activations while a later one is at its peak, in both directions.
-    const double before = peaks.saved - values.repeated;
-    peaks.forward = std::max(peaks.forward, before + memory.peak.forward + values.beside_forward);
-    peaks.backward = std::max(peaks.backward, before + memory.peak.backward + values.beside_backward);
-    peaks.saved = before + memory.saved;
-    peaks.largest_saved = std::max(peaks.largest_saved, memory.saved);
-    peaks.largest_output = std::max(peaks.largest_output, memory.output);
-  }
-  return peaks;
-}
-
-// What one micro-batch takes. A workspace is the most that is alive during the pass minus the activations saved after
-// it, so that a pass's peak is the saved ones, the micro-batch's own included, and the workspace. Between stages of one
-// rank (pipeline 1) a value that crosses cuts, and later its gradient, is saved by the stage that makes it. Values
-// received from or sent to another rank are counted as communication while a pass runs, so the workspaces exclude them.
-// `reserve`: what the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
-void hold_activations(const Partition& partition, std::size_t index, Blocks& blocks, double reserve,
-                      StageMemory& stage) {
-  const bool is_one_rank = partition.mesh.pipeline == 1;
-  const Stage& placed = partition.stages[index];
-  const PassSetting& setting = blocks.operators().setting();
-  const double from_before = values_bytes(*partition.graph, placed.incoming, setting);
-  const double to_next = values_bytes(*partition.graph, partition.outgoing(index), setting);
-  const BlockPeaks peaks = peaks_of(partition, index, blocks);
-  double saved = kept_bytes(partition, blocks.operators(), index, peaks.saved);
-  // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
-  const double whole = partition.recipe.training.token_dropping ? peaks.largest_output : 0;
-  const double elsewhere = from_before + (is_one_rank ? 0 : to_next);
-  double forward = std::max(0.0, peaks.forward - elsewhere - saved) + whole;
-  double backward = std::max(0.0, peaks.backward - elsewhere - saved) + whole;
-  if (partition.recipe.memory.offload.activations) {
-    // Everything saved passes through the host; two blocks' activations stay on the device as staging buffers.
-    stage.hold({Category::activations, saved, Event::forward_starts, Event::backward_ends, MemoryPlace::host});
-    const double staging = std::min(saved, blocks_in_motion * peaks.largest_saved);
-    forward += staging;
-    backward += staging;
-    saved = 0;
-  }
-  const double held = 1 + reserve;
-  stage.hold({Category::activations, saved * held, Event::forward_starts, Event::backward_ends});
-  stage.hold({Category::buffers, forward * held, Event::forward_starts, Event::forward_ends});
-  stage.hold({Category::buffers, backward * held, Event::backward_starts, Event::backward_ends});
-  if (is_one_rank) return;
-  // What is received from its arrival until its pass ends, what is sent from its pass's start until it is sent.
-  stage.hold({Category::communication, from_before * held, Event::activation_arrives, Event::forward_ends});
-  stage.hold({Category::communication, to_next * held, Event::forward_starts, Event::activation_is_sent});
-  stage.hold({Category::communication, to_next * held, Event::gradient_arrives, Event::backward_ends});
-  stage.hold({Category::communication, from_before * held, Event::backward_starts, Event::gradient_is_sent});
-}
-
 // The most that the weights of such blocks take, or their gradients.
-double largest_in_motion(const Stage& stage, Blocks& blocks) {
+double largest_in_motion(const Stage& stage, BlockMemories& blocks) {
   double largest = 0;
   for (const std::size_t block : stage.blocks) largest = std::max(largest, blocks.of(block).weights);
   return blocks_in_motion * largest;
 }
 
 // The part of a stage's gradients that are whole at once if each block's are reduced as its backward ends.
-double held_share(const Stage& stage, Blocks& blocks) {
+double held_share(const Stage& stage, BlockMemories& blocks) {
   double all = 0;
   for (const std::size_t block : stage.blocks) all += blocks.of(block).weights;
   return all > 0 ? std::min(1.0, largest_in_motion(stage, blocks) / all) : 1;
@@ -212,7 +104,7 @@ void move_to_host(StageMemory& stage, Category category, double kept) {
   stage.host_resident[category] += moved;
 }
 
-void offload_states(const Partition& partition, std::size_t index, Blocks& blocks, StageMemory& stage) {
+void offload_states(const Partition& partition, std::size_t index, BlockMemories& blocks, StageMemory& stage) {
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
   // The update then runs on the host: neither master weights nor moments are needed on the device.
   if (wanted.optimizer) {
@@ -225,7 +117,8 @@ void offload_states(const Partition& partition, std::size_t index, Blocks& block
 }
 
 // Up to ZeRO-1 whole gradients are resident.
-void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, Blocks& blocks, StageMemory& stage) {
+void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, BlockMemories& blocks,
+                    StageMemory& stage) {
   const Partition& partition = priced.partition;
   const bool is_own = priced.setting().program.is_own();
   const bool is_widened = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.gradients_may_fall_back();
@@ -284,7 +177,7 @@ void hold_slices_twice(const Partition& partition, std::size_t index, StageMemor
     stage.hold({Category::weights, weights, joined, joined, MemoryPlace::device, Event::weights_are_gathered});
 }
 
-StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, Blocks& blocks) {
+StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, BlockMemories& blocks) {
   const Partition& partition = priced.partition;
   const bool is_cpu = priced.setting().program.device == ComputeDevice::cpu;
   StageMemory stage = model_states(partition, index, priced.program());
@@ -372,7 +265,7 @@ StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8) {
   const bool falls_back = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.products_may_fall_back();
   fallen_back.numbers.keeps_compute_inputs = falls_back;
   const OperatorLists fallen_back_operators(priced.graph(), fallen_back);
-  Blocks blocks(partition, falls_back ? fallen_back_operators : priced.operators);
+  BlockMemories blocks(partition, falls_back ? fallen_back_operators : priced.operators);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     memory.stages.push_back(make_stage(priced, stage, fp8, blocks));

@@ -29,8 +29,10 @@ MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory,
 // Once for all micro-batches.
 void MemoryLedger::list_changes(const StepMemory& memory, std::int32_t rank) {
   const auto visit_all = [&](const auto& visit) {
+    kept_.clear();
     const auto visit_holdings = [&](const std::vector<Holding>& holdings, std::size_t turn) {
       for (const Holding& holding : holdings) {
+        if (holding.is_kept) kept_.emplace_back();
         visit(rows_[row_of(holding.begins, turn)], holding, holding.bytes);
         if (!holding.is_momentary()) visit(rows_[row_of(holding.ends, turn)], holding, -holding.bytes);
       }
@@ -50,7 +52,8 @@ void MemoryLedger::list_changes(const StepMemory& memory, std::int32_t rank) {
   visit_all([&](Row& row, const Holding& holding, double bytes) {
     const auto category = static_cast<std::uint8_t>(holding.category);
     const std::uint8_t place = holding.place == MemoryPlace::host ? host : category;
-    changes_[row.first + row.changes++] = {bytes, place, holding.is_momentary(), holding.beside};
+    const std::int32_t kept = holding.is_kept ? static_cast<std::int32_t>(kept_.size()) - 1 : none_kept;
+    changes_[row.first + row.changes++] = {bytes, place, holding.is_momentary(), holding.beside, kept};
     row.has_moments = row.has_moments || holding.is_momentary();
   });
 }
@@ -81,8 +84,12 @@ void MemoryLedger::count_next() {
   ahead_.pop_back();
   if (starts_pass(event.row)) pass_ = event.instruction;
   if (rows_[event.row].has_moments) hold_for_a_moment(event);
-  for (const Change& change : changes_of(event))
-    if (!change.is_momentary) add(change.place, change.bytes);
+  for (const Change& change : changes_of(event)) {
+    if (change.kept != none_kept)
+      add_kept(change);
+    else if (!change.is_momentary)
+      add(change.place, change.bytes);
+  }
   note_peak(event);
   if (timeline_ == Timeline::leave_out) return;
   // One sample per instant, after all of its changes.
@@ -94,6 +101,16 @@ void MemoryLedger::add(std::size_t place, double bytes) {
   now_[place] += bytes;
   most_[place] = std::max(most_[place], now_[place]);
   if (place != host) total_ += bytes;
+}
+
+void MemoryLedger::add_kept(const Change& change) {
+  Kept& kept = kept_[static_cast<std::size_t>(change.kept)];
+  if (change.bytes < 0) {
+    --kept.now;
+  } else if (++kept.now > kept.most) {
+    kept.most = kept.now;
+    add(change.place, change.bytes);
+  }
 }
 
 void MemoryLedger::hold_for_a_moment(const Event& event) {

@@ -38,6 +38,12 @@ class MemoryLedger {
     std::uint8_t place = 0;
     bool is_momentary = false;
     std::optional<MemoryEvent> beside;
+    std::int32_t kept = none_kept;  // index into kept_, where what is given back is kept
+  };
+  static constexpr std::int32_t none_kept = -1;
+  // How often a kept holding is held now, and at most.
+  struct Kept {
+    std::int32_t now = 0, most = 0;
   };
   // Where the changes with an event of a stage are.
   struct Row {
@@ -68,6 +74,7 @@ class MemoryLedger {
   void list_changes(const StepMemory& memory, std::int32_t rank);
   void count_next();
   void add(std::size_t place, double bytes);
+  void add_kept(const Change& change);
   void hold_for_a_moment(const Event& event);
   double begun_beside(const Event& event, const Change& change) const;
   void note_peak(const Event& event);
@@ -78,6 +85,7 @@ class MemoryLedger {
   Timeline timeline_;
   std::vector<Row> rows_;
   std::vector<Change> changes_;
+  std::vector<Kept> kept_;
   std::vector<Event> ahead_;                                  // a heap, the earliest on top
   std::array<double, memory_categories + 1> now_{}, most_{};  // by place
   double total_ = 0;                                          // on the device

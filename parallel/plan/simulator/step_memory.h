@@ -85,6 +85,8 @@ struct Holding {
   MemoryPlace place = MemoryPlace::device;
   // Where it is held for a moment: what begins with this event at the same instant is there already.
   std::optional<MemoryEvent> beside = {};
+  // What `ends` gives back serves the next `begins`, and nothing else: as much is held to the end as there was at once.
+  bool is_kept = false;
 
   bool is_momentary() const { return begins == ends; }
 };

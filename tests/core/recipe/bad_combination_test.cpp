@@ -42,6 +42,7 @@ TEST_CASE("Shapes of the model must fit each other", "[recipe]") { check(test::m
 
 TEST_CASE("cuDNN's attention is refused where it lacks something", "[recipe]") {
   check(test::attention_combinations());
+  check(test::graph_combinations());
 }
 
 TEST_CASE("Schedules of short sequences and kept tokens must fit the batch and the layout", "[recipe]") {

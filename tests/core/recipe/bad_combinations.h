@@ -21,6 +21,7 @@ std::vector<Combination> model_combinations();
 std::vector<Combination> document_combinations();
 std::vector<Combination> curriculum_combinations();
 std::vector<Combination> attention_combinations();
+std::vector<Combination> graph_combinations();
 std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();
 std::vector<Combination> course_combinations();  // schedules, evaluations, checkpoints

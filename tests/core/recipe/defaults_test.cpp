@@ -76,7 +76,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "expert_slices": "auto", "expert_overlap": 1, "expert_all_to_all": "linear", "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
     "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},
     "memory": {"recompute": "none", "offload": {"optimizer": false, "weights": false, "activations": false}},
-    "kernels": {"attention": "auto"},
+    "kernels": {"attention": "auto", "cuda_graphs": false},
     "cluster": {"profile": "auto", "program": "llmtrain", "nodes": 1, "devices_per_node": "auto", "device": "auto",
       "price_per_device_hour": null, "currency": ""},
     "launch": {"ranks": "auto", "backend": "auto", "link_delay_microseconds": 0.0,

@@ -50,6 +50,24 @@ TEST_CASE("offloaded activations are on the host from forward to backward, besid
   CHECK(run({.micro_batches = 2}).ranks[0].host_peak_bytes == 0);
 }
 
+TEST_CASE("what is kept for later micro-batches is held as often as they are in flight at once") {
+  const auto kept = [](PipelineSchedule kind) {
+    const ScheduleShape shape{.kind = kind, .pipeline = 2, .micro_batches = 4};
+    StepMemory memory = equal_memory(shape);
+    for (StageMemory& stage : memory.stages)
+      stage.hold({.category = Category::master_weights,
+                  .bytes = 16,
+                  .begins = Event::forward_starts,
+                  .ends = Event::backward_ends,
+                  .is_kept = true});
+    return simulate(make_schedule(shape), equal_costs(shape, {}), memory, Timeline::record).ranks;
+  };
+  CHECK(course(kept(Kind::gpipe)[0], Category::master_weights) == std::vector<double>{16, 32, 48, 64});
+  CHECK(course(kept(Kind::one_forward_one_backward)[0], Category::master_weights) == std::vector<double>{16, 32});
+  CHECK(kept(Kind::one_forward_one_backward)[1].final_bytes[Category::master_weights] == 16);
+  CHECK(kept(Kind::gpipe)[1].peak_bytes == 65536 + 4096 + 8192 + 4 * (16 + 16) + 2 + 4);
+}
+
 TEST_CASE("two stages of a rank are resident together") {
   const Simulation simulation = run({.loops = 3, .micro_batches = 1});
   CHECK(simulation.ranks[0].final_bytes[Category::optimizer] == 3 * 8192);

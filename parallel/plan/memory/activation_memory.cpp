@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/memory/activation_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/graph/operators/held_values.h"
+#include "core/graph/values.h"
+#include "parallel/plan/cost/offload_cost.h"
+
+namespace llmtrain {
+namespace {
+
+using Category = MemoryCategory;
+using Event = MemoryEvent;
+
+// What a stage's blocks have at once in one micro-batch: saved when all have run, and at the peak of each pass.
+struct BlockPeaks {
+  double saved = 0, forward = 0, backward = 0;
+  double largest_saved = 0, largest_output = 0;  // of one block
+};
+
+BlockPeaks peaks_of(const Partition& partition, std::size_t index, BlockMemories& blocks) {
+  const Stage& stage = partition.stages[index];
+  const std::vector<HeldValues> held =
+      held_values(blocks.operators(), stage.blocks, stage.incoming, partition.outgoing(index));
+  BlockPeaks peaks;
+  for (std::size_t i = 0; i < stage.blocks.size(); ++i) {
+    const BlockMemory& memory = blocks.of(stage.blocks[i]);
+    const HeldValues values = held.empty() ? HeldValues{} : held[i];
+    // Blocks that have run hold their saved activations while a later one is at its peak, in both directions.
+    const double before = peaks.saved - values.repeated;
+    peaks.forward = std::max(peaks.forward, before + memory.peak.forward + values.beside_forward);
+    peaks.backward = std::max(peaks.backward, before + memory.peak.backward + values.beside_backward);
+    peaks.saved = before + memory.saved;
+    peaks.largest_saved = std::max(peaks.largest_saved, memory.saved);
+    peaks.largest_output = std::max(peaks.largest_output, memory.output);
+  }
+  return peaks;
+}
+
+// What is received from its arrival until its pass ends, what is sent from its pass's start until it is sent.
+void hold_messages(double from_before, double to_next, StageMemory& stage) {
+  stage.hold({Category::communication, from_before, Event::activation_arrives, Event::forward_ends});
+  stage.hold({Category::communication, to_next, Event::forward_starts, Event::activation_is_sent});
+  stage.hold({Category::communication, to_next, Event::gradient_arrives, Event::backward_ends});
+  stage.hold({Category::communication, from_before, Event::backward_starts, Event::gradient_is_sent});
+}
+
+// What one micro-batch takes where passes are CUDA graphs (parallel/engine/captured_passes.h): what a micro-batch takes
+// of its forward and its backward at most is kept for the micro-batches after it, as are the values and gradients at
+// the stage's cuts, from and to which others are copied. On one rank the copies are there until the next stage's pass,
+// at most as long as the activations.
+void hold_graphs(const Partition& partition, std::size_t index, BlockMemories& blocks, double held,
+                 StageMemory& stage) {
+  const bool is_one_rank = partition.mesh.pipeline == 1;
+  const PassSetting& setting = blocks.operators().setting();
+  const double from_before = values_bytes(*partition.graph, partition.stages[index].incoming, setting);
+  const double to_next = values_bytes(*partition.graph, partition.outgoing(index), setting);
+  const BlockPeaks peaks = peaks_of(partition, index, blocks);
+  const double saved = kept_bytes(partition, blocks.operators(), index, peaks.saved);
+  const double most = std::max(peaks.forward, peaks.backward) - from_before - (is_one_rank ? 0 : to_next);
+  const auto keep = [&](Category category, double bytes) {
+    stage.hold({.category = category,
+                .bytes = bytes * held,
+                .begins = Event::forward_starts,
+                .ends = Event::backward_ends,
+                .is_kept = true});
+  };
+  keep(Category::activations, saved);
+  keep(Category::buffers, std::max(0.0, most - saved) + 2 * (from_before + to_next));
+  if (!is_one_rank) return hold_messages(from_before * held, to_next * held, stage);
+  stage.hold({Category::buffers, to_next * held, Event::forward_starts, Event::backward_ends});
+  stage.hold({Category::buffers, from_before * held, Event::backward_starts, Event::backward_ends});
+}
+
+}  // namespace
+
+const BlockMemory& BlockMemories::of(std::size_t block) {
+  return cache_.of(block, [&] {
+    const OperatorList& list = operators_.of(block);
+    const Recompute recompute = operators_.setting().recompute;
+    const double output = output_bytes(operators_.graph(), block, operators_.setting());
+    return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
+  });
+}
+
+// Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.
+double BlockMemories::weight_bytes(std::size_t block) const {
+  const Graph& graph = *partition_.graph;
+  double elements = 0;
+  for (const std::size_t index : graph.blocks[block].parameters)
+    elements += static_cast<double>(local_elements(graph.parameters[index], operators_.setting().shards));
+  return state_types(partition_.recipe.precision).weight_bytes() * elements;
+}
+
+// What one micro-batch takes. A workspace is the most that is alive during the pass minus the activations saved after
+// it, so that a pass's peak is the saved ones, the micro-batch's own included, and the workspace. Between stages of one
+// rank (pipeline 1) a value that crosses cuts, and later its gradient, is saved by the stage that makes it. Values
+// received from or sent to another rank are counted as communication while a pass runs, so the workspaces exclude them.
+void hold_activations(const Partition& partition, std::size_t index, BlockMemories& blocks, double reserve,
+                      StageMemory& stage) {
+  const bool is_one_rank = partition.mesh.pipeline == 1;
+  const Stage& placed = partition.stages[index];
+  const PassSetting& setting = blocks.operators().setting();
+  const double from_before = values_bytes(*partition.graph, placed.incoming, setting);
+  const double to_next = values_bytes(*partition.graph, partition.outgoing(index), setting);
+  const BlockPeaks peaks = peaks_of(partition, index, blocks);
+  double saved = kept_bytes(partition, blocks.operators(), index, peaks.saved);
+  // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
+  const double whole = partition.recipe.training.token_dropping ? peaks.largest_output : 0;
+  const double elsewhere = from_before + (is_one_rank ? 0 : to_next);
+  double forward = std::max(0.0, peaks.forward - elsewhere - saved) + whole;
+  double backward = std::max(0.0, peaks.backward - elsewhere - saved) + whole;
+  if (partition.recipe.memory.offload.activations) {
+    // Everything saved passes through the host; two blocks' activations stay on the device as staging buffers.
+    stage.hold({Category::activations, saved, Event::forward_starts, Event::backward_ends, MemoryPlace::host});
+    const double staging = std::min(saved, blocks_in_motion * peaks.largest_saved);
+    forward += staging;
+    backward += staging;
+    saved = 0;
+  }
+  const double held = 1 + reserve;
+  if (partition.recipe.kernels.cuda_graphs) return hold_graphs(partition, index, blocks, held, stage);
+  stage.hold({Category::activations, saved * held, Event::forward_starts, Event::backward_ends});
+  stage.hold({Category::buffers, forward * held, Event::forward_starts, Event::forward_ends});
+  stage.hold({Category::buffers, backward * held, Event::backward_starts, Event::backward_ends});
+  if (!is_one_rank) hold_messages(from_before * held, to_next * held, stage);
+}
+
+}  // namespace llmtrain
