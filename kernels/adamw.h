@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "kernels/random/stochastic_rounding.h"
+
 namespace llmtrain::kernels {
 
 // AdamW (Loshchilov and Hutter, arXiv 1711.05101) with PyTorch's order of operations.
@@ -48,7 +50,9 @@ struct ScaledAdamwState {
 at::Tensor scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step);
 // The same step; stores payload = value · the scale in `next`, fp32 [3] in the same order, rounded to nearest: m
 // saturates, and v is never rounded from above 0 to 0, unless they are fp32, whose scales stay 1. The caller keeps
-// `next` as the state's scales.
-void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next);
+// `next` as the state's scales. With `rounding` what is stored in small types is rounded at random instead, so that its
+// mean is the value.
+void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
+                   const std::optional<StochasticRounding>& rounding = std::nullopt);
 
 }  // namespace llmtrain::kernels

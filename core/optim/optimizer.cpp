@@ -44,7 +44,9 @@ class Adamw final : public Optimizer {
 
   void update(const ScaledUpdate& update, const at::Tensor& next) override {
     for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
-      kernels::scaled_adamw_(scaled_state(update, begin, end), step, next);
+      std::optional<kernels::StochasticRounding> rounding = update.rounding;
+      if (rounding) rounding->skipped += begin - update.of.begin;
+      kernels::scaled_adamw_(scaled_state(update, begin, end), step, next, rounding);
     });
   }
 

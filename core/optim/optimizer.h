@@ -12,6 +12,7 @@
 
 #include "core/optim/whole_matrices.h"
 #include "core/recipe/recipe.h"
+#include "kernels/random/stochastic_rounding.h"
 
 namespace llmtrain {
 
@@ -46,6 +47,8 @@ struct ScaledUpdate {
   OptimizerUpdate of;         // with payloads as weights (fp16) and gradients (E4M3, or fp32), and no compute weights
   at::Tensor scales;          // in which weights and states are stored
   at::Tensor gradient_scale;  // fp32 [1], that of the payloads; the clipping coefficient is of.gradient_scale
+  // How what is stored is rounded at random; none: to nearest.
+  std::optional<kernels::StochasticRounding> rounding = std::nullopt;
 };
 
 // Updates the flat memory of one group of parameters.

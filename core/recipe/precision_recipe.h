@@ -81,7 +81,8 @@ struct PrecisionRecipe {
   GradientScaling gradient_scaling = GradientScaling::automatic;
   HighPrecisionRecipe high_precision{};
   LossScaleRecipe loss_scale{};
-  bool tf32 = false;  // in matrix products of fp32 on a GPU
+  bool tf32 = false;                 // in matrix products of fp32 on a GPU
+  bool stochastic_rounding = false;  // of weights and moments that updates store in small types
   // Whether the plan says which products are in FP8.
   bool plans_products() const { return multiplies_fp8(fp8_level) && fp8_products == Fp8Products::automatic; }
   // Whether products have the scales of the steps before.

@@ -94,13 +94,16 @@ at::Tensor vector_step_largest(const ScaledAdamwState& state, const AdamwStep& s
   return at::tensor({std::bit_cast<float>(weights), std::bit_cast<float>(m), std::bit_cast<float>(v)}, at::kFloat);
 }
 
-void vector_step(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next) {
+void vector_step(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
+                 const std::optional<StochasticRounding>& rounding) {
   const vector::ScaledAdamwConstants constants = constants_of(state, step);
   const auto* numbers = next.const_data_ptr<float>();
   const vector::OfAdamwStates<float> scales{numbers[0], numbers[1], numbers[2]};
   with_arrays_of(state, [&](const auto& arrays, const auto& loops) {
-    at::parallel_for(0, state.weights.payload.numel(), weights_per_thread,
-                     [&](std::int64_t begin, std::int64_t end) { loops.step(arrays, constants, scales, begin, end); });
+    at::parallel_for(0, state.weights.payload.numel(), weights_per_thread, [&](std::int64_t begin, std::int64_t end) {
+      if (rounding) return loops.random_step(arrays, constants, scales, *rounding, begin, end);
+      loops.step(arrays, constants, scales, begin, end);
+    });
   });
 }
 
@@ -134,11 +137,13 @@ at::Tensor device_step_largest(const ScaledAdamwState& state, const AdamwStep& s
   return largest;
 }
 
-void device_step(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next) {
+void device_step(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
+                 const std::optional<StochasticRounding>& rounding) {
   const at::Tensor& weights = state.weights.payload;
   const c10::DeviceGuard guard(weights.device());
   const at::Tensor scales = next.contiguous();
-  kernel_table()->scaled_adamw->step(arguments_of(state, step), scales.const_data_ptr<float>(), stream_of(weights));
+  kernel_table()->scaled_adamw->step(arguments_of(state, step), scales.const_data_ptr<float>(),
+                                     rounding ? &*rounding : nullptr, stream_of(weights));
 }
 
 bool is_on_host(const ScaledAdamwState& state) { return state.weights.payload.is_cpu(); }
@@ -149,8 +154,9 @@ at::Tensor scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& 
   return (is_on_host(state) ? vector_step_largest : device_step_largest)(state, step);
 }
 
-void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next) {
-  (is_on_host(state) ? vector_step : device_step)(state, step, next);
+void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
+                   const std::optional<StochasticRounding>& rounding) {
+  (is_on_host(state) ? vector_step : device_step)(state, step, next, rounding);
 }
 
 }  // namespace llmtrain::kernels

@@ -25,6 +25,7 @@ struct Arrays {
   std::int64_t n;
   AdamwConstants step;
   Flag is_packed;
+  StochasticRounding rounding;  // of a step that rounds at random
 };
 
 struct Element {
@@ -115,19 +116,72 @@ __global__ void __launch_bounds__(threads) scaled_adamw_largest_kernel(Arrays<Gr
   p.partials[2 * gridDim.x + blockIdx.x] = v;
 }
 
-template <class Gradient, class M, class V>
+// The random words of elements one after the other, from the one on with which it is made.
+class RandomWords {
+ public:
+  __device__ RandomWords(const StochasticRounding& of, std::int64_t i) : rounding_(of), i_(i) { find(); }
+
+  __device__ __forceinline__ uint2 next() {
+    if (left_ == 0) find();
+    const bool is_odd = index_ % 2 != 0;
+    if (!is_odd || !has_words_) fill();
+    ++index_;
+    ++i_;
+    --left_;
+    return is_odd ? make_uint2(words_[2], words_[3]) : make_uint2(words_[0], words_[1]);
+  }
+
+ private:
+  __device__ __forceinline__ void find() {
+    const RunPart part = run_part(rounding_, i_, span);
+    index_ = part.index;
+    left_ = part.left;
+    has_words_ = false;
+  }
+  __device__ __forceinline__ void fill() {
+    const auto counter = static_cast<std::uint64_t>(index_ / 2);
+    words_[0] = static_cast<std::uint32_t>(counter);
+    words_[1] = static_cast<std::uint32_t>(counter >> 32);
+    words_[2] = words_[3] = 0;
+    philox_in_place(rounding_.key, words_);
+    has_words_ = true;
+  }
+
+  const StochasticRounding& rounding_;
+  std::int64_t i_, index_ = 0, left_ = 0;
+  std::uint32_t words_[4] = {};
+  bool has_words_ = false;
+};
+
+__device__ __forceinline__ float at_random(const float& /*place*/, float value, uint2 /*words*/) { return value; }
+__device__ __forceinline__ float at_random(const std::uint8_t& /*place*/, float m, uint2 words) {
+  return rounded_at_random<E4m3Format>(m, wide_threshold(words.y));
+}
+__device__ __forceinline__ float at_random(const __half& /*place*/, float v, uint2 words) {
+  return second_moment_at_random(v, high_threshold(words.x));
+}
+
+template <bool is_random, class Gradient, class M, class V>
 __global__ void __launch_bounds__(threads) scaled_adamw_step_kernel(Arrays<Gradient, M, V> p) {
   const Units units = units_of(p);
   const float weights_scale = p.next[0], m_scale = p.next[1], v_scale = p.next[2];
   over_spans(1, p.n, [&](std::int64_t, std::int64_t first, int count) {
     Spans<Gradient, M, V> of;
     of.load(p, first, count);
+    RandomWords random(p.rounding, first);
 #pragma unroll
     for (int i = 0; i < span; ++i) {
       const Element element = after(of, i, units, p.step);
-      of.weights[i] = narrowed<__half>(element.weight * weights_scale);
-      store(of.m[i], element.m * m_scale);
-      store(of.v[i], element.v * v_scale);
+      float weight = element.weight * weights_scale, m = element.m * m_scale, v = element.v * v_scale;
+      if constexpr (is_random) {
+        const uint2 words = random.next();
+        weight = rounded_at_random<Fp16Format>(weight, low_threshold(words.x));
+        m = at_random(of.m[i], m, words);
+        v = at_random(of.v[i], v, words);
+      }
+      of.weights[i] = narrowed<__half>(weight);
+      store(of.m[i], m);
+      store(of.v[i], v);
     }
     of.weights.store(p.weights + first, count, p.is_packed);
     of.m.store(p.m + first, count, p.is_packed);
@@ -166,14 +220,16 @@ void start_largest(const ScaledAdamwArguments& a, unsigned* partials, float* lar
   join_fp8(partials, 3, blocks, largest, stream);
 }
 
-template <class Gradient, class M, class V>
-void start_step(const ScaledAdamwArguments& a, const float* next, void* stream) {
+template <bool is_random, class Gradient, class M, class V>
+void start_step(const ScaledAdamwArguments& a, const float* next, const StochasticRounding* rounding, void* stream) {
   Arrays<Gradient, M, V> p = arrays_of<Gradient, M, V>(a);
   p.next = next;
+  if (is_random) p.rounding = *rounding;
   const unsigned blocks = blocks_of(1, a.n);
   const std::size_t n = size_of(a.n);
   if (blocks == 0) return;
-  launch(stream, "scaled_adamw", scaled_adamw_step_kernel<Gradient, M, V>, {blocks, static_cast<unsigned>(threads)}, p,
+  launch(stream, "scaled_adamw", scaled_adamw_step_kernel<is_random, Gradient, M, V>,
+         {blocks, static_cast<unsigned>(threads)}, p,
          {updates(p.weights, n), updates(p.m, n), updates(p.v, n), reads(p.gradients, n), reads(p.weights_scale, 1),
           reads(p.m_scale, 1), reads(p.v_scale, 1), reads(p.gradients_scale, 1), reads(next, 3)});
 }
@@ -191,8 +247,11 @@ void largest(const ScaledAdamwArguments& a, unsigned* partials, float* found, vo
   with_types(a, [&]<class Gradient, class M, class V> { start_largest<Gradient, M, V>(a, partials, found, stream); });
 }
 
-void step(const ScaledAdamwArguments& a, const float* next, void* stream) {
-  with_types(a, [&]<class Gradient, class M, class V> { start_step<Gradient, M, V>(a, next, stream); });
+void step(const ScaledAdamwArguments& a, const float* next, const StochasticRounding* rounding, void* stream) {
+  with_types(a, [&]<class Gradient, class M, class V> {
+    (rounding != nullptr ? start_step<true, Gradient, M, V> : start_step<false, Gradient, M, V>)(a, next, rounding,
+                                                                                                 stream);
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "core/base/small_float.h"
 #include "kernels/vector/math.h"
+#include "kernels/vector/random_words.h"
 
 namespace llmtrain::kernels::vector {
 namespace {
@@ -113,10 +114,60 @@ void scaled(const ScaledAdamwArrays<Gradient, Moments>& arrays, const ScaledAdam
   }
 }
 
+inline std::uint16_t fp16_at_random(float value, float threshold) {
+  return Float16::narrow(rounded_at_random<Fp16Format>(value, threshold));
+}
+inline float first_at_random(const std::uint8_t& /*place*/, float m, std::uint32_t word) {
+  return rounded_at_random<E4m3Format>(m, wide_threshold(word));
+}
+inline float first_at_random(const float& /*place*/, float m, std::uint32_t /*word*/) { return m; }
+inline float second_at_random(const std::uint16_t& /*place*/, float v, std::uint32_t word) {
+  return second_moment_at_random(v, high_threshold(word));
+}
+inline float second_at_random(const float& /*place*/, float v, std::uint32_t /*word*/) { return v; }
+
+// Elements [begin, end); `words`: two for each.
+template <class Gradient, class Moments>
+void scaled_block(const ScaledAdamwArrays<Gradient, Moments>& arrays, const ScaledAdamwConstants& constants,
+                  const OfAdamwStates<float>& next, const std::uint32_t* __restrict words, std::int64_t begin,
+                  std::int64_t end) {
+  std::uint16_t* __restrict weights = arrays.weights + begin;
+  auto* __restrict m = arrays.m + begin;
+  auto* __restrict v = arrays.v + begin;
+  const Gradient* __restrict gradients = arrays.gradients + begin;
+  const ScaledAdamwConstants c = constants;
+  const OfAdamwStates<float> scales = next;
+  for (std::int64_t i = 0; i < end - begin; ++i) {
+    const Element after = scaled_step<Gradient, Moments>(weights[i], m[i], v[i], gradients[i], c);
+    const std::uint32_t first = words[2 * i], second = words[2 * i + 1];
+    weights[i] = fp16_at_random(after.weight * scales.weights, low_threshold(first));
+    store_first(m[i], first_at_random(m[i], after.m * scales.m, second));
+    store_second(v[i], second_at_random(v[i], after.v * scales.v, first));
+  }
+}
+
+template <class Gradient, class Moments>
+void scaled_at_random(const ScaledAdamwArrays<Gradient, Moments>& arrays, const ScaledAdamwConstants& constants,
+                      const OfAdamwStates<float>& next, const StochasticRounding& rounding, std::int64_t begin,
+                      std::int64_t end) {
+  constexpr int counters = 64;
+  std::uint32_t words[4 * counters];
+  for (std::int64_t i = begin; i < end;) {
+    // The last counter may be needed for one of its two elements alone.
+    const RunPart part = run_part(rounding, i, end - i < 2 * counters - 1 ? end - i : 2 * counters - 1);
+    const std::int64_t skipped = part.index % 2;
+    fill_words(rounding.key, static_cast<std::uint64_t>(part.index / 2),
+               static_cast<int>((skipped + part.left + 1) / 2), words);
+    scaled_block(arrays, constants, next, words + 2 * skipped, i, i + part.left);
+    i += part.left;
+  }
+}
+
 template <class Moments>
 constexpr ScaledAdamwKernelsOf<Moments> scaled_kernels() {
-  return {{scaled_largest<std::uint8_t, Moments>, scaled<std::uint8_t, Moments>},
-          {scaled_largest<float, Moments>, scaled<float, Moments>}};
+  return {
+      {scaled_largest<std::uint8_t, Moments>, scaled<std::uint8_t, Moments>, scaled_at_random<std::uint8_t, Moments>},
+      {scaled_largest<float, Moments>, scaled<float, Moments>, scaled_at_random<float, Moments>}};
 }
 
 }  // namespace

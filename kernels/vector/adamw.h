@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/optimizer/adamw_constants.h"
+#include "kernels/random/stochastic_rounding.h"
 
 namespace llmtrain::kernels::vector {
 
@@ -56,6 +57,9 @@ struct ScaledAdamwKernels {
   // The step; stores with the scales `next`.
   void (*step)(const Arrays& arrays, const ScaledAdamwConstants& constants, const OfAdamwStates<float>& next,
                std::int64_t begin, std::int64_t end);
+  // The same, but rounds what it stores in small types at random.
+  void (*random_step)(const Arrays& arrays, const ScaledAdamwConstants& constants, const OfAdamwStates<float>& next,
+                      const StochasticRounding& rounding, std::int64_t begin, std::int64_t end);
 };
 
 template <class Moments>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector/dropout.h"
 
-#include "kernels/random/philox.h"
 #include "kernels/vector/math.h"
+#include "kernels/vector/random_words.h"
 
 namespace llmtrain::kernels::vector {
 namespace {
@@ -12,15 +12,6 @@ namespace {
 constexpr int counters = 64;
 constexpr int words_per_block = 4 * counters;
 
-void fill_words(std::uint64_t key, std::uint64_t first_counter, std::uint32_t* __restrict words) {
-  for (int i = 0; i < counters; ++i) {
-    const std::uint64_t counter = first_counter + static_cast<std::uint64_t>(i);
-    std::uint32_t c[4] = {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0};
-    philox_in_place(key, c);
-    for (int k = 0; k < 4; ++k) words[4 * i + k] = c[k];
-  }
-}
-
 template <class Value>
 void dropout(Value* x, std::int64_t n, std::uint64_t first_element, const DropoutMask& mask) {
   std::uint32_t words[words_per_block];
@@ -28,7 +19,7 @@ void dropout(Value* x, std::int64_t n, std::uint64_t first_element, const Dropou
   // Four elements share a counter; the first batch may start within one.
   auto skipped = static_cast<std::int64_t>(first_element % 4);
   while (n > 0) {
-    fill_words(mask.key, counter, words);
+    fill_words(mask.key, counter, counters, words);
     const std::int64_t length = n < words_per_block - skipped ? n : words_per_block - skipped;
     for (std::int64_t i = 0; i < length; ++i) {
       const float kept = to_float(x[i]) * mask.scale;

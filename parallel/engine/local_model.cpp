@@ -2,6 +2,8 @@
 #include "parallel/engine/local_model.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,10 @@ namespace {
 AttentionKernel kernel_for(StateContents contents, AttentionKernel asked) {
   const bool trains = contents == StateContents::training;
   return asked == AttentionKernel::cudnn && !trains ? AttentionKernel::flash : asked;
+}
+
+std::optional<std::int64_t> rounding_seed(const Recipe& recipe) {
+  return recipe.precision.stochastic_rounding ? std::optional(recipe.seed) : std::nullopt;
 }
 
 // Before anything is allocated. Only ranks know whether an automatic device is a GPU.
@@ -70,6 +76,7 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 recipe().training.optimizer,
                                 compute_type(),
                                 recipe().precision.gradient_scaling,
+                                rounding_seed(recipe()),
                                 fp8_history(),
                                 gradient_fallback()};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);

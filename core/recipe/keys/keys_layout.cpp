@@ -51,6 +51,10 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
        "Factor of the scales of FP8 gradients, which are summed over the data ranks: auto adapts it to the sums "
        "of each tensor (FP8-LM's μ); inverse_root, pre and post are 1 ÷ √ranks, 1 ÷ ranks and 1."},
       precision.gradient_scaling, gradient_scaling_words);
+  keys.boolean({"stochastic_rounding",
+                "From O1 on: weights and moments that AdamW stores in small types are rounded up or down at random, so "
+                "that updates below half of their last place are kept on average."},
+               precision.stochastic_rounding);
   keys.section({"loss_scale", "With fp16: the loss is multiplied by a power of two before the backward."}, [&] {
     keys.number({"initial", "The first one, a power of two. It is halved where gradients overflow."},
                 precision.loss_scale.initial, {1, 1 << 24});

@@ -33,6 +33,12 @@ Verdict check_loss_scale(const Recipe& recipe, const Known&) {
   return Refusal{number_words(scale) + " rounds gradients", "must be a power of two", number_words(power)};
 }
 
+Verdict check_stochastic_rounding(const Recipe& recipe, const Known&) {
+  if (!recipe.precision.stochastic_rounding || stores_fp8(recipe.precision.fp8_level)) return {};
+  return Refusal{"true, and an fp32 copy of the weights and moments in fp32 keep what an update changes",
+                 "needs precision.fp8_level \"O1\", \"O2\" or \"O3\", whose weights have no such copy", "false"};
+}
+
 Verdict check_tf32(const Recipe& recipe, const Known&) {
   if (!recipe.precision.tf32 || recipe.cluster.device != DeviceKind::cpu) return {};
   return Refusal{"true, and a processor multiplies fp32 exactly", "needs cluster.device \"cuda\" or \"auto\"", "false"};
@@ -49,6 +55,7 @@ std::vector<Rule> precision_rules() {
        {"/precision/fp8_scaling/method", "/precision/fp8_level"},
        check_fallback},
       {"/precision/loss_scale/initial", {}, check_loss_scale},
+      {"/precision/stochastic_rounding", {"/precision/fp8_level"}, check_stochastic_rounding},
       {"/precision/tf32", {"/cluster/device"}, check_tf32},
   };
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/optimizer/adamw_constants.h"
+#include "kernels/random/stochastic_rounding.h"
 
 namespace llmtrain::kernels {
 
@@ -29,9 +30,11 @@ struct ScaledAdamwDeviceKernels {
   // Two kernels, a short one second: the largest magnitudes that the step leaves, [3] of weights, m and v, with
   // `partials` as scratch. Bytes per element: those of all arrays.
   void (*largest)(const ScaledAdamwArguments& arguments, unsigned* partials, float* largest, void* stream);
-  // One kernel; stores with the scales next [3]. Bytes per element: those of all arrays, and of the state's again. Both
-  // have a processor's bits where that multiplies and adds at once (kernels/vector).
-  void (*step)(const ScaledAdamwArguments& arguments, const float* next, void* stream);
+  // One kernel; stores with the scales next [3], rounded at random where `rounding` is not null. Bytes per element:
+  // those of all arrays, and of the state's again. Both have a processor's bits where that multiplies and adds at once
+  // (kernels/vector).
+  void (*step)(const ScaledAdamwArguments& arguments, const float* next, const StochasticRounding* rounding,
+               void* stream);
 };
 
 // Defined where kernels/fp8/scaled_adamw_cuda.cu is compiled.

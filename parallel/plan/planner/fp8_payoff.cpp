@@ -78,6 +78,7 @@ std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfi
   if (!multiplies || std::ranges::none_of(plan.layout->graph().parameters, &Parameter::takes_fp8)) return std::nullopt;
   Recipe recipe = plan.report.recipe;
   recipe.precision.fp8_level = Fp8Level::off;
+  recipe.precision.stochastic_rounding = false;  // of what is stored in small types
   const PlanReport without = make_plan(recipe, profile).report;
   const double with_seconds = plan.report.step.seconds;
   if (without.step.seconds > with_seconds || (plan.report.fits && !without.fits)) return std::nullopt;

@@ -169,6 +169,7 @@ Recipe LayoutSpace::recipe(const LayoutChoice& choice) const {
   layout.batch.micro = passes.micro;
   layout.memory.recompute = passes.recompute;
   layout.precision.fp8_level = passes.fp8_level;
+  layout.precision.stochastic_rounding = recipe_.precision.stochastic_rounding && stores_fp8(passes.fp8_level);
   // A list in the recipe fits only its own number of stages.
   layout.pipeline = {.schedule = stages.schedule, .loops = stages.loops, .balance = {stages.balance, {}}};
   return layout;

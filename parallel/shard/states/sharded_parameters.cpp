@@ -13,6 +13,7 @@
 #include "kernels/host_copy.h"
 #include "kernels/reduction.h"
 #include "parallel/shard/states/flat_piece.h"
+#include "parallel/shard/states/tensor_roundings.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
@@ -42,6 +43,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
     uncast_.emplace(graph, store, options.fp8_history, options.gradient_fallback);
     scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *uncast_,
                     options.device);
+    if (options.rounding_seed) scales_->round_at_random(tensor_roundings(graph, store, *options.rounding_seed));
   }
   allocate(group, options, ranks);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.

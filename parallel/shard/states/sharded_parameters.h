@@ -37,6 +37,8 @@ struct ShardingOptions {
   OptimizerRecipe optimizer;
   at::ScalarType compute = at::kFloat;  // of modules, whose weights are stored in another type at FP8 levels
   GradientScaling gradient_scaling = GradientScaling::automatic;  // of FP8 gradients
+  // With which states in small types are rounded at random; none: to nearest.
+  std::optional<std::int64_t> rounding_seed = std::nullopt;
   // With FP8 gradients: have which of them have left FP8, with their products or on their own; null where none can. The
   // second takes which may follow. Both outlive the parameters.
   const Fp8History* fp8_history = nullptr;

@@ -304,6 +304,10 @@ ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& 
   scaled.of.weights = piece_of(of.weights, piece, of.held);
   scaled.of.gradients = is_uncast ? uncast_.piece(i, piece) : piece_of(gradients, piece, place);
   scaled.of.begin = piece.begin - place.begin;
+  if (roundings_.empty()) return scaled;
+  scaled.rounding = roundings_[i];
+  scaled.rounding->key = kernels::rounding_key(roundings_[i].key, update.step);
+  scaled.rounding->skipped = piece.begin - store_.ranges()[i].begin;
   return scaled;
 }
 

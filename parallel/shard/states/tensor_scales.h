@@ -46,6 +46,9 @@ class TensorScales {
                const DataParallel& ranks, const TensorParts& parts, const UncastGradients& uncast,
                const at::Device& device);
 
+  // From now on updates round what they store at random: by the store's ranges, with tensors' own numbers as keys.
+  void round_at_random(std::vector<kernels::StochasticRounding> roundings) { roundings_ = std::move(roundings); }
+
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
     StateNumbers scales;  // of the weights in their most precise form, and of the optimizer's states
@@ -148,7 +151,8 @@ class TensorScales {
   GradientScaling scaling_;
   std::int64_t zero_stage_;
   std::size_t optimizer_states_;
-  std::vector<StateNumbers> given_;  // scales of a checkpoint
+  std::vector<kernels::StochasticRounding> roundings_;  // by range; empty: to nearest
+  std::vector<StateNumbers> given_;                     // scales of a checkpoint
   // On the device, by range: [ranges, numbers] of State::scales, and [ranges].
   at::Tensor scales_, headroom_, weight_scales_;
   at::Tensor elements_;  // float64: of the tensors on all ranks

@@ -51,6 +51,7 @@ TEST_CASE("Schedules of short sequences and kept tokens must fit the batch and t
 
 TEST_CASE("Batch and schedule of the learning rate must fit each other", "[recipe]") {
   check(test::training_combinations());
+  check(test::precision_combinations());
   check(test::course_combinations());
 }
 

@@ -162,12 +162,6 @@ std::vector<Combination> optimizer_combinations() {
 
 std::vector<Combination> training_combinations() {
   return {
-      {R"({"precision": {"tf32": true}, "cluster": {"device": "cpu"}})",
-       "/precision/tf32",
-       {"multiplies fp32 exactly", "\"cuda\" or \"auto\"", "did you mean false?"}},
-      {R"({"precision": {"loss_scale": {"initial": 1000}}})",
-       "/precision/loss_scale/initial",
-       {"1000 rounds gradients", "power of two", "did you mean 512?"}},
       {R"({"batch": {"global": 7}})", "/batch/global", {"7 is not a multiple of 2", "batch.micro", "did you mean 8?"}},
       {R"({"batch": {"global": 1}})", "/batch/global", {"did you mean 2?"}},
       {R"({"parallel": {"data": 3}})",

@@ -67,7 +67,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
         "muon": {"momentum": 0.95, "nesterov": true, "steps": 5, "scale": "match_rms_adamw"}},
       "learning_rate": {"schedule": "cosine", "clock": "steps", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100,
         "decay_length": "auto", "decay_shape": "linear", "cycles": 1}},
-    "precision": {"compute": "fp32", "gradients": "fp32", "tf32": false, "fp8_level": "off",
+    "precision": {"compute": "fp32", "gradients": "fp32", "tf32": false, "stochastic_rounding": false, "fp8_level": "off",
       "fp8_products": "all",
       "fp8_scaling": {"method": "current", "history_steps": 1024, "margin": 0}, "gradient_scaling": "auto",
       "loss_scale": {"initial": 65536, "growth_steps": 2000},

@@ -57,7 +57,7 @@ inline Json large_recipe() {
         "muon": {"momentum": 0.9, "nesterov": false, "steps": 6, "scale": "original"}},
       "learning_rate": {"schedule": "wsd", "clock": "tokens", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900,
         "decay_length": 100, "decay_shape": "one_minus_sqrt", "cycles": 1}},
-    "precision": {"compute": "bf16", "gradients": "bf16", "tf32": true, "fp8_level": "O2",
+    "precision": {"compute": "bf16", "gradients": "bf16", "tf32": true, "stochastic_rounding": true, "fp8_level": "O2",
       "fp8_products": "auto",
       "fp8_scaling": {"method": "delayed", "history_steps": 16, "margin": 1}, "gradient_scaling": "post",
       "loss_scale": {"initial": 1024, "growth_steps": 500},

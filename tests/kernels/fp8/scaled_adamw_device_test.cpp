@@ -104,6 +104,29 @@ TEST_CASE("a GPU's scaled step is two kernels and one, from any address, and cha
   CHECK(scaled_adamw_largest(slice(copy_of(start, at::kCUDA)), step()).cpu().equal(largest.cpu()));
 }
 
+TEST_CASE("a GPU rounds at random to a processor's bits, wherever a part of a tensor begins") {
+  const bool has_small_moments = GENERATE(false, true), has_wide_gradients = GENERATE(false, true);
+  // Powers of two, whose products nobody rounds, so that orders of operations do not show.
+  const AdamwStep exact{.learning_rate = 0x1p-7, .beta1 = 0.5, .beta2 = 0.5, .eps = 1, .step = 1};
+  const at::Tensor next =
+      has_small_moments ? at::tensor({0x1p11F, 0x1p8F, 0x1p18F}) : at::tensor({0x1p11F, 1.0F, 1.0F});
+  for (const auto& [begin, run] : {std::pair{0L, 0L}, {3L, 0L}, {0L, 700L}, {5L, 37L}, {6L, 1L}}) {
+    INFO(has_small_moments << has_wide_gradients << " from " << begin << " in runs of " << run);
+    const ScaledAdamwState start = random_state(has_small_moments, has_wide_gradients);
+    const ScaledAdamwState here = copy_of(start, at::kCPU), there = copy_of(start, at::kCUDA);
+    const auto part_of = [begin = begin](ScaledAdamwState state) {
+      for (auto* array : {&state.weights, &state.m, &state.v, &state.gradients})
+        array->payload = array->payload.slice(0, begin, n - 2);
+      return state;
+    };
+    const StochasticRounding rounding{.key = 21, .first = 7, .run = run, .stride = 2 * run + 1, .skipped = begin};
+    scaled_adamw_(part_of(here), exact, next, rounding);
+    scaled_adamw_(part_of(there), exact, next.to(at::kCUDA), rounding);
+    for (const auto& [got, want] : {std::pair{there.weights, here.weights}, {there.m, here.m}, {there.v, here.v}})
+      CHECK(at::equal(got.payload.cpu().view(at::kByte), want.payload.view(at::kByte)));
+  }
+}
+
 TEST_CASE("on a GPU, too, a second moment stays above 0 and what is not a number is the largest") {
   ScaledAdamwState state = random_state(true, false);
   for (auto* array : {&state.m, &state.gradients}) array->payload.zero_();
@@ -112,6 +135,10 @@ TEST_CASE("on a GPU, too, a second moment stays above 0 and what is not a number
   ScaledAdamwState there = copy_of(state, at::kCUDA);
   scaled_adamw_(there, step(), at::ones({3}, at::dtype(at::kFloat).device(at::kCUDA)));
   CHECK(there.v.payload.gt(0).sum().item<std::int64_t>() == 2);
+  state.v.payload.fill_(0x1p-24);
+  ScaledAdamwState random = copy_of(state, at::kCUDA);
+  scaled_adamw_(random, step(), at::ones({3}, at::dtype(at::kFloat).device(at::kCUDA)), StochasticRounding{.key = 1});
+  CHECK(random.v.payload.gt(0).all().item<bool>());
   state.gradients.payload[n - 1] = std::numeric_limits<float>::quiet_NaN();
   there = copy_of(state, at::kCUDA);
   CHECK(scaled_adamw_largest(there, step()).isnan().all().item<bool>());

@@ -193,7 +193,8 @@ TEST_CASE("FP8 states and their scales are the same from every layout", "[ranks]
 TEST_CASE("a run with FP8 states that was resumed is bitwise one that never stopped", "[ranks]") {
   const TrainingSetting setting;
   const FormatsOfLevel level = GENERATE(from_range(formats_of_levels()));
-  const RankCase layout{4, {level.override, zero(1), "batch.micro=2"}};
+  const std::string rounding = GENERATE("precision.stochastic_rounding=false", "precision.stochastic_rounding=true");
+  const RankCase layout{4, {level.override, zero(1), "batch.micro=2", rounding}};
   const Recipe recipe = setting.recipe(layout.overrides);
   const fs::path folder = setting.directory().path() / "together";
   LocalWorld(4).run([&](Communicator& communicator) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -54,6 +55,8 @@ struct ShardRank {
         parameters(layout.graph(), store, group,
                    {.optimizer = layout.recipe().training.optimizer,
                     .gradient_scaling = layout.recipe().precision.gradient_scaling,
+                    .rounding_seed = layout.recipe().precision.stochastic_rounding ? std::optional(layout.recipe().seed)
+                                                                                   : std::nullopt,
                     .fp8_history = history,
                     .gradient_fallback = layout.recipe().precision.gradients_may_fall_back() ? &fallback : nullptr},
                    groups) {}
