@@ -177,6 +177,15 @@ ShownFp8 cast_and_show(const at::Tensor& x, const at::Tensor& scale, Fp8Format f
   return {cast_to_fp8(x, shown, format), shown, std::move(largest)};
 }
 
+ShownFp8 cast_and_show_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  return has_cuda_fp8(x) ? cuda_shown_cast_both_ways(x, scale, format) : cast_and_show(x, scale, format);
+}
+
+TurnedFp8 cast_to_fp8_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (has_cuda_fp8(x)) return cuda_cast_both_ways(x, scale, format);
+  return {cast_to_fp8(x, scale, format), {}};
+}
+
 at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
   if (has_cuda_fp8(x)) {
     at::Tensor payload = at::empty(x.sizes(), x.options().dtype(fp8_type(format)));

@@ -26,6 +26,15 @@ at::Tensor largest_row_magnitudes(const at::Tensor& x);
 at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // The same into `payload`, contiguous and of as many elements.
 void cast_to_fp8_into(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& payload);
+// The same of a matrix with a scale [1], and on a GPU in the same pass the codes the other way round, as
+// fp8_backward_weight() takes them (kernels/fp8/product.h): [columns, rows up to a multiple of fp8_turned_rows], with
+// zeros behind the rows. Elsewhere `turned` is undefined.
+constexpr std::int64_t fp8_turned_rows = 16;
+struct TurnedFp8 {
+  at::Tensor values;
+  at::Tensor turned;
+};
+TurnedFp8 cast_to_fp8_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // That of a matrix [rows, columns] the other way round: [columns, rows], contiguous.
 at::Tensor cast_to_fp8_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // payload / scale in `type`, which is exact in every type that training computes in.
@@ -58,7 +67,10 @@ struct ShownFp8 {
   at::Tensor values;
   at::Tensor scale;    // shown_scale()
   at::Tensor largest;  // largest_magnitude(x)
+  at::Tensor turned{};
 };
 ShownFp8 cast_and_show(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+// With `turned` as above.
+ShownFp8 cast_and_show_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 
 }  // namespace llmtrain::kernels

@@ -64,8 +64,33 @@ void turn(const at::Tensor& x, std::optional<KernelElement> element, const at::T
                       .turned = turned.mutable_data_ptr(),
                       .rows = x.size(0),
                       .columns = x.size(1),
-                      .stride = turned.size(1)},
+                      .stride = turned.size(1),
+                      .codes = nullptr,
+                      .measure = {}},
                      stream_of(x));
+}
+
+void cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const TurnedFp8& result,
+                    const Fp8Measure& measure) {
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor scales = scale.contiguous();
+  fp8_kernels().turn({.element = element_of(x),
+                      .format = format,
+                      .x = x.const_data_ptr(),
+                      .scale = scales.const_data_ptr<float>(),
+                      .turned = result.turned.mutable_data_ptr(),
+                      .rows = x.size(0),
+                      .columns = x.size(1),
+                      .stride = result.turned.size(1),
+                      .codes = result.values.mutable_data_ptr(),
+                      .measure = measure},
+                     stream_of(x));
+}
+
+TurnedFp8 empty_both_ways(const at::Tensor& x, Fp8Format format) {
+  const auto options = x.options().dtype(fp8_type(format));
+  const std::int64_t stride = (x.size(0) + fp8_turned_rows - 1) / fp8_turned_rows * fp8_turned_rows;
+  return {at::empty(x.sizes(), options), at::empty({x.size(1), stride}, options)};
 }
 
 }  // namespace
@@ -130,6 +155,23 @@ void cuda_widen(const at::Tensor& payload, const at::Tensor& scale, Fp8Format fo
                        .rows = scales.numel(),
                        .columns = columns_of(x, scales.numel())},
                       stream_of(x));
+}
+
+TurnedFp8 cuda_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  TurnedFp8 result = empty_both_ways(x, format);
+  cast_both_ways(x, scale, format, result, {});
+  return result;
+}
+
+ShownFp8 cuda_shown_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  const TurnedFp8 result = empty_both_ways(x, format);
+  const Partials partials(x, fp8_turn_tiles(*element_of(x), x.size(1), result.turned.size(1)));
+  ShownFp8 shown{result.values, number_like(x), number_like(x), result.turned};
+  cast_both_ways(x, scale, format, result,
+                 {.partials = partials.data(),
+                  .largest = shown.largest.mutable_data_ptr<float>(),
+                  .shown_scale = shown.scale.mutable_data_ptr<float>()});
+  return shown;
 }
 
 at::Tensor cuda_cast_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {

@@ -34,8 +34,8 @@ struct Settle {
   const float* scale;
   float* largest;
   float* shown_scale;
-  std::uint8_t* result;
-  std::int64_t bytes, blocks;
+  Fp8Codes codes;
+  std::int64_t blocks;
 };
 
 __device__ __forceinline__ void note_largest(unsigned* partials, unsigned bits) {
@@ -112,23 +112,12 @@ __global__ void __launch_bounds__(threads) fp8_settle_kernel(Settle p) {
     if (p.shown_scale != nullptr) *p.shown_scale = most < infinity ? *p.scale : __uint_as_float(0x7fc00000);
   }
   if (p.shown_scale == nullptr || most < infinity) return;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < p.bytes;
-       i += std::int64_t{gridDim.x} * threads)
-    p.result[i] = not_a_number;
-}
-
-// Says what the blocks of a cast have found. `codes` is null where values were rounded.
-void settle(const Fp8CastArguments& a, unsigned blocks, std::uint8_t* codes, void* stream) {
-  constexpr std::int64_t bytes_of_block = 1 << 16;
-  constexpr std::int64_t most_blocks = 256;
-  if (a.measure.largest == nullptr) return;
-  const bool shows = a.measure.shown_scale != nullptr;
-  const std::int64_t bytes = shows ? a.rows * a.columns : 0;
-  const std::int64_t grid = std::min(bytes / bytes_of_block + 1, most_blocks);
-  launch(stream, "fp8_settle", fp8_settle_kernel, {static_cast<unsigned>(grid), static_cast<unsigned>(threads)},
-         Settle{a.measure.partials, a.scales, a.measure.largest, a.measure.shown_scale, codes, bytes, blocks},
-         {reads(a.measure.partials, blocks), reads(shows ? a.scales : nullptr, 1), writes(a.measure.largest, 1),
-          writes(a.measure.shown_scale, 1), writes(codes, size_of(bytes))});
+  const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+  for (std::int64_t i = first; i < p.codes.count; i += step) p.codes.codes[i] = not_a_number;
+  if (p.codes.turned == nullptr) return;
+  for (std::int64_t i = first; i < p.codes.count; i += step)
+    p.codes.turned[i / p.codes.rows * p.codes.stride + i % p.codes.rows] = not_a_number;
 }
 
 template <class T>
@@ -151,7 +140,7 @@ void start_cast(const Fp8CastArguments& a, void* stream) {
     launch(stream, "fp8_cast", fp8_cast_kernel<T, format>, {blocks, static_cast<unsigned>(threads)}, cast_of<T>(a),
            {reads(static_cast<const T*>(a.x), count), reads(a.scales, size_of(a.rows)), writes(codes, count),
             writes(a.measure.partials, blocks)});
-  settle(a, blocks, codes, stream);
+  settle_fp8(a.measure, a.scales, blocks, {codes, a.rows * a.columns}, stream);
 }
 
 template <class T, Fp8Format format>
@@ -162,7 +151,7 @@ void start_round(const Fp8CastArguments& a, void* stream) {
     launch(stream, "fp8_round", fp8_round_kernel<T, format>, {blocks, static_cast<unsigned>(threads)}, cast_of<T>(a),
            {reads(static_cast<const T*>(a.x), count), reads(a.scales, size_of(a.rows)),
             writes(static_cast<T*>(a.result), count), writes(a.measure.partials, blocks)});
-  settle(a, blocks, nullptr, stream);
+  settle_fp8(a.measure, a.scales, blocks, {}, stream);
 }
 
 template <class T, Fp8Format format>
@@ -195,6 +184,21 @@ void widen(const Fp8WidenArguments& a, void* stream) {
 }
 
 }  // namespace
+
+void settle_fp8(const Fp8Measure& measure, const float* scale, unsigned blocks, const Fp8Codes& codes, void* stream) {
+  constexpr std::int64_t bytes_of_block = 1 << 16;
+  constexpr std::int64_t most_blocks = 256;
+  if (measure.largest == nullptr) return;
+  const bool shows = measure.shown_scale != nullptr;
+  const Fp8Codes shown = shows ? codes : Fp8Codes();
+  const std::int64_t grid = std::min(shown.count / bytes_of_block + 1, most_blocks);
+  // They are written where something is not finite alone.
+  launch(stream, "fp8_settle", fp8_settle_kernel, {static_cast<unsigned>(grid), static_cast<unsigned>(threads)},
+         Settle{measure.partials, scale, measure.largest, measure.shown_scale, shown, blocks},
+         {reads(measure.partials, blocks), reads(shows ? scale : nullptr, 1), writes(measure.largest, 1),
+          writes(measure.shown_scale, 1), writes(shown.codes, size_of(shown.count)),
+          writes(shown.turned, size_of(shown.columns * shown.stride))});
+}
 
 const Fp8Kernels cuda_fp8_kernels{cast, round, widen, largest_fp8, turn_fp8, count_saturated_fp8, scale_fp8};
 

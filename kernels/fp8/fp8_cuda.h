@@ -29,6 +29,8 @@ void cuda_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, 
 at::Tensor cuda_measured_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format format,
                                const at::Tensor& rounded);
 void cuda_widen(const at::Tensor& payload, const at::Tensor& scale, Fp8Format format, const at::Tensor& x);
+TurnedFp8 cuda_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+ShownFp8 cuda_shown_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 at::Tensor cuda_cast_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // The codes [rows, columns] the other way round, [columns, stride], with zeros from the number of rows to the stride.
 at::Tensor cuda_turned(const at::Tensor& payload, std::int64_t stride);

@@ -19,6 +19,7 @@ namespace {
 
 // What LibTorch asks of sides, in elements, and of addresses, in bytes.
 constexpr std::int64_t alignment = 16;
+static_assert(fp8_turned_rows == alignment);
 
 std::int64_t aligned(std::int64_t size) { return (size + alignment - 1) / alignment * alignment; }
 
@@ -39,7 +40,9 @@ at::Tensor padded(const at::Tensor& payload, Rows rows) {
 }
 
 // [columns, rows], with zeros up to a multiple of 16 rows.
-at::Tensor turned(const at::Tensor& payload) {
+at::Tensor turned(const Fp8Matrix& matrix) {
+  if (matrix.turned.defined()) return matrix.turned;
+  const at::Tensor& payload = matrix.payload;
   const std::int64_t rows = aligned(payload.size(0));
   if (has_cuda_codes(payload)) return cuda_turned(payload, rows);
   const at::Tensor bytes = bytes_of(payload).t();
@@ -130,7 +133,7 @@ at::Tensor fp8_backward_input(const Fp8Matrix& dy, const Fp8Matrix& transposed, 
 }
 
 void fp8_backward_weight(const Fp8Matrix& dy, const Fp8Matrix& x, at::Tensor& dweight, Accumulation accumulation) {
-  const Product product({turned(dy.payload), dy.scale}, {turned(x.payload), x.scale});
+  const Product product({turned(dy), dy.scale}, {turned(x), x.scale});
   const std::int64_t columns = dweight.size(1);
   if (accumulation == Accumulation::add) {
     // Rounded by the addition alone.

@@ -18,6 +18,7 @@ namespace llmtrain::kernels {
 struct Fp8Matrix {
   at::Tensor payload;
   at::Tensor scale;
+  at::Tensor turned{};  // the payload the other way round, where it was cast so (kernels/fp8/fp8.h)
 };
 
 // Whether these functions, and not gemm.h, multiply FP8 numbers of this device. The first call of a process tries it on

@@ -27,6 +27,8 @@ struct Turn {
   std::int64_t rows, columns, stride;
   std::int64_t tiles_across;
   Flag reads_packs, writes_packs;
+  std::uint8_t* codes;  // null: they are kept the other way round alone
+  unsigned* partials;   // [tiles], or null
 };
 
 using Words = Pack<unsigned, 4>;
@@ -83,19 +85,54 @@ __device__ __forceinline__ void load_packs(const Turn<T>& p, std::int64_t row, s
   }
 }
 
-// This thread's share of the tile from (row, column) on.
-template <class T, Fp8Format format>
-__device__ __forceinline__ void fill_tile(const Turn<T>& p, std::int64_t row, std::int64_t column, Words* tile) {
+// The codes of this thread's rows as they lie.
+template <class T>
+__device__ __forceinline__ void store_codes(const Turn<T>& p, std::int64_t row, std::int64_t column,
+                                            const unsigned (&codes)[thread_rows][pack_size<T> / 4]) {
+  constexpr int size = pack_size<T>;
+#pragma unroll
+  for (int i = 0; i < thread_rows; ++i) {
+    if (row + i >= p.rows) return;
+    std::uint8_t* const to = p.codes + (row + i) * p.columns + column;
+    if (p.reads_packs && column + size <= p.columns) {
+      Pack<unsigned, size / 4> words;
+#pragma unroll
+      for (int w = 0; w < size / 4; ++w) words.of[w] = codes[i][w];
+      *reinterpret_cast<Pack<unsigned, size / 4>*>(to) = words;
+    } else {
+#pragma unroll
+      for (int k = 0; k < size; ++k)
+        if (column + k < p.columns) to[k] = static_cast<std::uint8_t>(codes[i][k / 4] >> k % 4 * 8);
+    }
+  }
+}
+
+// The largest magnitude of this thread's values, as bits.
+template <class T>
+__device__ __forceinline__ unsigned largest_of_packs(const Pack<T, pack_size<T>> (&values)[thread_rows]) {
+  unsigned most = 0;
+#pragma unroll
+  for (int i = 0; i < thread_rows; ++i)
+#pragma unroll
+    for (int k = 0; k < pack_size<T>; ++k) most = max(most, magnitude_bits(widened(values[i].of[k])));
+  return most;
+}
+
+// This thread's share of the tile from (row, column) on; returns its largest magnitude where that is noted.
+template <class T, Fp8Format format, bool keeps_codes>
+__device__ __forceinline__ unsigned fill_tile(const Turn<T>& p, std::int64_t row, std::int64_t column, Words* tile) {
   constexpr int size = pack_size<T>;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int first = lane % packs_of_row * size, word = lane / packs_of_row;
   Pack<T, size> values[thread_rows];
-  load_packs(p, row + warp * warp_rows + word * thread_rows, column + first, values);
+  const std::int64_t own_row = row + warp * warp_rows + word * thread_rows;
+  load_packs(p, own_row, column + first, values);
   float scale = 1;
   if constexpr (sizeof(T) > 1) scale = *p.scale;
   unsigned codes[thread_rows][size / 4];
 #pragma unroll
   for (int i = 0; i < thread_rows; ++i) codes_of<T, format>(values[i], scale, codes[i]);
+  if constexpr (keeps_codes) store_codes(p, own_row, column + first, codes);
 #pragma unroll
   for (int w = 0; w < size / 4; ++w) {
     const unsigned of_rows[4] = {codes[0][w], codes[1][w], codes[2][w], codes[3][w]};
@@ -104,16 +141,24 @@ __device__ __forceinline__ void fill_tile(const Turn<T>& p, std::int64_t row, st
 #pragma unroll
     for (int k = 0; k < 4; ++k) tile[place_of<T>(first + 4 * w + k, warp)].of[word] = of_columns[k];
   }
+  if constexpr (keeps_codes) return p.partials != nullptr ? largest_of_packs<T>(values) : 0;
+  return 0;
 }
 
-template <class T, Fp8Format format>
+template <class T, Fp8Format format, bool keeps_codes>
 __global__ void __launch_bounds__(threads) fp8_turn_kernel(Turn<T> p) {
   constexpr int packs = tile_columns<T> * packs_of_row;
   SHARED_ARRAY(Words, tile, packs);
   const std::int64_t row = blockIdx.x / p.tiles_across * tile_rows;
   const std::int64_t column = blockIdx.x % p.tiles_across * tile_columns<T>;
-  fill_tile<T, format>(p, row, column, tile);
+  unsigned most = fill_tile<T, format, keeps_codes>(p, row, column, tile);
   __syncthreads();
+  if constexpr (keeps_codes) {
+    if (p.partials != nullptr) {
+      most = block_largest<threads>(most);
+      if (threadIdx.x == 0) p.partials[blockIdx.x] = most;
+    }
+  }
   for (int i = static_cast<int>(threadIdx.x); i < packs; i += threads) {
     const int of = i / packs_of_row, pack = i % packs_of_row;
     const std::int64_t place = row + pack * 16;
@@ -130,7 +175,7 @@ __global__ void __launch_bounds__(threads) fp8_turn_kernel(Turn<T> p) {
   }
 }
 
-template <class T, Fp8Format format>
+template <class T, Fp8Format format, bool keeps_codes>
 void start(const Fp8TurnArguments& a, void* stream) {
   const auto is_aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
   const std::int64_t across = (a.columns + tile_columns<T> - 1) / tile_columns<T>;
@@ -143,26 +188,44 @@ void start(const Fp8TurnArguments& a, void* stream) {
                   a.columns,
                   a.stride,
                   across,
-                  is_aligned(a.x) && a.columns % pack_size<T> == 0,
-                  is_aligned(a.turned) && a.stride % 16 == 0};
-  launch(stream, "fp8_turn", fp8_turn_kernel<T, format>, {static_cast<unsigned>(tiles), static_cast<unsigned>(threads)},
-         p,
-         {reads(p.x, static_cast<std::size_t>(a.rows) * columns), reads(p.scale, p.scale == nullptr ? 0 : 1),
+                  is_aligned(a.x) && is_aligned(a.codes) && a.columns % pack_size<T> == 0,
+                  is_aligned(a.turned) && a.stride % 16 == 0,
+                  static_cast<std::uint8_t*>(a.codes),
+                  a.measure.largest == nullptr ? nullptr : a.measure.partials};
+  const std::size_t count = static_cast<std::size_t>(a.rows) * columns;
+  launch(stream, keeps_codes ? "fp8_cast_both_ways" : "fp8_turn", fp8_turn_kernel<T, format, keeps_codes>,
+         {static_cast<unsigned>(tiles), static_cast<unsigned>(threads)}, p,
+         {reads(p.x, count), reads(p.scale, p.scale == nullptr ? 0 : 1), writes(p.codes, count),
+          writes(p.partials, static_cast<std::size_t>(tiles)),
           writes(p.turned, columns * static_cast<std::size_t>(a.stride))});
 }
 
-template <class T>
+template <class T, bool keeps_codes>
 void start_cast(const Fp8TurnArguments& a, void* stream) {
-  (a.format == Fp8Format::e4m3 ? start<T, Fp8Format::e4m3> : start<T, Fp8Format::e5m2>)(a, stream);
+  constexpr auto e4m3 = start<T, Fp8Format::e4m3, keeps_codes>, e5m2 = start<T, Fp8Format::e5m2, keeps_codes>;
+  (a.format == Fp8Format::e4m3 ? e4m3 : e5m2)(a, stream);
+}
+
+// With what it says of the magnitudes.
+void start_both_ways(const Fp8TurnArguments& a, void* stream) {
+  const std::int64_t tiles = fp8_turn_tiles(*a.element, a.columns, a.stride);
+  if (tiles > 0) with_type_of(*a.element, [&]<class T> { start_cast<T, true>(a, stream); });
+  settle_fp8(a.measure, a.scale, static_cast<unsigned>(tiles),
+             {static_cast<std::uint8_t*>(a.codes), a.rows * a.columns, static_cast<std::uint8_t*>(a.turned), a.rows,
+              a.columns, a.stride},
+             stream);
 }
 
 }  // namespace
 
 void turn_fp8(const Fp8TurnArguments& a, void* stream) {
+  static_assert(tile_columns<float> == 32 && tile_columns<__half> == 64 && tile_columns<__nv_bfloat16> == 64 &&
+                tile_rows == 128);  // as fp8_turn_tiles() says
+  if (a.codes != nullptr) return start_both_ways(a, stream);
   if (a.columns == 0 || a.stride == 0) return;
   // Codes are moved, whatever they mean.
-  if (!a.element) return start<std::uint8_t, Fp8Format::e4m3>(a, stream);
-  with_type_of(*a.element, [&]<class T> { start_cast<T>(a, stream); });
+  if (!a.element) return start<std::uint8_t, Fp8Format::e4m3, false>(a, stream);
+  with_type_of(*a.element, [&]<class T> { start_cast<T, false>(a, stream); });
 }
 
 }  // namespace llmtrain::kernels

@@ -42,7 +42,7 @@ void add_to_zeros(ParameterStore::GradientTarget& target) {
   target.accumulation = kernels::Accumulation::add;
 }
 
-Fp8Matrix matrix_of(const ScaledTensor& x) { return {x.values, x.scale}; }
+Fp8Matrix matrix_of(const ScaledTensor& x) { return {x.values, x.scale, x.turned}; }
 
 // Consecutive matrices that are stored in FP8 are multiplied as one, which has one scale: the least of them. Numbers of
 // a matrix with a larger one lose what is below E4M3's least number then, 2⁻¹⁷ of the largest of all.
@@ -130,14 +130,23 @@ void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
   input.x.values = input.x.is_scaled() ? kernels::cast_to_fp8(x, input.x.scale, Fp8Format::e4m3) : x;
 }
 
-ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const PassContext& pass) const {
+ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const PassContext& pass, GradientRows rows) const {
   if (!scaling_ || !scaling_->applies()) return {dy, {}};
+  // The weight's gradient needs all rows, the other way round.
+  const bool is_turned = rows == GradientRows::all && !weight_.is_frozen() && kernels::multiplies_fp8_on(dy.device());
   ScaledTensor gradient;
   if (const auto scale = scaling_->delayed({Fp8Operand::output_gradient}, pass, dy.device())) {
-    gradient = scaling_->cast({Fp8Operand::output_gradient, dy}, *scale, pass);
+    gradient =
+        scaling_->cast({Fp8Operand::output_gradient, dy}, *scale, pass, is_turned ? CastWays::both : CastWays::one);
   } else {
     gradient.scale = scaling_->current({{Fp8Operand::output_gradient, dy}}, pass);
-    gradient.values = kernels::cast_to_fp8(dy, gradient.scale, Fp8Format::e5m2);
+    if (is_turned) {
+      const auto [values, turned] = kernels::cast_to_fp8_both_ways(dy, gradient.scale, Fp8Format::e5m2);
+      gradient.values = values;
+      gradient.turned = turned;
+    } else {
+      gradient.values = kernels::cast_to_fp8(dy, gradient.scale, Fp8Format::e5m2);
+    }
   }
   if (pass.recorders.fp8_statistics != nullptr)
     pass.recorders.fp8_statistics->add(Fp8Tensors::output_gradients, dy, gradient.scale, Fp8Format::e5m2);
@@ -223,15 +232,17 @@ at::Tensor LinearLayer::widened_backward(const ScaledTensor& dy, const LinearInp
   return dx;
 }
 
-at::Tensor LinearLayer::fp8_backward(const ScaledTensor& dy, const LinearInput& input) const {
+at::Tensor LinearLayer::fp8_backward(ScaledTensor& dy, const LinearInput& input) const {
   if (!weight_.is_frozen()) {
     auto target = weight_.gradient();
     kernels::fp8_backward_weight(matrix_of(dy), matrix_of(input.x), target.tensor, target.accumulation);
   }
+  // It would lie beside the next product.
+  dy.turned.reset();
   return kernels::fp8_backward_input(matrix_of(dy), transposed_payload(input), weight_.weight_type());
 }
 
-at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
+at::Tensor LinearLayer::backward(ScaledTensor dy, const LinearInput& input) const {
   return multiplies_payloads(input) ? fp8_backward(dy, input) : widened_backward(dy, input);
 }
 
@@ -249,8 +260,8 @@ at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input
 at::Tensor ColumnLinear::backward_without_bias(const at::Tensor& dy, const LinearInput& input,
                                                const PassContext& pass) const {
   // Apart, since both meet the other ranks, which must do so in the same order.
-  const ScaledTensor gradient = linear_.scaled_gradient(dy, pass);
-  return split_.own_sum(linear_.backward(gradient, whole_rows(input)));
+  ScaledTensor gradient = linear_.scaled_gradient(dy, pass, LinearLayer::GradientRows::all);
+  return split_.own_sum(linear_.backward(std::move(gradient), whole_rows(input)));
 }
 
 LinearInput ColumnLinear::whole_rows(const LinearInput& input) const {
@@ -274,8 +285,10 @@ at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, c
   // From this rank's rows. Where rows are split, the ranks' gradients are summed once per step (gradient_sum()).
   if (late_bias_) late_bias_->add_bias_gradient(dy);
   linear_.add_bias_gradient(dy);
-  const ScaledTensor own = linear_.scaled_gradient(dy, pass);
-  return linear_.backward({split_.whole_rows(own.values), own.scale}, input);
+  const auto rows = split_.splits_rows() ? LinearLayer::GradientRows::some : LinearLayer::GradientRows::all;
+  ScaledTensor gradient = linear_.scaled_gradient(dy, pass, rows);
+  gradient.values = split_.whole_rows(gradient.values);
+  return linear_.backward(std::move(gradient), input);
 }
 
 }  // namespace llmtrain

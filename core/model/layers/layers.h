@@ -68,15 +68,16 @@ class LinearLayer {
   LinearInput keep(const at::Tensor& x, const PassContext& pass) const;
   // The values again where they were released: x is what keep() was given.
   static void restore(LinearInput& input, const at::Tensor& x);
-  // The output's gradient as the products take it.
-  ScaledTensor scaled_gradient(const at::Tensor& dy, const PassContext& pass) const;
+  // The output's gradient as the products take it, of all rows with those of other ranks or of some of them alone.
+  enum class GradientRows { all, some };
+  ScaledTensor scaled_gradient(const at::Tensor& dy, const PassContext& pass, GradientRows rows) const;
 
   at::Tensor forward(const LinearInput& input, const PassContext& pass) const;  // [T, in] → [T, out]
   void add_bias_gradient(const at::Tensor& dy) const;
   // Where the caller adds it; none without a bias, and where it is frozen.
   std::optional<ParameterStore::GradientTarget> bias_gradient() const;
   // Adds to the weight's gradient; returns dx.
-  at::Tensor backward(const ScaledTensor& dy, const LinearInput& input) const;
+  at::Tensor backward(ScaledTensor dy, const LinearInput& input) const;
 
  private:
   // With the scale of the input alone, and with that of the weight.
@@ -91,7 +92,7 @@ class LinearLayer {
   // The same of FP8 numbers on a GPU.
   at::Tensor fp8_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
                          const PassContext& pass) const;
-  at::Tensor fp8_backward(const ScaledTensor& dy, const LinearInput& input) const;
+  at::Tensor fp8_backward(ScaledTensor& dy, const LinearInput& input) const;
   // The weight [out, in] in E4M3, whose magnitude is noted in a pass with a history, and the transposed one.
   kernels::Fp8Matrix weight_payload(const LinearInput& input, const PassContext& pass) const;
   kernels::Fp8Matrix transposed_payload(const LinearInput& input) const;

@@ -64,10 +64,12 @@ void Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const PassC
   }
 }
 
-ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass) const {
-  kernels::ShownFp8 cast = kernels::cast_and_show(operand.values, scale, fp8_format(operand.what));
+ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass,
+                              CastWays ways) const {
+  const auto run = ways == CastWays::both ? kernels::cast_and_show_both_ways : kernels::cast_and_show;
+  kernels::ShownFp8 cast = run(operand.values, scale, fp8_format(operand.what));
   note(operand.what, cast.largest, pass);
-  return {std::move(cast.values), std::move(cast.scale)};
+  return {std::move(cast.values), std::move(cast.scale), std::move(cast.turned)};
 }
 
 }  // namespace llmtrain

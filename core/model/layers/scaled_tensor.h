@@ -18,7 +18,8 @@ namespace llmtrain {
 // An operand of a matrix product: in FP8 with its scale, or in the compute type without one.
 struct ScaledTensor {
   at::Tensor values;
-  at::Tensor scale;  // fp32 [1]; undefined where the values are not scaled
+  at::Tensor scale;     // fp32 [1]; undefined where the values are not scaled
+  at::Tensor turned{};  // the values the other way round, where they were cast so (kernels/fp8/fp8.h)
 
   bool is_scaled() const { return scale.defined(); }
   // The numbers that it stands for, in the compute type.
@@ -26,6 +27,9 @@ struct ScaledTensor {
     return is_scaled() ? kernels::widen_fp8(values, scale, compute) : values;
   }
 };
+
+// Whether a cast also makes the values the other way round, where that takes no pass of its own.
+enum class CastWays { one, both };
 
 // Current scaling: a tensor's scale is that of its own largest magnitude. The maximum is of the logical tensor: tensor
 // ranks that hold parts of a weight or activation, and context ranks that hold parts of the micro-batch's tokens, agree
@@ -58,7 +62,8 @@ class Fp8Scaling {
 
   // The operand with a delayed scale, in one pass. What is not finite makes all of it NaN: its infinities would
   // saturate.
-  ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass) const;
+  ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass,
+                    CastWays ways = CastWays::one) const;
   // Notes an operand's largest magnitude, fp32 [1], in a pass that has a history.
   void note(Fp8Operand operand, const at::Tensor& largest, const PassContext& pass) const;
 

@@ -21,6 +21,8 @@ class TensorSplit {
 
   std::int64_t ranks() const { return ranks_ != nullptr ? ranks_->ranks() : 1; }
   std::int64_t position() const { return ranks_ != nullptr ? ranks_->position() : 0; }
+  // Whether a rank has some of the rows alone.
+  bool splits_rows() const { return ranks() > 1 && rows_ == ActivationRows::split; }
 
   // Into features: gathers all rows from the ranks' own. With whole rows nothing is sent.
   at::Tensor whole_rows(const at::Tensor& own) const;
@@ -45,8 +47,6 @@ class TensorSplit {
                          std::uint64_t site) const;
 
  private:
-  bool splits_rows() const { return ranks() > 1 && rows_ == ActivationRows::split; }
-
   const TensorRanks* ranks_;
   ActivationRows rows_;
 };

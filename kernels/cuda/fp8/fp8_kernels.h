@@ -66,7 +66,16 @@ struct Fp8TurnArguments {
   void* turned = nullptr;        // [columns, stride]: the codes the other way round, with zeros behind the rows
   std::int64_t rows = 0, columns = 0;
   std::int64_t stride = 0;  // at least rows
+  void* codes = nullptr;    // [rows, columns]: the codes as they lie, too, or null; not of codes
+  Fp8Measure measure;       // with `codes` alone; its partials are fp8_turn_tiles() numbers
 };
+
+// Into how many tiles, a block for each, a matrix is cut that is turned.
+inline std::int64_t fp8_turn_tiles(KernelElement element, std::int64_t columns, std::int64_t stride) {
+  constexpr std::int64_t tile_rows = 128;
+  const std::int64_t tile_columns = element == KernelElement::fp32 ? 32 : 64;
+  return (stride + tile_rows - 1) / tile_rows * ((columns + tile_columns - 1) / tile_columns);
+}
 
 // fp8_scale() (kernels/fp8/scale.h).
 struct Fp8ScaleArguments {
@@ -91,7 +100,7 @@ struct Fp8Kernels {
   void (*widen)(const Fp8WidenArguments& arguments, void* stream);  // 1 + s
   // s; a second kernel for the parts of rows.
   void (*largest)(const Fp8LargestArguments& arguments, void* stream);
-  void (*turn)(const Fp8TurnArguments& arguments, void* stream);  // s + 1
+  void (*turn)(const Fp8TurnArguments& arguments, void* stream);  // s + 1, with the codes as they lie s + 2
   // 1; a second kernel for the sum. How many codes are the format's largest number or its negative, below 2³².
   void (*count_saturated)(const Fp8CountArguments& arguments, void* stream);
   void (*scale)(const Fp8ScaleArguments& arguments, void* stream);  // 8
@@ -106,6 +115,14 @@ void largest_fp8(const Fp8LargestArguments& arguments, void* stream);
 void join_fp8(const unsigned* partials, std::int64_t rows, std::int64_t parts, float* largest, void* stream);
 void count_saturated_fp8(const Fp8CountArguments& arguments, void* stream);
 void scale_fp8(const Fp8ScaleArguments& arguments, void* stream);
+// Says what the blocks of a cast have found, where that is asked for, and makes NaN of its codes where it is to show.
+struct Fp8Codes {
+  std::uint8_t* codes = nullptr;  // [count]
+  std::int64_t count = 0;
+  std::uint8_t* turned = nullptr;  // [columns, stride], of which `rows` are codes, or null
+  std::int64_t rows = 0, columns = 0, stride = 0;
+};
+void settle_fp8(const Fp8Measure& measure, const float* scale, unsigned blocks, const Fp8Codes& codes, void* stream);
 void turn_fp8(const Fp8TurnArguments& arguments, void* stream);
 
 }  // namespace llmtrain::kernels

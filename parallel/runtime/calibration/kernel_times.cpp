@@ -155,14 +155,14 @@ class Bench {
                  const at::Tensor& weights) {
     const std::int64_t rows = sizes_.rows, width = sizes_.width;
     const double array = 4.0 * static_cast<double>(rows * width);
-    const kn::MuonMean how{.momentum = 0.95};
-    const kn::MuonStep step{.learning_rate = 1e-4};
+    const kernels::MuonMean how{.momentum = 0.95};
+    const kernels::MuonStep step{.learning_rate = 1e-4};
     time(
-        "Muon's mean", rows, width, 0, [&] { kn::muon_mean_(mean, gradients, how); }, 3 * array);
+        "Muon's mean", rows, width, 0, [&] { kernels::muon_mean_(mean, gradients, how); }, 3 * array);
     time(
-        "Muon's weights", rows, width, 1, [&] { kn::muon_step_(master, gradients, step, weights); }, 3 * array);
+        "Muon's weights", rows, width, 1, [&] { kernels::muon_step_(master, gradients, step, weights); }, 3 * array);
     time(
-        "sum of squares", rows, width, 0, [&] { kn::sum_of_squares_there(gradients); }, array);
+        "sum of squares", rows, width, 0, [&] { kernels::sum_of_squares_there(gradients); }, array);
   }
 
   void time_fp8() {
@@ -175,6 +175,9 @@ class Bench {
     time(
         "FP8 cast, transposed", rows, width, 1,
         [&] { kernels::cast_to_fp8_transposed(x, scale, kernels::Fp8Format::e4m3); }, codes);
+    time(
+        "FP8 cast, both ways", rows, width, 1,
+        [&] { kernels::cast_and_show_both_ways(x, scale, kernels::Fp8Format::e5m2); }, 2 * codes);
   }
 
   const Stopwatch& stopwatch_;

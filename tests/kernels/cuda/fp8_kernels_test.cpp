@@ -206,9 +206,17 @@ void check_turn(const Shape& shape, std::int64_t stride, Fp8Format format) {
   const ExactArray<float> scale(1, 0x1p3F);
   std::optional<KernelElement> element;
   if constexpr (!are_codes) element = kind_of<T>;
-  cuda_fp8_kernels.turn(
-      {element, format, x.data(), are_codes ? nullptr : scale.data(), turned.data(), shape.rows, shape.columns, stride},
-      nullptr);
+  cuda_fp8_kernels.turn({element,
+                         format,
+                         x.data(),
+                         are_codes ? nullptr : scale.data(),
+                         turned.data(),
+                         shape.rows,
+                         shape.columns,
+                         stride,
+                         nullptr,
+                         {}},
+                        nullptr);
   std::size_t wrong = 0;
   for (std::size_t column = 0; column < columns; ++column)
     for (std::size_t row = 0; row < wide; ++row) {
@@ -239,7 +247,83 @@ void check_turns() {
   }
 }
 
+// A cast in one pass, and what it says, is bitwise a cast and its codes turned.
+template <class T>
+void check_both_ways(const Shape& shape, std::int64_t stride, Fp8Format format, Values values) {
+  INFO(shape.rows << " rows of " << shape.columns << ", stride " << stride << ", bytes " << sizeof(T));
+  struct Results {
+    Elements<std::uint8_t> codes, turned;
+    ExactArray<float> largest{1, -1.0F}, shown{1, -1.0F};
+    ExactArray<unsigned> partials;
+    Fp8Measure measure() const { return {partials.data(), largest.data(), shown.data()}; }
+    bool has_overrun() const {
+      return codes.values.has_overrun() || turned.values.has_overrun() || largest.has_overrun() ||
+             shown.has_overrun() || partials.has_overrun();
+    }
+  };
+  const auto columns = static_cast<std::size_t>(shape.columns), of_turned = columns * static_cast<std::size_t>(stride);
+  const auto results = [&](std::size_t partials) {
+    return Results{.codes = Elements<std::uint8_t>(shape.count(), shape.is_shifted),
+                   .turned = Elements<std::uint8_t>(of_turned, shape.is_shifted),
+                   .partials = ExactArray<unsigned>(partials)};
+  };
+  const Elements<T> x(shape.count(), shape.is_shifted);
+  fill(x, values);
+  const ExactArray<float> scale(1, 0x1p3F);
+  const Results one = results(static_cast<std::size_t>(fp8_turn_tiles(kind_of<T>, shape.columns, stride))),
+                two = results(most_fp8_partials);
+  std::fill_n(one.turned.data(), of_turned, std::uint8_t{0xee});
+  cuda_fp8_kernels.turn({kind_of<T>, format, x.data(), scale.data(), one.turned.data(), shape.rows, shape.columns,
+                         stride, one.codes.data(), one.measure()},
+                        nullptr);
+  cuda_fp8_kernels.cast(
+      {kind_of<T>, format, x.data(), scale.data(), two.codes.data(), 1, shape.rows * shape.columns, two.measure()},
+      nullptr);
+  cuda_fp8_kernels.turn({std::nullopt,
+                         format,
+                         two.codes.data(),
+                         nullptr,
+                         two.turned.data(),
+                         shape.rows,
+                         shape.columns,
+                         stride,
+                         nullptr,
+                         {}},
+                        nullptr);
+  CHECK(std::equal(one.codes.data(), one.codes.data() + shape.count(), two.codes.data()));
+  CHECK(std::equal(one.turned.data(), one.turned.data() + of_turned, two.turned.data()));
+  CHECK_FALSE(differs(one.largest[0], two.largest[0]));
+  CHECK_FALSE(differs(one.shown[0], two.shown[0]));
+  CHECK_FALSE(one.has_overrun());
+  CHECK_FALSE(x.values.has_overrun());
+}
+
+template <class T>
+void check_all_both_ways() {
+  // The last ones have several tiles along each side, and no columns or rows.
+  for (const auto& [shape, stride] : {std::pair{Shape{128, 128}, 128L},
+                                      {Shape{131, 80}, 144L},
+                                      {Shape{5, 33}, 16L},
+                                      {Shape{33, 150}, 48L},
+                                      {Shape{48, 96, true}, 48L},
+                                      {Shape{300, 136}, 304L},
+                                      {Shape{3, 0}, 16L},
+                                      {Shape{0, 3}, 0L}})
+    for (const Fp8Format format : {Fp8Format::e4m3, Fp8Format::e5m2}) {
+      check_both_ways<T>(shape, stride, format, Values::finite);
+      check_both_ways<T>(shape, stride, format, Values::any);
+    }
+}
+
 }  // namespace
+
+TEST_CASE("A GPU casts a matrix to FP8 both ways at once, bitwise as in two passes") {
+  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  SECTION("fp32") { check_all_both_ways<float>(); }
+  SECTION("bf16") { check_all_both_ways<__nv_bfloat16>(); }
+  SECTION("fp16") { check_all_both_ways<__half>(); }
+  cuda_on_host::options.seed = 1;
+}
 
 TEST_CASE("A GPU's casts to FP8, roundings and widenings are exact, and say which magnitude is the largest") {
   cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});

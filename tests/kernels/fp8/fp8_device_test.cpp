@@ -171,6 +171,37 @@ TEST_CASE("a GPU casts, measures and shows what is not finite in two kernels, an
   CHECK(cast_and_show(x, scale, Fp8Format::e5m2).values.to(at::kFloat).isnan().all().item<bool>());
 }
 
+TEST_CASE("a gradient is cast on a GPU both ways in one kernel, whose products are those of two casts bitwise") {
+  const std::int64_t tokens = GENERATE(48, 37);
+  at::Tensor x = at::randn({tokens, 80}).to(at::kBFloat16);
+  const at::Tensor there = x.to(at::kCUDA), far = number(16).to(at::kCUDA);
+  const auto launches = [] { return emulated::counters(0).launches; };
+  std::int64_t before = launches();
+  const TurnedFp8 both = cast_to_fp8_both_ways(there, far, Fp8Format::e5m2);
+  CHECK(launches() - before == 1);
+  before = launches();
+  const ShownFp8 shown = cast_and_show_both_ways(there, far, Fp8Format::e5m2);
+  CHECK(launches() - before == 2);
+  const ShownFp8 expected = cast_and_show(there, far, Fp8Format::e5m2);
+  CHECK(both.turned.sizes() == at::IntArrayRef({80, 48}));
+  CHECK(both.turned.narrow(1, tokens, 48 - tokens).cpu().to(at::kFloat).eq(0).all().item<bool>());
+  for (const auto& [values, turned] : {both, TurnedFp8{shown.values, shown.turned}}) {
+    check_same_bits(values, expected.values.cpu());
+    check_same_bits(turned.narrow(1, 0, tokens).contiguous(), expected.values.cpu().t().contiguous());
+  }
+  check_same_bits(shown.scale, expected.scale.cpu());
+  check_same_bits(shown.largest, expected.largest.cpu());
+  const Fp8Matrix input = on_device(random_fp8(tokens, 32, Fp8Format::e4m3));
+  at::Tensor once = at::zeros({80, 32}, at::dtype(at::kFloat).device(at::kCUDA)), twice = once.clone();
+  before = launches();
+  fp8_backward_weight({expected.values, far}, input, twice, Accumulation::overwrite);
+  const std::int64_t of_two = launches() - before;
+  fp8_backward_weight({both.values, far, both.turned}, input, once, Accumulation::overwrite);
+  CHECK(launches() - before == 2 * of_two - 1);
+  check_same_bits(once, twice.cpu());
+  CHECK_FALSE(cast_to_fp8_both_ways(x, number(16), Fp8Format::e5m2).turned.defined());
+}
+
 TEST_CASE("a GPU casts what its kernels do not take, too: float64 and strided tensors") {
   const at::Tensor x = at::randn({20, 48}).t(), scale = number(16), far = scale.to(at::kCUDA);
   const at::Tensor strided = x.t().to(at::kCUDA).t(), wide = x.contiguous().to(at::kDouble).to(at::kCUDA);

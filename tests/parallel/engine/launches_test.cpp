@@ -45,6 +45,8 @@ Overrides with_dropout() {
 const std::vector<Model> models{{"GPT-2 124M", 12, gpt2, 2089, 508, 39},
                                 {"GPT-2 124M with dropout", 12, with_dropout(), 13571, 748, 59},
                                 {"Llama of 32 layers", 32, {}, 3431, 960, 29}};
+// Its products' operands are cast.
+const Model of_fp8{"Llama of 32 layers in FP8", 32, {"precision.fp8_level=O0"}, 0, 3478, 108};
 
 struct GpuTrainer : LoneRank, Trainer {
   explicit GpuTrainer(const Recipe& recipe) : Trainer(layout_of(recipe, 1), *communicator, {at::kCUDA, 0}) {}
@@ -110,6 +112,15 @@ TEST_CASE("a step on a GPU takes few launches, and half of the bytes of LibTorch
     CHECK(10 * step.launches <= 6 * in_operators[i].launches);
     CHECK(2 * step.bytes <= in_operators[i].bytes);
   }
+}
+
+TEST_CASE("a step in FP8 takes few launches beside those of bf16") {
+  kernels::use_kernels(emulated::table_of_kernels);
+  const TrainingSetting setting;
+  emulated::settings().longest_delay = 0;
+  const Counts one = counts_of_step(setting, of_fp8, 1), two = counts_of_step(setting, of_fp8, 2);
+  CHECK((two - one).launches <= of_fp8.most_launches_of_layer);
+  CHECK(counts_of_layers(one, two, of_fp8.layers).launches <= of_fp8.most_launches);
 }
 
 }  // namespace llmtrain::test
