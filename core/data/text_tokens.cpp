@@ -48,7 +48,7 @@ TextTokens::TextTokens(TokenizerRecipe tokenizer, std::int64_t vocab_size, OnBad
 
 TextBytes TextTokens::bytes_of(const std::filesystem::path& file, const ReportShare& report) const {
   TextBytes text{{}, BadLines(on_bad_line_)};
-  const auto reader = open_document_records(file);
+  const auto reader = open_document_records(file, document_key);
   // Without a separator: bytes have none, and documents must end with one of their own.
   for (Record record; text.bad_lines.next(*reader, record); report(share_read(*reader, file)))
     text.bytes += text.bad_lines.read([&] { return document_of(record, file, document_key); }).value_or("");
@@ -70,7 +70,7 @@ TokenizedText TextTokens::encode_file(const std::filesystem::path& file, const R
   }
   const auto start = Clock::now();
   TokenizedText made{{}, BadLines(on_bad_line_)};
-  const auto reader = open_document_records(file);
+  const auto reader = open_document_records(file, document_key);
   for (Record record; made.bad_lines.next(*reader, record); report(share_read(*reader, file))) {
     const std::string text = made.bad_lines.read([&] { return document_of(record, file, document_key); }).value_or("");
     // As in token files that `llmtrain data tokenize` makes.

@@ -12,8 +12,9 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/data/file_search.h"
-#include "core/data/records/line_records.h"
+#include "core/data/records/record_reader.h"
 #include "core/data/records/skipped_lines.h"
+#include "core/data/records/text_check.h"
 
 namespace llmtrain {
 namespace {
@@ -35,6 +36,10 @@ std::int32_t header_entry(std::span<const std::byte> bytes, std::size_t index) {
   return value;
 }
 
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 double size_of(const std::filesystem::path& file) {
   std::error_code unknown;
   const auto bytes = std::filesystem::file_size(file, unknown);
@@ -52,7 +57,7 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
 TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
                      MappingBudget& budget, DocumentStarts starts, const ReportShare& report) {
   const bool binary = is_token_file(file);
-  const bool is_mapped_text = text.is_bytes() && !is_json_lines(file) && !is_compressed(file);
+  const bool is_mapped_text = text.is_bytes() && !has_rows(file) && !is_compressed(file);
   if (!binary && !is_mapped_text) {
     open_text(file, text, report);
     // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
@@ -63,6 +68,7 @@ TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::i
     memory_ = read_file(file);
   }
   if (is_megatron_index(content())) fail(file, "is an index, not tokens; name the .bin file beside it");
+  if (!binary && is_mapped_text) require_text(file, as_text(content()));
   // Files are checked when they are opened, so that a run fails at its start and not after hours at a bad id.
   if (binary) open_binary(file);
   if (starts == DocumentStarts::known && documents_)

@@ -29,8 +29,8 @@ enum class DocumentStarts { unknown, known };
 // One file of tokens, opened and checked; the bytes stay mapped. By its name and its first bytes it is
 // - `.bin`: llm.c's by its magic (20240520: uint16, version 1; 20240801: uint32, version 7; a header of 1024 bytes with
 //   the count of tokens), else Megatron-LM's if an `.idx` is beside it, else nanoGPT's raw uint16;
-// - `.jsonl`: one object per line, {"text": …}, each a document;
-// - anything else: text, one document.
+// - rows of JSON Lines or a table (core/data/records/record_reader.h), each a document;
+// - anything else: text, one document; what is none is refused.
 // Text may be compressed (`.gz`, `.zst`). With the byte tokenizer it is the documents' bytes one after another; any
 // other tokenizer's tokens, with its marks around each document, are made in memory.
 class TokenFile {

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/data/file_search.h"
+#include "core/data/records/csv_records.h"
 #include "core/data/records/documents.h"
 #include "core/data/records/line_records.h"
 #include "core/data/token_source.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr std::int64_t block = 1 << 20;  // tokens that are looked at together
 
 std::string text_format(const std::filesystem::path& file) {
-  std::string format = is_json_lines(file) ? "JSON Lines" : "text";
+  std::string format = is_json_lines(file) ? "JSON Lines" : is_csv(file) ? "CSV" : "text";
   if (file.extension() == ".gz") format += ", gzip";
   if (file.extension() == ".zst") format += ", zstd";
   return format;
@@ -49,7 +50,7 @@ DataDescription describe_text(const std::filesystem::path& file, const Tokenizer
   description.documents = 0;
   const auto encoder = tokenizer != nullptr ? tokenizer->make_encoder() : nullptr;
   std::vector<TokenId> ids;
-  const auto reader = open_document_records(file);
+  const auto reader = open_document_records(file, document_key);
   for (Record record; description.bad_lines.next(*reader, record);) {
     const auto read = description.bad_lines.read([&] { return document_of(record, file, document_key); });
     if (!read) continue;

@@ -177,7 +177,7 @@ TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokeniz
     bytes_before += packed_bytes(job.files[i]);
   for (std::size_t i = resumed.next.file; i < job.files.size(); ++i) {
     const auto& file = job.files[i];
-    const auto reader = open_document_records(file);
+    const auto reader = open_document_records(file, job.key);
     if (i == resumed.next.file) {
       reader->skip(resumed.next.offset, resumed.next.line);
       progress.file_bytes = bytes_before + reader->position();

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmtrain data: token files from text, and what a data file holds."""
+import csv
 import gzip
+import io
 import json
+import random
+import subprocess
+import sys
 import unittest
 
-from program import ProgramTest, small
+from program import PROGRAM, ProgramTest, small
 
 LINES = [{"text": "ab"}, {"text": ""}, {"text": "cde", "id": 3}]
 
@@ -148,6 +153,53 @@ class Data(ProgramTest):
                 self.refused(code, parts, "data", *arguments)
         self.tokenize("a.jsonl.gz", *output)
         self.refused(73, ["out.bin", "exists already"], "data", "tokenize", "a.jsonl.gz", *output)
+
+    def test_tables_are_read_as_python_writes_them(self):
+        """Cells of quotation marks, delimiters, line ends and letters, in each of csv's styles."""
+        draw = random.Random(5)
+        for name, delimiter in (("a.csv", ","), ("a.tsv.gz", "\t")):
+            for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+                for end in ("\n", "\r\n"):
+                    cells = ["".join(draw.choice('"",,\n\t \u00e9ab') for _ in range(draw.randrange(1, 9)))
+                             for _ in range(300)]
+                    written = io.StringIO(newline="")
+                    writer = csv.writer(written, delimiter=delimiter, quoting=quoting, lineterminator=end)
+                    writer.writerows([["id", "text"], *enumerate(cells)])
+                    content = written.getvalue().encode()
+                    (self.folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+                    output = f"{delimiter == ','}{quoting}{len(end)}"
+                    self.assertIn(" of 300 documents", self.tokenize(name, "--output", output, "--format", "nanogpt"))
+                    self.assertEqual((self.folder / f"{output}.bin").read_bytes()[::2], "".join(cells).encode())
+
+    def test_tables_hold_conversations(self):
+        written = io.StringIO(newline="")
+        writer = csv.writer(written)
+        writer.writerow(["messages", "tools"])
+        writer.writerows([[json.dumps(line["messages"]), ""] for line in self.CHAT if "messages" in line])
+        self.write_chat_recipe()
+        self.write("chat.csv", written.getvalue())
+        shown = json.loads(self.run_program("data", "inspect", "recipe.json", "--set", "data.train.0.path=chat.csv",
+                                            "--json").stdout)
+        document = shown["samples"][0]["documents"][0]
+        self.assertEqual([(part["text"], part["counts"]) for part in document["parts"]], self.FIRST)
+        self.assertEqual(shown["sources"][0]["no_answer"], 1)
+
+    def test_memory_does_not_grow_with_the_file(self):
+        """Rows of JSON Lines and of a table are tokenised while they are read."""
+        peaks = {}
+        for name, row in (("a.jsonl", b'{"text": "%s"}\n'), ("a.csv", b'"%s"\n')):
+            for rows in (4, 48):
+                head = b"text\n" if name == "a.csv" else b""
+                with gzip.open(self.folder / f"{name}.gz", "wb", 1) as file:
+                    file.write(head + (row % (b"word " * 200_000)) * rows)  # a megabyte each
+                code = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+                        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+                command = (sys.executable, "-c", code, PROGRAM, "data", "tokenize", f"{name}.gz", "--threads", "1",
+                           "--output", f"{name}{rows}")
+                printed = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=True).stdout
+                peaks[rows] = int(printed.split()[-1]) << 10
+            # 44 MB more of text, and twice as many bytes of tokens.
+            self.assertLess(peaks[48] - peaks[4], 16 << 20)
 
     CHAT = [{"messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."},
                           {"role": "user", "content": "So?"}, {"role": "assistant", "content": "No.", "weight": 0}]},

@@ -65,7 +65,7 @@ std::string source_text(const std::string& role, std::size_t index, const Json& 
   return text;
 }
 
-// Marks nothing: of texts and token files all tokens count.
+// Without labels, as of texts and token files, all tokens count, and nothing is marked.
 std::string document_text(const ShownSample::Document& document, bool has_labels, const TextStyle& style) {
   const Paint paint{style.colour};
   std::string text;

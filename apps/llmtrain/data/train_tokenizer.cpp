@@ -57,7 +57,7 @@ class Documents {
     while (!document) {
       while (!reader_ || !bad_lines_.next(*reader_, record)) {
         if (opened_ == files_.size()) return false;
-        reader_ = open_document_records(files_[opened_++]);
+        reader_ = open_document_records(files_[opened_++], key_);
       }
       document = bad_lines_.read([&] { return document_of(record, files_[opened_ - 1], key_); });
     }

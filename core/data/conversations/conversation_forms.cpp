@@ -66,11 +66,19 @@ class TurnsReader {
     turns_.counted.push_back(counts);
   }
 
+  // Tables hold a list as a text of JSON.
+  Json list_at(const std::string& key) const {
+    Json list = record_.contains(key) ? record_[key] : Json();
+    if (list.is_string()) list = Json::parse(list.get_ref<const std::string&>(), nullptr, false);
+    if (!list.is_array()) throw ConversationRefused("has no list " + quoted(key));
+    return list;
+  }
+
   // The messages at `key`, behind those that were already read.
   void add_messages(const std::string& key, bool count) {
-    if (!record_.contains(key) || !record_[key].is_array()) throw ConversationRefused("has no list " + quoted(key));
-    if (count && record_[key].empty()) throw ConversationRefused("has no message in " + quoted(key));
-    for (const Json& written : record_[key]) {
+    const Json list = list_at(key);
+    if (count && list.empty()) throw ConversationRefused("has no message in " + quoted(key));
+    for (const Json& written : list) {
       if (!written.is_object()) throw ConversationRefused("has something else than messages in " + quoted(key));
       Json message = renamed(written);
       const bool counts = take_weight(message);

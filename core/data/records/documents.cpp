@@ -17,7 +17,7 @@ std::string document_of(Record& record, const std::filesystem::path& file, const
   if (object.is_object() && field != object.end() && field->is_string())
     return std::move(field->get_ref<std::string&>());
   throw BadLine(file, record.line, object.is_discarded() ? "is not valid JSON" : "has no string \"" + key + "\"",
-                "every line of a .jsonl file is an object with a string \"" + key + "\"");
+                "every line of a file of documents is an object with a string \"" + key + "\"");
 }
 
 }  // namespace llmtrain

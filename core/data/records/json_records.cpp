@@ -10,30 +10,14 @@
 
 namespace llmtrain {
 
-JsonRecordReader::JsonRecordReader(const std::filesystem::path& file)
-    : file_(file), stream_(open_input(file)), block_(std::size_t{1} << 20) {}
+JsonRecordReader::JsonRecordReader(const std::filesystem::path& file) : file_(file), bytes_(file) {}
 
 void JsonRecordReader::fail(const std::string& what) const {
-  throw Error(ExitCode::bad_data, fmt::format("{}: line {} {}", file_.string(), line_, what));
-}
-
-int JsonRecordReader::peek() {
-  if (begin_ == end_) {
-    begin_ = 0;
-    end_ = stream_->read(block_);
-  }
-  return begin_ == end_ ? at_end : static_cast<unsigned char>(block_[begin_]);
-}
-
-char JsonRecordReader::take() {
-  const char byte = block_[begin_++];
-  ++taken_;
-  if (byte == '\n') ++line_;
-  return byte;
+  throw Error(ExitCode::bad_data, fmt::format("{}: line {} {}", file_.string(), bytes_.line(), what));
 }
 
 void JsonRecordReader::pass_space() {
-  while (peek() == ' ' || peek() == '\t' || peek() == '\r' || peek() == '\n') take();
+  while (peek() == ' ' || peek() == '\t' || peek() == '\r' || peek() == '\n') bytes_.take();
 }
 
 // Goes to the first byte of the next record. False at the end.
@@ -42,19 +26,19 @@ bool JsonRecordReader::begin_record() {
   if (!has_begun_) {
     has_begun_ = true;
     is_list_ = peek() == '[';
-    if (is_list_) take();
+    if (is_list_) bytes_.take();
     pass_space();
   }
   if (!is_list_) return peek() != at_end;
   const bool is_between = has_records_ && peek() == ',';
   if (is_between) {
-    take();
+    bytes_.take();
     pass_space();
   }
   if (peek() == at_end) fail("is the last one, and the list does not end");
   if (is_between || (!has_records_ && peek() != ']')) return true;
   if (peek() != ']') fail("has no comma between two elements of the list");
-  take();
+  bytes_.take();
   pass_space();
   if (peek() != at_end) fail("has something behind the list");
   return false;
@@ -67,13 +51,13 @@ void JsonRecordReader::read_value(std::string& text) {
   bool in_text = false;
   while (peek() != at_end) {
     if (!in_text && depth == 0 && behind_words.find(static_cast<char>(peek())) != std::string_view::npos) return;
-    const char byte = take();
+    const char byte = bytes_.take();
     text += byte;
     if (text.size() > longest_line)
       fail(fmt::format("is in a record of more than {}, the most that one may have",
                        format_bytes(static_cast<std::int64_t>(longest_line))));
     if (in_text && byte == '\\' && peek() != at_end) {
-      text += take();
+      text += bytes_.take();
     } else if (byte == '"') {
       in_text = !in_text;
     } else if (!in_text && (byte == '{' || byte == '[')) {
@@ -92,7 +76,7 @@ bool JsonRecordReader::next(Record& record) {
     return false;
   }
   has_records_ = true;
-  record.line = line_;
+  record.line = bytes_.line();
   read_value(record.text);
   if (record.text.empty()) fail("has a comma or a bracket in place of an element");
   return true;
@@ -100,7 +84,7 @@ bool JsonRecordReader::next(Record& record) {
 
 // Whether it is a list follows from its beginning.
 void JsonRecordReader::skip(std::int64_t offset, std::int64_t) {
-  for (Record record; taken_ < offset && next(record);) {
+  for (Record record; bytes_.taken() < offset && next(record);) {
   }
 }
 

@@ -3,11 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "core/data/records/input_stream.h"
+#include "core/data/records/byte_reader.h"
 #include "core/data/records/record_reader.h"
 
 namespace llmtrain {
@@ -22,26 +20,22 @@ class JsonRecordReader final : public RecordReader {
   // False at the end. The record's line is that on which it begins; its text need not be JSON. Throws Error(bad_data)
   // for a list that does not end, and for a record that is too long.
   bool next(Record& record) override;
-  std::int64_t offset() const override { return taken_; }
-  std::int64_t lines() const override { return line_ - 1; }
+  std::int64_t offset() const override { return bytes_.taken(); }
+  std::int64_t lines() const override { return bytes_.line() - 1; }
   void skip(std::int64_t offset, std::int64_t lines) override;
-  std::int64_t position() const override { return stream_->position(); }
+  std::int64_t position() const override { return bytes_.position(); }
 
  private:
-  static constexpr int at_end = -1;
+  static constexpr int at_end = ByteReader::at_end;
 
-  int peek();  // the next byte, or at_end
-  char take();
+  int peek() { return bytes_.peek(); }
   void pass_space();
   bool begin_record();
   void read_value(std::string& text);
   [[noreturn]] void fail(const std::string& what) const;
 
   std::filesystem::path file_;
-  std::unique_ptr<InputStream> stream_;
-  std::vector<char> block_;
-  std::size_t begin_ = 0, end_ = 0;  // what is left of the block
-  std::int64_t line_ = 1, taken_ = 0;
+  ByteReader bytes_;
   bool has_begun_ = false, is_list_ = false, has_records_ = false, has_ended_ = false;
 };
 

@@ -5,24 +5,30 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/data/records/csv_records.h"
 #include "core/data/records/json_records.h"
 #include "core/data/records/line_records.h"
 #include "core/data/records/text_record.h"
 
 namespace llmtrain {
 
-std::unique_ptr<RecordReader> open_document_records(const std::filesystem::path& file) {
+std::unique_ptr<RecordReader> open_document_records(const std::filesystem::path& file, const std::string& key) {
   if (is_json_lines(file)) return std::make_unique<LineReader>(file);
+  if (is_csv(file)) return std::make_unique<CsvReader>(file, key);
   return std::make_unique<TextReader>(file);
 }
 
 std::unique_ptr<RecordReader> open_conversation_records(const std::filesystem::path& file) {
   if (is_json_lines(file)) return std::make_unique<LineReader>(file);
   if (is_json(file)) return std::make_unique<JsonRecordReader>(file);
-  throw Error(ExitCode::bad_data, file.string() +
-                                      ": is neither JSON Lines (.jsonl, .ndjson) nor JSON (.json), packed by gzip or "
-                                      "zstd or not, which data.fine_tuning needs");
+  if (is_csv(file)) return std::make_unique<CsvReader>(file);
+  throw Error(ExitCode::bad_data,
+              file.string() +
+                  ": is none of JSON Lines (.jsonl, .ndjson), JSON (.json) and a table (.csv, .tsv), "
+                  "packed by gzip or zstd or not, of which data.fine_tuning needs one");
 }
+
+bool has_rows(const std::filesystem::path& file) { return is_json_lines(file) || is_csv(file); }
 
 double share_read(const RecordReader& reader, const std::filesystem::path& file) {
   std::error_code unknown;

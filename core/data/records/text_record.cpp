@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/data/records/text_check.h"
 #include "core/machine/host_memory.h"
 
 namespace llmtrain {
@@ -36,6 +37,7 @@ bool TextReader::next(Record& record) {
   std::optional<std::size_t> most;
   std::vector<char> block(std::size_t{1} << 20);
   while (const std::size_t count = stream_->read(block)) {
+    if (record.text.empty()) require_text(file_, {block.data(), count});
     record.text.append(block.data(), count);
     read_ += static_cast<std::int64_t>(count);
     if (record.text.size() <= longest_line) continue;

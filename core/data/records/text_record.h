@@ -15,7 +15,7 @@ namespace llmtrain {
 // may have. An empty file has none.
 class TextReader final : public RecordReader {
  public:
-  // Throws what open_input() throws.
+  // Throws what open_input() throws. next() throws what require_text() does.
   explicit TextReader(const std::filesystem::path& file);
 
   bool next(Record& record) override;

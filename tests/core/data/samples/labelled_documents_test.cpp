@@ -99,7 +99,7 @@ TEST_CASE("Files without a document that counts and other files are refused") {
   CHECK_THROWS_WITH(open_documents(folder, line(9, 1), true, 6),
                     Catch::Contains("no document of which a token counts"));
   const auto text = folder.write("a.txt", "text").string();
-  CHECK_THROWS_WITH(LabelledDocuments::open(text, {}, {}, 6, 256), Catch::Contains("is neither JSON Lines"));
+  CHECK_THROWS_WITH(LabelledDocuments::open(text, {}, {}, 6, 256), Catch::Contains("is none of JSON Lines"));
 }
 
 TEST_CASE("Conversations come from JSON of any kind") {
