@@ -56,6 +56,17 @@ TEST_CASE("full recomputation repeats only the layers' forward") {
   CHECK(with.backward.recompute_seconds < without.forward.seconds);
 }
 
+TEST_CASE("passes that are CUDA graphs take the device's time, however slowly the host launches operators") {
+  const auto seconds = [](const std::string& graphs, double of_operator) {
+    Planned planned({"kernels.cuda_graphs=" + graphs, "memory.recompute=full"});
+    planned.profile.host.operator_seconds = of_operator;
+    const StageCost stage = planned.costs().stages.front();
+    return stage.forward.seconds + stage.backward.seconds;
+  };
+  CHECK(seconds("true", 1e-3) == Approx(seconds("false", 0)));
+  CHECK(seconds("false", 1e-3) > 2 * seconds("true", 1e-3));
+}
+
 TEST_CASE("selective recomputation repeats less than the layer, and nothing if scores are not stored") {
   const Planned full({"memory.recompute=full", "kernels.attention=math"});
   const Planned selective({"memory.recompute=selective", "kernels.attention=math"});
