@@ -68,14 +68,17 @@ def write_tokens(folder, vocabulary):
     return path
 
 
-def write_recipe(folder, name, precision, micro, device):
-    """Writes the recipe of a shape in a precision; returns (recipe, path)."""
+def write_recipe(folder, name, precision, micro, device, graphs=False):
+    """Writes the recipe of a shape in a precision, whose passes are CUDA graphs with `graphs`; returns (recipe, path)."""
     model, sequences = {**MODELS, **REHEARSAL}[name], SEQUENCES[name]
     recipe = {"name": f"{name}-{precision}", "model": model, "batch": {"global": sequences, "micro": micro},
               "data": {"train": [{"path": str(write_tokens(folder, model["vocab_size"]))}], "shuffle": False},
               "training": {"steps": 100_000, "learning_rate": {"schedule": "constant", "peak": 3e-4}},
               "precision": PRECISIONS[name][precision], "cluster": {"device": device}, "log": {"tensorboard": False}}
-    path = folder / f"{name}-{precision}.json"
+    if graphs:
+        recipe["name"] += "-graphs"
+        recipe["kernels"] = {"cuda_graphs": True}
+    path = folder / f"{recipe['name']}.json"
     path.write_text(json.dumps(recipe, indent=1), encoding="utf-8")
     return recipe, path
 

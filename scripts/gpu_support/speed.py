@@ -19,15 +19,19 @@ def memory_of(machine):
 
 def our_sides(machine, name, micro, notes):
     """llmtrain's sides of a shape, with their plans; those that its plan says do not fit are named."""
-    for precision in ("bf16", "fp8"):
-        _, path = shapes.write_recipe(machine.folder, name, precision, micro, machine.device)
+    # Delayed scales, which FP8 takes here, are no part of graphs; nor has a processor any.
+    for precision, graphs in (("bf16", False), ("bf16", True), ("fp8", False)):
+        if graphs and machine.device != "cuda":
+            continue
+        recipe, path = shapes.write_recipe(machine.folder, name, precision, micro, machine.device, graphs)
         plan = machine.plan(path)
         peak = plan["ranks"][0]["peak_bytes"]
         if not plan["fits"]:
-            notes.append(f"{name} in {precision}: does not fit, {peak / 2**30:.1f} GiB planned")
+            notes.append(f"{recipe['name']}: does not fit, {peak / 2**30:.1f} GiB planned")
             continue
-        side = Side(f"{name} llmtrain {precision}", [str(machine.step_worker), str(path)],
-                    machine.folder / "log" / f"{name}-{precision}", (peak, peak))
+        kind = recipe["name"].removeprefix(f"{name}-")
+        side = Side(f"{name} llmtrain {kind}", [str(machine.step_worker), str(path)],
+                    machine.folder / "log" / recipe["name"], (peak, peak))
         side.plan, side.recipe = plan, path
         yield side
 

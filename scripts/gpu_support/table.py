@@ -11,7 +11,7 @@ COMPILED_WANTED, MEMORY_WANTED, PLAN_WANTED, SHARE_WANTED = 1.1, 0.8, 0.1, 0.85
 
 
 def sides_of(case):
-    """{"bf16", "fp8", "eager" or "compiled": what was measured of it}."""
+    """{"bf16", "bf16-graphs", "fp8", "eager" or "compiled": what was measured of it}."""
     return {side["side"].split()[-1]: side for side in case["sides"] if "seconds" in side}
 
 

@@ -60,8 +60,7 @@ TEST_CASE("passes that are CUDA graphs take the device's time, however slowly th
   const auto seconds = [](const std::string& graphs, double of_operator) {
     Planned planned({"kernels.cuda_graphs=" + graphs, "memory.recompute=full"});
     planned.profile.host.operator_seconds = of_operator;
-    const StageCost stage = planned.costs().stages.front();
-    return stage.forward.seconds + stage.backward.seconds;
+    return planned.costs().stages[0].forward.seconds + planned.costs().stages[0].backward.seconds;
   };
   CHECK(seconds("true", 1e-3) == Approx(seconds("false", 0)));
   CHECK(seconds("false", 1e-3) > 2 * seconds("true", 1e-3));
