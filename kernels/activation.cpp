@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/activation.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -75,6 +76,18 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, Activa
                                               .width = width});
   });
   return dx;
+}
+
+at::Tensor swiglu_forward(const GateAndUp& x) {
+  if (has_cuda_gate_and_up(x)) return cuda_swiglu_forward(x);
+  return activation_forward(at::cat({x.gate, x.up}, -1), ActivationKind::swiglu);
+}
+
+GateAndUp swiglu_backward(const at::Tensor& dy, const GateAndUp& x) {
+  if (has_cuda_gate_and_up(x) && have_one_type(dy, x.gate) && dy.is_contiguous()) return cuda_swiglu_backward(dy, x);
+  const at::Tensor dx = activation_backward(dy, at::cat({x.gate, x.up}, -1), ActivationKind::swiglu);
+  const auto halves = dx.chunk(2, -1);
+  return {halves[0].contiguous(), halves[1].contiguous()};
 }
 
 at::Tensor activation_bias_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind, at::Tensor& dbias,

@@ -17,8 +17,16 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind);
 // Gradient at the saved input x for dy [T, F]; shaped as x.
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind);
 
-// The same where a bias was added to make x: dbias = or += the sums of the result's columns, as linear_backward_bias()
-// makes them (kernels/gemm.h).
+// swiglu where gate and up [T, F] each lie by themselves, without gaps: as products make them that do not run as one.
+// On a GPU with kernels one reads them so; elsewhere they are joined first.
+struct GateAndUp {
+  at::Tensor gate, up;
+};
+at::Tensor swiglu_forward(const GateAndUp& x);
+GateAndUp swiglu_backward(const at::Tensor& dy, const GateAndUp& x);
+
+// activation_backward() where a bias was added to make x: dbias = or += the sums of the result's columns, as
+// linear_backward_bias() makes them (kernels/gemm.h).
 at::Tensor activation_bias_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind, at::Tensor& dbias,
                                     Accumulation accumulation);
 

@@ -14,8 +14,12 @@ namespace {
 template <class T>
 struct Swiglu {
   const T* dy;
-  const T* x;
-  T* out;
+  const T* gate;
+  const T* up;
+  T* y;
+  T* dgate;
+  T* dup;
+  std::int64_t stride;
   RowTiles tiles;
 };
 
@@ -33,15 +37,15 @@ template <class T, int size>
 __global__ void __launch_bounds__(row_tile_threads) swiglu_forward_kernel(Swiglu<T> p) {
   const int width = p.tiles.width;
   over_tiles<size>(p.tiles, [&](std::int64_t row, int column) {
-    const T* const x = p.x + row * 2 * width;
-    const Pack<T, size> gate = pack_at<T, size>(x, column), up = pack_at<T, size>(x + width, column);
+    const std::int64_t first = row * p.stride;
+    const Pack<T, size> gate = pack_at<T, size>(p.gate + first, column), up = pack_at<T, size>(p.up + first, column);
     Pack<T, size> y;
 #pragma unroll
     for (int k = 0; k < size; ++k) {
       const float g = widened(gate.of[k]);
       y.of[k] = narrowed<T>(g * logistic<T>(g) * widened(up.of[k]));
     }
-    pack_at<T, size>(p.out + row * width, column) = y;
+    pack_at<T, size>(p.y + row * width, column) = y;
   });
 }
 
@@ -49,9 +53,8 @@ template <class T, int size>
 __global__ void __launch_bounds__(row_tile_threads) swiglu_backward_kernel(Swiglu<T> p) {
   const int width = p.tiles.width;
   over_tiles<size>(p.tiles, [&](std::int64_t row, int column) {
-    const T* const x = p.x + row * 2 * width;
-    T* const dx = p.out + row * 2 * width;
-    const Pack<T, size> gate = pack_at<T, size>(x, column), up = pack_at<T, size>(x + width, column);
+    const std::int64_t first = row * p.stride;
+    const Pack<T, size> gate = pack_at<T, size>(p.gate + first, column), up = pack_at<T, size>(p.up + first, column);
     const Pack<T, size> dy = pack_at<T, size>(p.dy + row * width, column);
     Pack<T, size> dgate, dup;
 #pragma unroll
@@ -61,32 +64,48 @@ __global__ void __launch_bounds__(row_tile_threads) swiglu_backward_kernel(Swigl
       dgate.of[k] = narrowed<T>(d * widened(up.of[k]) * s * (1 + g * (1 - s)));
       dup.of[k] = narrowed<T>(d * g * s);
     }
-    pack_at<T, size>(dx, column) = dgate;
-    pack_at<T, size>(dx + width, column) = dup;
+    pack_at<T, size>(p.dgate + first, column) = dgate;
+    pack_at<T, size>(p.dup + first, column) = dup;
   });
 }
 
 enum class Pass { forward, backward };
 
+// Gate and up side by side are one array.
+template <class T>
+MemoryUse use_of_up(MemoryUse (*use)(const T*, std::size_t), const T* array, std::size_t count, bool is_apart) {
+  return is_apart ? use(array, count) : MemoryUse();
+}
+
 template <class T, int size>
 void start(const SwigluArguments& a, Pass pass, void* stream) {
-  const Swiglu<T> p{static_cast<const T*>(a.dy), static_cast<const T*>(a.x), static_cast<T*>(a.out),
+  const Swiglu<T> p{static_cast<const T*>(a.dy),
+                    static_cast<const T*>(a.gate),
+                    static_cast<const T*>(a.up),
+                    static_cast<T*>(a.y),
+                    static_cast<T*>(a.dgate),
+                    static_cast<T*>(a.dup),
+                    a.stride,
                     row_tiles(a.rows, a.width, size)};
+  const bool is_apart = a.stride == a.width;
   const auto count = static_cast<std::size_t>(a.rows) * static_cast<std::size_t>(a.width);
+  const std::size_t of_first = is_apart ? count : 2 * count;
   switch (pass) {
     case Pass::forward:
       return launch(stream, "swiglu_forward", swiglu_forward_kernel<T, size>, shape_of(p.tiles), p,
-                    {reads(p.x, 2 * count), writes(p.out, count)});
+                    {reads(p.gate, of_first), use_of_up<T>(reads<T>, p.up, count, is_apart), writes(p.y, count)});
     case Pass::backward:
       return launch(stream, "swiglu_backward", swiglu_backward_kernel<T, size>, shape_of(p.tiles), p,
-                    {reads(p.dy, count), reads(p.x, 2 * count), writes(p.out, 2 * count)});
+                    {reads(p.dy, count), reads(p.gate, of_first), use_of_up<T>(reads<T>, p.up, count, is_apart),
+                     writes(p.dgate, of_first), use_of_up<T>(writes<T>, p.dup, count, is_apart)});
   }
 }
 
 template <class T>
 void start_of(const SwigluArguments& a, Pass pass, void* stream) {
   const bool is_whole = a.width % pack_size<T> == 0;
-  if (is_whole && are_aligned_to_packs(a.dy, a.x, a.out)) return start<T, pack_size<T>>(a, pass, stream);
+  if (is_whole && are_aligned_to_packs(a.dy, a.gate, a.up, a.y, a.dgate, a.dup))
+    return start<T, pack_size<T>>(a, pass, stream);
   start<T, 1>(a, pass, stream);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPU for swiglu (kernels/activation.h), with raw pointers to contiguous device memory. Arithmetic is
+// The kernels of a GPU for swiglu (kernels/activation.h), with raw pointers to device memory. Arithmetic is
 // fp32, and each result is rounded once. LibTorch and CUDA are not needed here.
 #pragma once
 
@@ -12,9 +12,14 @@ namespace llmtrain::kernels {
 struct SwigluArguments {
   KernelElement element;
   const void* dy = nullptr;  // [rows, width], of the backward
-  const void* x = nullptr;   // [rows, 2·width]: gate, then up
-  void* out = nullptr;       // forward: y [rows, width]; backward: dx [rows, 2·width]
-  std::int64_t rows = 0;
+  // [rows, width] each, whose rows are `stride` elements apart: the width where they lie apart, or twice it where `up`
+  // goes on where `gate` ends.
+  const void* gate = nullptr;
+  const void* up = nullptr;
+  void* y = nullptr;      // [rows, width], of the forward
+  void* dgate = nullptr;  // of the backward, as gate and up lie
+  void* dup = nullptr;
+  std::int64_t rows = 0, stride = 0;
   int width = 0;
 };
 

@@ -18,6 +18,11 @@ at::Tensor cuda_swiglu_forward(const at::Tensor& x);
 // dy has x's type.
 at::Tensor cuda_swiglu_backward(const at::Tensor& dy, const at::Tensor& x);
 
+// The same of gate and up that each lie by themselves, of one type and without gaps.
+bool has_cuda_gate_and_up(const GateAndUp& x);
+at::Tensor cuda_swiglu_forward(const GateAndUp& x);
+GateAndUp cuda_swiglu_backward(const at::Tensor& dy, const GateAndUp& x);
+
 // The gelus likewise with the kernels of kernels/cuda/gelu_kernels.h.
 at::Tensor cuda_gelu_forward(const at::Tensor& x, ActivationKind kind);
 

@@ -22,7 +22,9 @@ class Experts {
   };
 
   struct Saved {
-    at::Tensor hidden;     // [rows, F], or [rows, 2F] gate and up for swiglu: the activation's input
+    // The activation's input [rows, F], or [rows, 2F] gate and up for swiglu. On a GPU gate lies apart, as its product
+    // makes it.
+    at::Tensor hidden, gate;
     ScaledRows activated;  // [rows, F]; its values are undefined when the backward recomputes them
     WeightScales scales;
   };
@@ -43,8 +45,11 @@ class Experts {
 
  private:
   using Columns = RowScaling::Columns;
-  // The activation of `hidden`, with new scales or those that it had.
-  ScaledRows activate(const at::Tensor& hidden, const at::Tensor& scales) const;
+  void project(const ScaledRows& x, const kernels::ExpertRows& map, Saved& saved) const;
+  // The activation of what is saved, with new scales or those that it had.
+  ScaledRows activate(const Saved& saved, const at::Tensor& scales) const;
+  // The gradients of what is saved; of the gate undefined without one.
+  kernels::GateAndUp activation_gradients(const at::Tensor& dactivated, const Saved& saved) const;
   // A gradient becomes what the products take.
   void round_gradient(const at::Tensor& gradient, Columns columns) const;
   at::Tensor backward_activated(const at::Tensor& dy, const kernels::ExpertRows& map, Saved& saved) const;

@@ -20,6 +20,7 @@ struct Shape {
   std::int64_t rows;
   int width;
   bool is_shifted = false;
+  bool is_apart = false;  // gate and up lie by themselves
 };
 
 template <class T>
@@ -30,19 +31,29 @@ struct Case {
     x.fill(engine, 3);  // gates on both sides of where the logistic function is steep
   }
 
-  void forward() const {
-    cuda_activation_kernels.swiglu_forward({kind_of<T>, nullptr, x.data(), y.data(), shape.rows, shape.width}, nullptr);
+  SwigluArguments arguments() const {
+    return {.element = kind_of<T>,
+            .dy = dy.data(),
+            .gate = x.data(),
+            .up = x.data() + to_up,
+            .y = y.data(),
+            .dgate = dx.data(),
+            .dup = dx.data() + to_up,
+            .rows = shape.rows,
+            .stride = static_cast<std::int64_t>(stride),
+            .width = shape.width};
   }
-  void backward() const {
-    cuda_activation_kernels.swiglu_backward({kind_of<T>, dy.data(), x.data(), dx.data(), shape.rows, shape.width},
-                                            nullptr);
-  }
+  void forward() const { cuda_activation_kernels.swiglu_forward(arguments(), nullptr); }
+  void backward() const { cuda_activation_kernels.swiglu_backward(arguments(), nullptr); }
+  // Where the gate of element i of y is, in x and in its gradient.
+  std::size_t gate_of(std::size_t i) const { return i / width * stride + i % width; }
   bool has_overrun() const { return dy.has_overrun() || x.has_overrun() || y.has_overrun() || dx.has_overrun(); }
 
   Shape shape;
   std::size_t width = static_cast<std::size_t>(shape.width);
   std::size_t count = static_cast<std::size_t>(shape.rows) * width;
   std::size_t shift = shape.is_shifted ? 1 : 0;
+  std::size_t stride = shape.is_apart ? width : 2 * width, to_up = shape.is_apart ? count : width;
   Numbers<T> dy{count}, x{2 * count}, y{count, shift}, dx{2 * count, shift};
 };
 
@@ -53,7 +64,7 @@ void check(const Case<T>& c) {
   const auto is_wrong = [](double got, double want) { return differs(got, want, fp32_bound + rounding<T>); };
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < c.count; ++i) {
-    const std::size_t gate = i / c.width * 2 * c.width + i % c.width, up = gate + c.width;
+    const std::size_t gate = c.gate_of(i), up = gate + c.to_up;
     const double g = c.x[gate], u = c.x[up], d = c.dy[i], s = 1 / (1 + std::exp(-g));
     wrong += is_wrong(c.y[i], g * s * u);
     wrong += is_wrong(c.dx[gate], d * u * s * (1 + g * (1 - s)));
@@ -68,10 +79,12 @@ void check_shapes() {
   // Rows of whole packs and not; tiles of many rows, of one, and one that ends early; more packs than a tile has.
   const std::vector<Shape> shapes{{3, 1},    {5, 37},          {70, 64}, {257, 128}, {3, 96, true}, {1, 2056},
                                   {2, 1031}, {1, 4112, false}, {0, 16},  {2, 0},     {9, 264}};
-  for (const Shape& shape : shapes) {
-    INFO(shape.rows << " rows of " << shape.width);
-    check(Case<T>(shape));
-  }
+  for (Shape shape : shapes)
+    for (const bool is_apart : {false, true}) {
+      shape.is_apart = is_apart;
+      INFO(shape.rows << " rows of " << shape.width << (is_apart ? ", apart" : ""));
+      check(Case<T>(shape));
+    }
 }
 
 }  // namespace

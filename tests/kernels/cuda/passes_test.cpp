@@ -122,6 +122,30 @@ TEST_CASE("activation functions on a GPU equal the CPU's up to rounding; each is
   CHECK(largest_error(dx.to(at::kCPU), activation_backward(dy64, x64, kind)) < tolerance);
 }
 
+TEST_CASE("swiglu of gate and up that lie apart is one kernel each way on a GPU, bitwise that of both side by side") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const std::int64_t rows = GENERATE(1, 9), width = GENERATE(24, 7);
+  const at::Tensor x = random_tensor({rows, 2 * width}, type), dy = random_tensor({rows, width}, type);
+  const at::Tensor gate = x.narrow(1, 0, width).contiguous(), up = x.narrow(1, width, width).contiguous();
+  const GateAndUp apart{gate.to(gpu), up.to(gpu)};
+  const at::Tensor device_x = x.to(gpu), device_dy = dy.to(gpu);
+  const std::int64_t launched = launches(), allocations = emulated::counters(0).allocations;
+  const at::Tensor y = swiglu_forward(apart);
+  const auto [dgate, dup] = swiglu_backward(device_dy, apart);
+  CHECK(launches() - launched == 2);
+  CHECK(emulated::counters(0).allocations - allocations == 3);
+  CHECK(at::equal(y.to(at::kCPU), activation_forward(device_x, ActivationKind::swiglu).to(at::kCPU)));
+  const at::Tensor dx = activation_backward(device_dy, device_x, ActivationKind::swiglu).to(at::kCPU);
+  CHECK(at::equal(dgate.to(at::kCPU), dx.narrow(1, 0, width)));
+  CHECK(at::equal(dup.to(at::kCPU), dx.narrow(1, width, width)));
+  // A processor joins them.
+  CHECK(at::equal(swiglu_forward({gate, up}), activation_forward(x, ActivationKind::swiglu)));
+  const auto [dgate_here, dup_here] = swiglu_backward(dy, {gate, up});
+  const at::Tensor dx_here = activation_backward(dy, x, ActivationKind::swiglu);
+  CHECK(at::equal(dgate_here, dx_here.narrow(1, 0, width)));
+  CHECK(at::equal(dup_here, dx_here.narrow(1, width, width)));
+}
+
 TEST_CASE("the gradient of a bias before a gelu on a GPU is made with the gelu's, bitwise as in another pass") {
   const auto kind = GENERATE(ActivationKind::gelu, ActivationKind::gelu_tanh);
   const auto type = GENERATE(at::kFloat, at::kBFloat16);

@@ -45,8 +45,15 @@ Overrides with_dropout() {
 const std::vector<Model> models{{"GPT-2 124M", 12, gpt2, 2089, 508, 39},
                                 {"GPT-2 124M with dropout", 12, with_dropout(), 13571, 748, 59},
                                 {"Llama of 32 layers", 32, {}, 3431, 960, 29}};
-// Its products' operands are cast.
-const Model of_fp8{"Llama of 32 layers in FP8", 32, {"precision.fp8_level=O0"}, 0, 3478, 108};
+// 16 experts in each layer, two for a token.
+Overrides with_experts(const std::string& level) {
+  return {"model.moe.experts=16", "model.moe.ffn_hidden_size=32", "precision.fp8_level=" + level};
+}
+
+// Nobody has counted these before there were kernels.
+const std::vector<Model> other_models{{"Llama of 32 layers in FP8", 32, {"precision.fp8_level=O0"}, 0, 3478, 108},
+                                      {"experts in 8 layers", 8, with_experts("off"), 0, 494, 57},
+                                      {"experts in 8 layers in FP8", 8, with_experts("O0"), 0, 1142, 138}};
 
 struct GpuTrainer : LoneRank, Trainer {
   explicit GpuTrainer(const Recipe& recipe) : Trainer(layout_of(recipe, 1), *communicator, {at::kCUDA, 0}) {}
@@ -114,13 +121,16 @@ TEST_CASE("a step on a GPU takes few launches, and half of the bytes of LibTorch
   }
 }
 
-TEST_CASE("a step in FP8 takes few launches beside those of bf16") {
+TEST_CASE("steps in FP8 and of experts on a GPU take no more launches than they did") {
   kernels::use_kernels(emulated::table_of_kernels);
   const TrainingSetting setting;
   emulated::settings().longest_delay = 0;
-  const Counts one = counts_of_step(setting, of_fp8, 1), two = counts_of_step(setting, of_fp8, 2);
-  CHECK((two - one).launches <= of_fp8.most_launches_of_layer);
-  CHECK(counts_of_layers(one, two, of_fp8.layers).launches <= of_fp8.most_launches);
+  for (const Model& model : other_models) {
+    INFO(model.name);
+    const Counts one = counts_of_step(setting, model, 1), two = counts_of_step(setting, model, 2);
+    CHECK((two - one).launches <= model.most_launches_of_layer);
+    CHECK(counts_of_layers(one, two, model.layers).launches <= model.most_launches);
+  }
 }
 
 }  // namespace llmtrain::test
