@@ -26,8 +26,10 @@ set(llmtrain_public_folders core/base core/json core/page core/recipe core/graph
   parallel/plan)
 
 function(llmtrain_install_program)
+  # By its run path the program finds the part for tables.
+  set_target_properties(llmtrain PROPERTIES INSTALL_RPATH "$ORIGIN/${LLMTRAIN_LIBRARY_FOLDER_FROM_PROGRAM}")
   install(TARGETS llmtrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-  foreach(library IN ITEMS llmtrain_runtime llmtrain_onednn llmtrain_mpi llmtrain_cuda llmtrain_nccl)
+  foreach(library IN ITEMS llmtrain_runtime llmtrain_onednn llmtrain_arrow llmtrain_mpi llmtrain_cuda llmtrain_nccl)
     if(NOT TARGET ${library})
       continue()
     endif()
@@ -65,6 +67,16 @@ function(llmtrain_find_gpu_libraries)
     endif()
     set_property(TARGET ${library} APPEND PROPERTY INSTALL_RPATH ${folders})
   endforeach()
+endfunction()
+
+# Beside the part that links them, where they would go away with the source tree; else the part finds them by its link
+# path.
+function(llmtrain_install_arrow)
+  if(TARGET llmtrain_arrow AND arrow_is_in_tree)
+    install(PROGRAMS ${arrow_libraries} DESTINATION ${llmtrain_library_folder} COMPONENT libtorch)
+    file(GLOB licences ${arrow_folder}/../pyarrow-*/licenses/LICENSE.txt ${arrow_folder}/../pyarrow-*/licenses/NOTICE.txt)
+    install(FILES ${licences} DESTINATION ${CMAKE_INSTALL_DOCDIR}/arrow COMPONENT libtorch)
+  endif()
 endfunction()
 
 # Takes from the wheel only what a process without a GPU loads. The rest is several times as large, and a machine with
@@ -128,6 +140,7 @@ function(llmtrain_install)
   llmtrain_install_program()
   llmtrain_install_data()
   llmtrain_install_package()
+  llmtrain_install_arrow()
   if(LLMTRAIN_BUNDLE_LIBTORCH)
     llmtrain_install_libtorch()
   endif()

@@ -38,3 +38,4 @@ llmtrain_find_library(zlib HEADER zlib.h LIBRARY z PACKAGE zlib1g-dev)
 llmtrain_find_library(zstd HEADER zstd.h LIBRARY zstd PACKAGE libzstd-dev)
 
 include(LibTorch)
+include(Arrow)

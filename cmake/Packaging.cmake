@@ -22,5 +22,6 @@ set(CPACK_DEBIAN_PACKAGE_SUGGESTS "nlohmann-json3-dev, libspdlog-dev, libssl-dev
 set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
 # The other dependencies are read from the files; these folders hold what the package brings itself.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-file(GLOB CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${libtorch_folder} ${libtorch_folder}/../../nvidia/*/lib)
+file(GLOB CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${libtorch_folder} ${arrow_folder}
+  ${libtorch_folder}/../../nvidia/*/lib)
 include(CPack)

@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/data/records/input_stream.h"
+#include "core/data/records/table_records.h"
 
 namespace llmtrain {
 namespace {
@@ -127,7 +128,8 @@ std::vector<fs::path> usable(const std::set<std::string>& found, const std::stri
   const bool token_files = path.ends_with(".bin");
   std::vector<fs::path> files;
   for (const fs::path file : found) {
-    const bool is_text = !is_token_file(file) && (is_compressed(file) || !is_binary(file));
+    const bool is_packed = is_compressed(file) || is_column_table(file);
+    const bool is_text = !is_token_file(file) && (is_packed || !is_binary(file));
     if (token_files || is_text) files.push_back(file);
   }
   if (!files.empty()) return files;
@@ -151,6 +153,29 @@ std::vector<fs::path> matches(const std::string& pattern) {
                                            "hidden ones, '**' matches any number of folders");
 }
 
+// The files of a folder that `datasets` has saved (save_to_disk), which describes them in texts beside them.
+std::vector<fs::path> saved_dataset(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : entries(folder))
+    if (entry.path().extension() == ".arrow") files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<fs::path> files_in(const fs::path& folder) {
+  const auto has = [&](const char* name) { return type_of(folder / name) == fs::file_type::regular; };
+  if (has("dataset_dict.json")) {
+    std::string splits;
+    for (const fs::directory_entry& entry : entries(folder))
+      if (is_folder(entry.path())) splits += (splits.empty() ? "" : ", ") + entry.path().string();
+    throw Error(ExitCode::bad_data,
+                "'" + folder.string() + "': holds several splits of a dataset; name the folder of one: " + splits);
+  }
+  if (has("state.json") && has("dataset_info.json"))
+    if (auto files = saved_dataset(folder); !files.empty()) return files;
+  return usable(Search({"**", "*"}).from(folder), folder.string());
+}
+
 // "https://…" and the like, of which a path that has been made absolute keeps "https:" as the name of a folder.
 bool looks_like_address(const std::string& path) {
   return std::ranges::any_of(fs::path(path), [](const fs::path& part) {
@@ -165,7 +190,7 @@ std::vector<fs::path> find_files(const std::string& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (fs::is_regular_file(status)) return {path};
-  if (fs::is_directory(status)) return usable(Search({"**", "*"}).from(path), path);
+  if (fs::is_directory(status)) return files_in(path);
   // A file may have a wildcard in its name: what exists is taken literally.
   if (has_wildcard(path) && !fs::exists(status)) return matches(path);
   if (status.type() == fs::file_type::not_found) {

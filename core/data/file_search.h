@@ -9,13 +9,13 @@ namespace llmtrain {
 
 // The files that a source's `path` names, sorted by the bytes of their paths, each once:
 // - a file: itself, whatever its content;
-// - a folder: every regular file below it;
+// - a folder: every regular file below it, and of one that datasets' save_to_disk has made its .arrow files alone;
 // - a glob: every regular file that matches. `*`, `?` and `[…]` match within a name, `**` any number of folders. The
 //   folders at its beginning that exist by these names, wildcards or not, are taken literally.
 // Searches (folders and globs) leave out hidden files and folders, folders named "build" or "build-…" and binary files
-// (a NUL byte in the first 8 KiB) that are not compressed text (.gz, .zst), unless a part of the pattern starts with
-// "." or "build" itself. Token files (.bin) are found only by a glob that ends in ".bin"; these are not checked for NUL
-// bytes. `**` and folders do not follow links to folders.
+// (a NUL byte in the first 8 KiB) that are neither compressed text (.gz, .zst) nor tables (.parquet, .arrow, .feather),
+// unless a part of the pattern starts with "." or "build" itself. Token files (.bin) are found only by a glob that ends
+// in ".bin"; these are not checked for NUL bytes. `**` and folders do not follow links to folders.
 //
 // Throws Error(missing_input) when there is no such file or no match, Error(bad_data) when the path is neither file nor
 // folder, a folder cannot be listed, or a search finds no usable file.

@@ -9,6 +9,7 @@
 #include "core/data/records/csv_records.h"
 #include "core/data/records/documents.h"
 #include "core/data/records/line_records.h"
+#include "core/data/records/table_records.h"
 #include "core/data/token_source.h"
 #include "core/tokenizer/encode_document.h"
 
@@ -18,7 +19,10 @@ namespace {
 constexpr std::int64_t block = 1 << 20;  // tokens that are looked at together
 
 std::string text_format(const std::filesystem::path& file) {
-  std::string format = is_json_lines(file) ? "JSON Lines" : is_csv(file) ? "CSV" : "text";
+  std::string format = is_json_lines(file)     ? "JSON Lines"
+                       : is_csv(file)          ? "CSV"
+                       : is_column_table(file) ? "table"
+                                               : "text";
   if (file.extension() == ".gz") format += ", gzip";
   if (file.extension() == ".zst") format += ", zstd";
   return format;

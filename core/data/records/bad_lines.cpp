@@ -8,12 +8,13 @@
 #include <numeric>
 
 #include "core/base/units.h"
+#include "core/data/records/table_records.h"
 
 namespace llmtrain {
 namespace {
 
 std::string place_of(const std::filesystem::path& file, std::int64_t line) {
-  return fmt::format("{}: line {}", file.string(), line);
+  return fmt::format("{}: {} {}", file.string(), is_column_table(file) ? "row" : "line", line);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/data/records/csv_records.h"
 #include "core/data/records/json_records.h"
 #include "core/data/records/line_records.h"
+#include "core/data/records/table_records.h"
 #include "core/data/records/text_record.h"
 
 namespace llmtrain {
@@ -15,6 +16,7 @@ namespace llmtrain {
 std::unique_ptr<RecordReader> open_document_records(const std::filesystem::path& file, const std::string& key) {
   if (is_json_lines(file)) return std::make_unique<LineReader>(file);
   if (is_csv(file)) return std::make_unique<CsvReader>(file, key);
+  if (is_column_table(file)) return open_column_table(file);
   return std::make_unique<TextReader>(file);
 }
 
@@ -22,13 +24,16 @@ std::unique_ptr<RecordReader> open_conversation_records(const std::filesystem::p
   if (is_json_lines(file)) return std::make_unique<LineReader>(file);
   if (is_json(file)) return std::make_unique<JsonRecordReader>(file);
   if (is_csv(file)) return std::make_unique<CsvReader>(file);
+  if (is_column_table(file)) return open_column_table(file);
   throw Error(ExitCode::bad_data,
               file.string() +
-                  ": is none of JSON Lines (.jsonl, .ndjson), JSON (.json) and a table (.csv, .tsv), "
+                  ": is none of JSON Lines (.jsonl, .ndjson), JSON (.json) and a table (.csv, .tsv, .parquet, .arrow), "
                   "packed by gzip or zstd or not, of which data.fine_tuning needs one");
 }
 
-bool has_rows(const std::filesystem::path& file) { return is_json_lines(file) || is_csv(file); }
+bool has_rows(const std::filesystem::path& file) {
+  return is_json_lines(file) || is_csv(file) || is_column_table(file);
+}
 
 double share_read(const RecordReader& reader, const std::filesystem::path& file) {
   std::error_code unknown;

@@ -40,16 +40,16 @@ class RecordReader {
   virtual std::int64_t position() const = 0;
 };
 
-// Opens a file of documents by its name: rows of JSON Lines (.jsonl, .ndjson) or of a table (.csv, .tsv) with the
-// column `key`, else one text. All may be compressed (.jsonl.gz, .txt.zst). Throws what open_input() and CsvReader()
-// throw.
+// Opens a file of documents by its name: rows of JSON Lines (.jsonl, .ndjson), or of a table (.csv, .tsv, .parquet,
+// .arrow, .feather) with a column `key`, else one text. All but the last three may be compressed (.jsonl.gz, .txt.zst).
+// Throws what open_input(), CsvReader() and open_column_table() throw.
 std::unique_ptr<RecordReader> open_document_records(const std::filesystem::path& file, const std::string& key);
 
 // Whether the file's documents are rows, by its name.
 bool has_rows(const std::filesystem::path& file);
 
-// Opens a file of conversations: JSON Lines, JSON (.json), or a table, packed or not. Throws what open_input() and
-// CsvReader() throw, and Error(bad_data) for other files.
+// Opens a file of conversations: JSON Lines, JSON (.json), or a table, packed or not. Throws what open_input(),
+// CsvReader() and open_column_table() throw, and Error(bad_data) for other files.
 std::unique_ptr<RecordReader> open_conversation_records(const std::filesystem::path& file);
 
 // How much of its file a reader has read, packed or not, as a share from 0 to 1.

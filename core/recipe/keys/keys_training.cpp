@@ -104,8 +104,8 @@ void describe_curriculum(KeyVisitor& keys, CurriculumRecipe& curriculum) {
 }
 
 void describe_source(KeyVisitor& keys, DataSource& source) {
-  keys.text({"path", "A text, .jsonl, .csv or .bin file, a folder, or a glob.", "", Presence::required}, source.path,
-            {TextKind::path});
+  keys.text({"path", "A text, .jsonl, .csv, .parquet or .bin file, a folder, or a glob.", "", Presence::required},
+            source.path, {TextKind::path});
   keys.number({"weight", "Share of the samples drawn from this source, relative to the other weights."}, source.weight,
               {0, 1e9, RangeEnds::open_minimum});
 }
