@@ -42,8 +42,10 @@ CsvReader::CsvReader(const std::filesystem::path& file, const std::optional<std:
   if (twice != sorted.end())
     refuse_table(file_, "has two columns \"" + *twice + "\"; a row has one value for each name");
   if (key && std::ranges::find(columns_, *key) == columns_.end())
-    refuse_table(file_, fmt::format("has no column \"{}\"; its columns are \"{}\", as its first row says", *key,
-                                    fmt::join(columns_, "\", \"")));
+    refuse_table(file_,
+                 fmt::format("has no column \"{}\"; its first row names \"{}\"; rename one, name it by data tokenize "
+                             "--key, or leave the file out of the pattern",
+                             *key, fmt::join(columns_, "\", \"")));
 }
 
 bool CsvReader::at_field_end() {
