@@ -19,6 +19,7 @@
 
 #include "core/base/error.h"
 #include "kernels/accumulation_type.h"
+#include "kernels/attention/cuda_decode.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
@@ -124,12 +125,16 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
   });
 }
 
+std::int64_t longest_of(const std::vector<Stretch>& tokens) {
+  std::int64_t longest = 0;
+  for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
+  return longest;
+}
+
 // Keys that a product on a GPU takes: the longest sequence's, in steps, so that the shapes change seldom.
 std::int64_t keys_of_pass(const std::vector<Stretch>& tokens, const KeyValueMemory& memory) {
   constexpr std::int64_t step = 64;
-  std::int64_t longest = 0;
-  for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
-  return std::min((longest + step - 1) / step * step, memory.key.size(2));
+  return std::min((longest_of(tokens) + step - 1) / step * step, memory.key.size(2));
 }
 
 // The first `length` keys or values of the tokens' sequences, [tokens, kv_heads, length, D]: no copy where these are
@@ -183,6 +188,8 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
       covered == query.size(0) ? at::empty(query.sizes(), query.options()) : at::zeros(query.sizes(), query.options());
   if (singly && has_vector_type(query)) {
     with_element_of(query, [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, out); });
+  } else if (singly && are_first(stretches) && has_cuda_decode(query, memory)) {
+    cuda_decode(query, key, value, tokens, memory, std::ssize(stretches), longest_of(stretches), out);
   } else if (singly && !query.is_cpu() && are_first(stretches)) {
     attend_together(stretches, query, key, value, tokens, memory, out);
   } else {

@@ -34,7 +34,7 @@ struct CachedTokens {
 // at consecutive positions, tokens of no sequence behind all others, and the memory holds what is before them and
 // finite numbers elsewhere. Stores keys and values and returns [T, heads, D], zero for tokens of no sequence. Groups of
 // heads as in attention_forward(). On a GPU nobody waits, and one token of each of many sequences costs the launches of
-// one.
+// one: two, for heads of up to 256 elements in fp32, bf16 or fp16.
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             CachedTokens& tokens, KeyValueMemory& memory, AttentionMethod method);
 

@@ -25,7 +25,8 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .bias = &cuda_bias_kernels,
           .gelu = &cuda_gelu_kernels,
           .squares = &cuda_squares_kernels,
-          .muon = &cuda_muon_kernels};
+          .muon = &cuda_muon_kernels,
+          .decode = &cuda_decode_kernels};
 }
 
 }  // namespace llmtrain::kernels

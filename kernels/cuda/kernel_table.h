@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/activation_kernels.h"
+#include "kernels/cuda/attention/decode_kernels.h"
 #include "kernels/cuda/bias_kernels.h"
 #include "kernels/cuda/cross_entropy_kernels.h"
 #include "kernels/cuda/dropout_kernels.h"
@@ -44,6 +45,7 @@ struct KernelTable {
   const GeluKernels* gelu;
   const SquaresKernels* squares;
   const MuonKernels* muon;
+  const DecodeKernels* decode;
 };
 
 // Before any thread computes on a GPU; `table` stays for as long as the process.

@@ -12,6 +12,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
+#include "kernels/attention/cached_attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/fp8/fp8.h"
@@ -55,6 +56,7 @@ class Bench {
     time_activation(kernels::ActivationKind::swiglu, "SwiGLU", 2);
     time_heads();
     time_dropout();
+    time_decode();
     time_ends();
     time_optimizer();
     time_fp8();
@@ -119,6 +121,20 @@ class Bench {
     at::Tensor x = random({sizes_.rows, sizes_.width});
     const kernels::Dropout dropout{.probability = 0.1, .key = 1};
     time("dropout", sizes_.rows, sizes_.width, 2, [&] { kernels::dropout_(x, dropout); });
+  }
+
+  // One token of each of some sequences with what they hold, in as many heads of keys and values as of queries.
+  void time_decode() {
+    const std::int64_t sequences = 8, length = std::max<std::int64_t>(1, sizes_.rows / sequences), width = sizes_.width;
+    const std::int64_t dim = sizes_.head_dim, heads = width / dim;
+    const at::Tensor row = random({sequences, heads, dim});
+    kn::KeyValueMemory memory{random({sequences, heads, length, dim}), random({sequences, heads, length, dim})};
+    kn::CachedTokens tokens;
+    for (std::int64_t i = 0; i < sequences; ++i) tokens.places.push_back({i, length - 1});
+    tokens.sequences = at::arange(sequences, at::kLong).to(stopwatch_.device());
+    tokens.positions = at::full({sequences}, length - 1, at::kLong).to(stopwatch_.device());
+    time("attention of one token", sequences * length, width, 2,
+         [&] { kn::cached_attention(row, row, row, tokens, memory, {}); });
   }
 
   // The embedding and the loss.
