@@ -78,7 +78,9 @@ Passes passes_of(const Graph& graph, const Layer& of, const at::Device& device) 
     const LinearInput input = layer.keep(random({5, columns}).to(of.type).to(device), pass);
     passes.y = layer.forward(input, pass).cpu().to(at::kDouble);
     const at::Tensor dy = random(passes.y.sizes()).to(of.type).to(device);
-    passes.dx = layer.backward(layer.scaled_gradient(dy, pass), input).cpu().to(at::kDouble);
+    // Turned together with the cast, and afterwards, as where rows are gathered.
+    const auto rows = batch == 0 ? LinearLayer::GradientRows::all : LinearLayer::GradientRows::some;
+    passes.dx = layer.backward(layer.scaled_gradient(dy, pass, rows), input).cpu().to(at::kDouble);
   }
   passes.dweight = store.take_gradients().cpu().to(at::kDouble);
   passes.largest = take_largest(history);
