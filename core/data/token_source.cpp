@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/data/file_search.h"
+#include "core/data/records/documents.h"
 #include "core/data/records/record_reader.h"
 #include "core/data/records/skipped_lines.h"
 #include "core/data/records/text_check.h"
@@ -57,7 +58,7 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
 TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
                      MappingBudget& budget, DocumentStarts starts, const ReportShare& report) {
   const bool binary = is_token_file(file);
-  const bool is_mapped_text = text.is_bytes() && !has_rows(file) && !is_compressed(file);
+  const bool is_mapped_text = text.is_bytes() && !has_rows(file, document_key) && !is_compressed(file);
   if (!binary && !is_mapped_text) {
     open_text(file, text, report);
     // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <system_error>
 
 #include "core/data/file_search.h"
@@ -18,11 +19,15 @@ namespace {
 
 constexpr std::int64_t block = 1 << 20;  // tokens that are looked at together
 
+std::string_view name_of_format(const std::filesystem::path& file) {
+  if (is_json_lines(file)) return "JSON Lines";
+  if (is_csv(file)) return "CSV";
+  if (is_column_table(file)) return "table";
+  return has_rows(file, document_key) ? "JSON" : "text";
+}
+
 std::string text_format(const std::filesystem::path& file) {
-  std::string format = is_json_lines(file)     ? "JSON Lines"
-                       : is_csv(file)          ? "CSV"
-                       : is_column_table(file) ? "table"
-                                               : "text";
+  std::string format(name_of_format(file));
   if (file.extension() == ".gz") format += ", gzip";
   if (file.extension() == ".zst") format += ", zstd";
   return format;

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/data/records/csv_records.h"
+#include "core/data/records/documents.h"
 #include "core/data/records/json_records.h"
 #include "core/data/records/line_records.h"
 #include "core/data/records/table_records.h"
@@ -13,10 +14,29 @@
 
 namespace llmtrain {
 
+namespace {
+
+// A list of documents, or documents one after another. Other JSON, such as a program's settings, is text.
+bool is_json_of_documents(const std::filesystem::path& file, const std::string& key) {
+  if (!is_json(file)) return false;
+  try {
+    JsonRecordReader reader(file);
+    Record record;
+    if (!reader.next(record)) return false;
+    document_of(record, file, key);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<RecordReader> open_document_records(const std::filesystem::path& file, const std::string& key) {
   if (is_json_lines(file)) return std::make_unique<LineReader>(file);
   if (is_csv(file)) return std::make_unique<CsvReader>(file, key);
   if (is_column_table(file)) return open_column_table(file);
+  if (is_json_of_documents(file, key)) return std::make_unique<JsonRecordReader>(file);
   return std::make_unique<TextReader>(file);
 }
 
@@ -31,8 +51,8 @@ std::unique_ptr<RecordReader> open_conversation_records(const std::filesystem::p
                   "packed by gzip or zstd or not, of which data.fine_tuning needs one");
 }
 
-bool has_rows(const std::filesystem::path& file) {
-  return is_json_lines(file) || is_csv(file) || is_column_table(file);
+bool has_rows(const std::filesystem::path& file, const std::string& key) {
+  return is_json_lines(file) || is_csv(file) || is_column_table(file) || is_json_of_documents(file, key);
 }
 
 double share_read(const RecordReader& reader, const std::filesystem::path& file) {

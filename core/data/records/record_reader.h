@@ -40,13 +40,14 @@ class RecordReader {
   virtual std::int64_t position() const = 0;
 };
 
-// Opens a file of documents by its name: rows of JSON Lines (.jsonl, .ndjson), or of a table (.csv, .tsv, .parquet,
-// .arrow, .feather) with a column `key`, else one text. All but the last three may be compressed (.jsonl.gz, .txt.zst).
-// Throws what open_input(), CsvReader() and open_column_table() throw.
+// Opens a file of documents by its name, and one of JSON by its content, too: rows of JSON Lines (.jsonl, .ndjson), or
+// of a table (.csv, .tsv, .parquet, .arrow, .feather) with a column `key`, of JSON (.json) whose first value is an
+// object with a text at `key`, else one text. All but the last three may be compressed (.jsonl.gz, .txt.zst). Throws
+// what open_input(), CsvReader() and open_column_table() throw.
 std::unique_ptr<RecordReader> open_document_records(const std::filesystem::path& file, const std::string& key);
 
-// Whether the file's documents are rows, by its name.
-bool has_rows(const std::filesystem::path& file);
+// Whether the file's documents are rows, as open_document_records() finds them. Throws nothing.
+bool has_rows(const std::filesystem::path& file, const std::string& key);
 
 // Opens a file of conversations: JSON Lines, JSON (.json), or a table, packed or not. Throws what open_input(),
 // CsvReader() and open_column_table() throw, and Error(bad_data) for other files.

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/data/records/line_records.h"
@@ -40,6 +41,22 @@ TEST_CASE("a line that is too long is refused before it fills memory, with its f
   TextReader text(folder.write("c.txt", lines));
   Record record;
   CHECK((text.next(record) && record.text == lines));
+}
+
+TEST_CASE("JSON of documents is rows, and other JSON is a text") {
+  const test::TemporaryDirectory folder;
+  const auto documents = [&](const std::string& text) {
+    const auto file = folder.write("a.json", text);
+    const auto reader = open_document_records(file, "text");
+    std::vector<std::string> found;
+    for (Record record; reader->next(record);) found.push_back(document_of(record, file, "text"));
+    CHECK(has_rows(file, "text") == (found != std::vector{text}));
+    return found;
+  };
+  CHECK(documents("[{\"text\": \"a\"},\n {\"text\": \"b\", \"id\": 3}]") == std::vector<std::string>{"a", "b"});
+  CHECK(documents("{\"text\": \"a\"} {\"text\": \"b\"}") == std::vector<std::string>{"a", "b"});
+  for (const std::string other : {"{\"name\": \"text\"}", "[1, 2]", "{\"text\": 3}", "no JSON", "[{\"te"})
+    CHECK(documents(other) == std::vector{other});
 }
 
 TEST_CASE("a line of many small values is refused before it is built") {

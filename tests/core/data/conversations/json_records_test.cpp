@@ -76,4 +76,21 @@ TEST_CASE("A list that is damaged is refused with its line") {
   check("{}\n]", "2 has a comma or a bracket");
 }
 
+TEST_CASE("Reading JSON goes on where it was left") {
+  const TemporaryDirectory folder;
+  const auto file = folder.write("a.json", "[{\"a\": 1},\n [2], \"]\\\"\",\n4 ]\n");
+  JsonRecordReader whole(file);
+  std::vector<std::int64_t> places;
+  std::vector<std::string> texts;
+  for (Record record; places.push_back(whole.offset()), whole.next(record);) texts.push_back(record.text);
+  REQUIRE(texts.size() == 4);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    JsonRecordReader rest(file);
+    rest.skip(places[i], 0);
+    Record record;
+    REQUIRE(rest.next(record));
+    CHECK(record.text == texts[i]);
+  }
+}
+
 }  // namespace llmtrain::test
