@@ -53,6 +53,7 @@ constexpr std::array kernel_list{
     listed<vector::RopeLoop<float>, &KernelTable::rope>("rope", "rotations of queries and keys"),
     listed<NoLoops, &KernelTable::joined_heads>("joined_heads", "joining and rotating back of the heads' gradients"),
     listed<vector::AttentionKernels, nullptr>("attention", "causal attention"),
+    listed<NoLoops, &KernelTable::decode>("decode", "attention of a new token to those before"),
     listed<vector::DropoutKernels, &KernelTable::dropout>("dropout", "dropout, with masks from a counter"),
     listed<vector::EmbeddingKernels<float>, &KernelTable::embedding>("embedding", "embeddings and their gradients"),
     listed<NoLoops, &KernelTable::bias>("bias", "gradients of biases"),
