@@ -128,13 +128,13 @@ class Bench {
     const std::int64_t sequences = 8, length = std::max<std::int64_t>(1, sizes_.rows / sequences), width = sizes_.width;
     const std::int64_t dim = sizes_.head_dim, heads = width / dim;
     const at::Tensor row = random({sequences, heads, dim});
-    kn::KeyValueMemory memory{random({sequences, heads, length, dim}), random({sequences, heads, length, dim})};
-    kn::CachedTokens tokens;
+    kernels::KeyValueMemory memory{random({sequences, heads, length, dim}), random({sequences, heads, length, dim})};
+    kernels::CachedTokens tokens;
     for (std::int64_t i = 0; i < sequences; ++i) tokens.places.push_back({i, length - 1});
     tokens.sequences = at::arange(sequences, at::kLong).to(stopwatch_.device());
     tokens.positions = at::full({sequences}, length - 1, at::kLong).to(stopwatch_.device());
     time("attention of one token", sequences * length, width, 2,
-         [&] { kn::cached_attention(row, row, row, tokens, memory, {}); });
+         [&] { kernels::cached_attention(row, row, row, tokens, memory, {}); });
   }
 
   // The embedding and the loss.
