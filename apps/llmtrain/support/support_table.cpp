@@ -52,6 +52,7 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.moe.gate_noise", {"1"}, needs_experts});
   add({"model.moe.routing_zipf", {"1"}, needs_experts});
   add({"model.lora.rank", {"8"}});
+  add({"model.lora.rank_stabilized", {}, {{"model.lora.rank", "8"}}});
 }
 
 void add_training(std::vector<Tried>& tried) {
@@ -76,6 +77,7 @@ void add_precision(std::vector<Tried>& tried) {
   add({"precision.fp8_products", {}, needs_fp8_products});
   add({"precision.fp8_scaling.method", {}, needs_fp8_products});
   add({"precision.gradient_scaling", {}, needs_fp8_gradients});
+  add({"precision.stochastic_rounding", {}, needs_fp8_gradients});
   add({"precision.high_precision.first_layers", {"1"}, needs_fp8_products});
   add({"precision.high_precision.last_layers", {"1"}, needs_fp8_products});
   add({"precision.high_precision.parameters", {R"(["layers.0.*"])"}, needs_fp8_products});

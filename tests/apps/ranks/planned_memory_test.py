@@ -23,7 +23,7 @@ class PlannedMemory(ProgramTest):
     def run_recipe(self, *arguments):
         """The largest resident set of the process that was started, by the kernel's account; and what the first rank
         measured and planned."""
-        self.write("text.txt", bytes(range(256)) * 40)
+        self.write("text.txt", bytes(range(32, 127)) * 80)
         self.write("recipe.json", RECIPE)
         process = subprocess.Popen([PROGRAM, "run", "recipe.json", "--run-dir", "run", *arguments], cwd=self.folder,
                                    stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})

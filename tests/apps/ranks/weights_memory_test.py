@@ -19,7 +19,7 @@ def parameters(hidden):
 
 class WeightsMemory(ProgramTest):
     def train(self, hidden):
-        self.write("text.txt", bytes(range(256)) * 8)
+        self.write("text.txt", bytes(range(32, 127)) * 16)
         self.write("recipe.json", {"name": "weights", "model": {**MODEL, "hidden_size": hidden},
                                    "data": {"train": [{"path": "text.txt"}]}, "batch": {"global": 1, "micro": 1},
                                    "log": {"tensorboard": False}, "training": {"steps": 1}})
