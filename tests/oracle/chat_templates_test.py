@@ -111,8 +111,8 @@ class ChatTemplates(unittest.TestCase):
         for stop in ([], [free[4]], [0, free[2], free[7]]):
             (self.folder / "model" / "generation_config.json").write_text(json.dumps({"eos_token_id": stop or None}),
                                                                           encoding="utf-8")
-            shown = program.run("sample", self.folder / "run", "--prompt", "red sky", "--temperature", 0, "--tokens", 9,
-                                "--json")
+            shown = program.run("sample", self.folder / "run", "--plain", "--prompt", "red sky", "--temperature", 0,
+                                "--tokens", 9, "--json")
             with torch.no_grad():
                 expected = model.generate(ids, do_sample=False, max_new_tokens=9, eos_token_id=stop or ends)
             expected = expected[0, ids.shape[1]:].tolist()

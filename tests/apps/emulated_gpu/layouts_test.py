@@ -50,7 +50,7 @@ class Layouts(EmulatedTest):
         draw, token, text = random.Random(1), 0, bytearray()
         for _ in range(4000):  # something to learn: each token depends on the previous one, up to noise
             token = (3 * token + 1 + draw.randrange(4)) % 40
-            text.append(token)
+            text.append(32 + token)  # a text, not a binary file
         self.write("text.txt", bytes(text))
         self.write("recipe.json", {
             "name": "layouts", "model": MODEL, "data": {"train": [{"path": "text.txt"}]},

@@ -233,7 +233,7 @@ class Layouts(ProgramTest):
         random, token, text = Random(1), 0, bytearray()
         for _ in range(4000):  # something to learn: each token depends on the previous one, up to noise
             token = (3 * token + 1 + random.randrange(4)) % 40
-            text.append(token)
+            text.append(32 + token)  # a text, not a binary file
         self.write("text.txt", bytes(text))
 
     def write_recipe(self, model):
