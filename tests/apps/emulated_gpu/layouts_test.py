@@ -95,7 +95,7 @@ class Layouts(EmulatedTest):
                 self.check(str(number), ranks, {**keys, "launch.backend": backend})
 
     def test_documents_of_ranks_that_share_sequences(self):
-        documents = {"data.document_mask": '{"end_of_text": 10}', "batch.micro": 2, "launch.backend": "mpi"}
+        documents = {"data.document_mask": '{"end_of_text": 42}', "batch.micro": 2, "launch.backend": "mpi"}
         self.check("documents", 2, {**documents, "parallel.context": 2, "memory.recompute": "selective"})
 
 
