@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/device/elements.h"
@@ -81,6 +83,20 @@ inline LaunchShape shape_of(const FlatPacks& p) {
   constexpr std::int64_t most_blocks = std::int64_t{1} << 20;
   const std::int64_t blocks = std::clamp<std::int64_t>((p.packs + flat_threads - 1) / flat_threads, 1, most_blocks);
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(flat_threads)};
+}
+
+// Launches a kernel over arrays of n elements (launch()), whose parameters get the packs. Of the kernels that take one
+// or flat_pack elements at once, kernel_of(std::integral_constant<int, elements>) is the one.
+template <class Parameters, class KernelOf, class... Arrays>
+void launch_flat(void* stream, const char* name, KernelOf kernel_of, std::int64_t n, Parameters p,
+                 std::initializer_list<MemoryUse> memory, Arrays*... arrays) {
+  with_flat_packs(
+      n,
+      [&](auto size, const FlatPacks& packs) {
+        p.packs = packs;
+        launch(stream, name, kernel_of(size), shape_of(packs), p, memory);
+      },
+      arrays...);
 }
 
 }  // namespace llmtrain::kernels

@@ -60,18 +60,13 @@ __global__ void __launch_bounds__(flat_threads) adamw_kernel(Step<Gradient, Weig
 
 template <class Gradient, class Weight>
 void step_of(const AdamwArguments& a, const AdamwConstants& constants, void* stream) {
-  Step<Gradient, Weight> p{
+  const Step<Gradient, Weight> p{
       a.weights, a.m,      a.v, static_cast<const Gradient*>(a.gradients), static_cast<Weight*>(a.compute_weights),
       {},        constants};
   const auto n = static_cast<std::size_t>(a.n);
-  with_flat_packs(
-      a.n,
-      [&](auto size, const FlatPacks& packs) {
-        p.packs = packs;
-        launch(stream, "adamw", adamw_kernel<decltype(size)::value, Gradient, Weight>, shape_of(packs), p,
-               {updates(p.weights, n), updates(p.m, n), updates(p.v, n), reads(p.gradients, n),
-                writes(p.compute_weights, n)});
-      },
+  launch_flat(
+      stream, "adamw", [](auto size) { return adamw_kernel<decltype(size)::value, Gradient, Weight>; }, a.n, p,
+      {updates(p.weights, n), updates(p.m, n), updates(p.v, n), reads(p.gradients, n), writes(p.compute_weights, n)},
       p.weights, p.m, p.v, p.gradients, p.compute_weights);
 }
 

@@ -124,73 +124,49 @@ std::size_t size_of(std::int64_t count) { return static_cast<std::size_t>(count)
 
 template <class Gradient>
 void start(const MuonMeanArguments& a, void* stream) {
-  Mean<Gradient> p{a.mean, static_cast<const Gradient*>(a.gradients), a.result, {}, a.momentum, a.share};
+  const Mean<Gradient> p{a.mean, static_cast<const Gradient*>(a.gradients), a.result, {}, a.momentum, a.share};
   const std::size_t n = size_of(a.n);
-  with_flat_packs(
-      a.n,
-      [&](auto size, const FlatPacks& packs) {
-        p.packs = packs;
-        launch(stream, "muon_mean", muon_mean_kernel<decltype(size)::value, Gradient>, shape_of(packs), p,
-               {reads(p.mean, n), reads(p.gradients, n), writes(p.result, n)});
-      },
-      p.mean, p.gradients, p.result);
+  launch_flat(
+      stream, "muon_mean", [](auto size) { return muon_mean_kernel<decltype(size)::value, Gradient>; }, a.n, p,
+      {reads(p.mean, n), reads(p.gradients, n), writes(p.result, n)}, p.mean, p.gradients, p.result);
 }
 
 template <class T>
 void start(const MuonNormalizeArguments& a, void* stream) {
-  Normalize<T> p{a.matrix, a.sum_of_squares, static_cast<T*>(a.result), {}, a.smallest_norm};
+  const Normalize<T> p{a.matrix, a.sum_of_squares, static_cast<T*>(a.result), {}, a.smallest_norm};
   const std::size_t n = size_of(a.n);
-  with_flat_packs(
-      a.n,
-      [&](auto size, const FlatPacks& packs) {
-        p.packs = packs;
-        launch(stream, "muon_normalize", muon_normalize_kernel<decltype(size)::value, T>, shape_of(packs), p,
-               {reads(p.matrix, n), reads(p.sum_of_squares, 1), writes(p.result, n)});
-      },
-      p.matrix, p.result);
+  launch_flat(
+      stream, "muon_normalize", [](auto size) { return muon_normalize_kernel<decltype(size)::value, T>; }, a.n, p,
+      {reads(p.matrix, n), reads(p.sum_of_squares, 1), writes(p.result, n)}, p.matrix, p.result);
 }
 
 template <class T>
 void start(const MuonPolynomialArguments& a, void* stream) {
   const MuonCoefficients& c = a.coefficients;
-  Polynomial<T> p{static_cast<const T*>(a.gram), static_cast<T*>(a.square), {}, a.side, c.unit, c.gram, c.square};
+  const Polynomial<T> p{static_cast<const T*>(a.gram), static_cast<T*>(a.square), {}, a.side, c.unit, c.gram, c.square};
   const std::size_t n = size_of(a.side * a.side);
-  with_flat_packs(
-      a.side * a.side,
-      [&](auto size, const FlatPacks& packs) {
-        p.packs = packs;
-        launch(stream, "muon_polynomial", muon_polynomial_kernel<decltype(size)::value, T>, shape_of(packs), p,
-               {reads(p.gram, n), updates(p.square, n)});
-      },
-      p.gram, p.square);
+  launch_flat(
+      stream, "muon_polynomial", [](auto size) { return muon_polynomial_kernel<decltype(size)::value, T>; },
+      a.side * a.side, p, {reads(p.gram, n), updates(p.square, n)}, p.gram, p.square);
 }
 
 template <class T>
 void start(const MuonScaleArguments& a, void* stream) {
-  Scale<T> p{static_cast<const T*>(a.x), a.result, {}, a.scale};
+  const Scale<T> p{static_cast<const T*>(a.x), a.result, {}, a.scale};
   const std::size_t n = size_of(a.n);
-  with_flat_packs(
-      a.n,
-      [&](auto size, const FlatPacks& packs) {
-        p.packs = packs;
-        launch(stream, "muon_scale", muon_scale_kernel<decltype(size)::value, T>, shape_of(packs), p,
-               {reads(p.x, n), writes(p.result, n)});
-      },
-      p.x, p.result);
+  launch_flat(
+      stream, "muon_scale", [](auto size) { return muon_scale_kernel<decltype(size)::value, T>; }, a.n, p,
+      {reads(p.x, n), writes(p.result, n)}, p.x, p.result);
 }
 
 template <class Weight>
 void start(const MuonStepArguments& a, void* stream) {
-  Step<Weight> p{a.weights, a.values, static_cast<Weight*>(a.compute_weights), {}, a.decay, a.learning_rate};
+  const Step<Weight> p{a.weights, a.values, static_cast<Weight*>(a.compute_weights), {}, a.decay, a.learning_rate};
   const std::size_t n = size_of(a.n);
-  with_flat_packs(
-      a.n,
-      [&](auto size, const FlatPacks& packs) {
-        p.packs = packs;
-        launch(stream, "muon_step", muon_step_kernel<decltype(size)::value, Weight>, shape_of(packs), p,
-               {updates(p.weights, n), reads(p.values, n), writes(p.compute_weights, n)});
-      },
-      p.weights, p.values, p.compute_weights);
+  launch_flat(
+      stream, "muon_step", [](auto size) { return muon_step_kernel<decltype(size)::value, Weight>; }, a.n, p,
+      {updates(p.weights, n), reads(p.values, n), writes(p.compute_weights, n)}, p.weights, p.values,
+      p.compute_weights);
 }
 
 void mean(const MuonMeanArguments& a, void* stream) {
