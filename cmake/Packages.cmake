@@ -34,6 +34,7 @@ llmtrain_find_library(sentencepiece HEADER sentencepiece_processor.h LIBRARY sen
 llmtrain_find_library(sentencepiece_train HEADER sentencepiece_trainer.h LIBRARY sentencepiece_train
   PACKAGE libsentencepiece-dev)
 target_link_libraries(sentencepiece_train INTERFACE sentencepiece)
+llmtrain_find_library(libedit HEADER histedit.h LIBRARY edit PACKAGE libedit-dev)
 llmtrain_find_library(zlib HEADER zlib.h LIBRARY z PACKAGE zlib1g-dev)
 llmtrain_find_library(zstd HEADER zstd.h LIBRARY zstd PACKAGE libzstd-dev)
 

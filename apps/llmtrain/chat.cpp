@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <spdlog/fmt/fmt.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cstddef>
-#include <cstdio>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,11 +11,11 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/inference/choice_flags.h"
+#include "apps/llmtrain/inference/user_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/json/json_text.h"
 
@@ -48,16 +42,14 @@ class Chat {
   }
 
   // The text of the conversation with the next line of the user's, up to where the answer begins; none at the end of
-  // the input. Throws Error(bad_data) where the template refuses it or the line, if not of a terminal, is no text.
+  // the input. Throws as UserLines::next(), and Error(bad_data) where the template refuses the conversation.
   std::optional<std::string> next() {
-    for (std::string line; ask(line);) {
-      if (line.ends_with('\r')) line.pop_back();
-      if (line.empty() || !is_text(line)) continue;
-      if (line == "/new") {
+    while (const std::optional<std::string> line = lines_.next()) {
+      if (*line == "/new") {
         messages_ = opening_;
         continue;
       }
-      messages_.push_back(message_of("user", line));
+      messages_.push_back(message_of("user", *line));
       return prompts_.text(messages_);
     }
     return std::nullopt;
@@ -70,29 +62,9 @@ class Chat {
   }
 
  private:
-  // Whether there was a line. The end of the input leaves a terminal's prompt without a line's end.
-  bool ask(std::string& line) {
-    if (at_terminal_) write_result("> ");
-    ++lines_;
-    if (std::getline(std::cin, line)) return true;
-    if (at_terminal_) write_result("\n");
-    if (std::ferror(stdin) != 0) throw Error(ExitCode::bad_data, "standard input: cannot be read");
-    return false;
-  }
-
-  // Where a terminal's editing has cut a character in two, the conversation need not end.
-  bool is_text(const std::string& line) const {
-    if (is_utf8(line)) return true;
-    const std::string reason = fmt::format("standard input: line {} is not UTF-8", lines_);
-    if (!at_terminal_) throw Error(ExitCode::bad_data, reason);
-    log().warn("{}, and is left out", reason);
-    return false;
-  }
-
   ChatPrompts& prompts_;
   Json opening_ = Json::array(), messages_;
-  std::size_t lines_ = 0;
-  const bool at_terminal_ = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+  UserLines lines_;
 };
 
 int chat(const ChatOptions& options) {

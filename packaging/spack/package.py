@@ -23,6 +23,7 @@ class Llmtrain(CMakePackage):
     depends_on("pcre2@10.42:")
     depends_on("utf8proc@2.8:")
     depends_on("sentencepiece@0.1.97:")
+    depends_on("libedit")
     depends_on("zlib-api")
     depends_on("zstd@1.5:")
     depends_on("openmpi@4.1:")

@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import subprocess
+import termios
 import unittest
 
 from program import PROGRAM, SANITIZER_OPTIONS, TrainingTest
@@ -135,10 +136,10 @@ class Chat(TrainingTest):
         self.assertEqual(self.chat("Hi\n", "runs/plain", *flags).returncode, 0)
         self.assertEqual(self.chat("", "runs/plain", *flags).stdout, "")
 
-    def at_terminal(self):
+    def at_terminal(self, **variables):
         master, terminal = pty.openpty()
         self.addCleanup(os.close, master)
-        environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **SANITIZER_OPTIONS}
+        environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **SANITIZER_OPTIONS, **variables}
         process = subprocess.Popen([PROGRAM, "chat", "runs/small", *GREEDY], cwd=self.folder, env=environment,
                                    stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
         os.close(terminal)
@@ -175,6 +176,26 @@ class Chat(TrainingTest):
         read_until("> ")
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(), -signal.SIGINT)
+
+    def test_lines_are_edited_at_a_terminal(self):
+        """Keys as in shells: xterm's arrow is ESC [ A or ESC O A, backspace takes a whole character."""
+        process, master, read_until = self.at_terminal(TERM="xterm", HOME=str(self.folder))
+        modes = termios.tcgetattr(master)
+        first = self.answer(("user", "Hü"))
+        second = self.answer(("user", "Hü"), ("assistant", first), ("user", "aHü"))
+        third = self.answer(("user", "aHü"))
+        read_until("> ")
+        for keys, answer in (("Hüé\x7f\n", first), ("\x1b[A\x01a\n", second), ("/new\n", None), ("\x12aH\n", third)):
+            os.write(master, keys.encode())
+            read_until("/new\r\n> " if answer is None else "\r\n" + answer.replace("\n", "\r\n") + "\r\n> ")
+        os.write(master, b"\x03")
+        self.assertEqual(process.wait(), -signal.SIGINT)
+        self.assertEqual(termios.tcgetattr(master), modes)
+        process, master, read_until = self.at_terminal(TERM="xterm", HOME=str(self.folder))
+        read_until("> ")
+        os.write(master, b"\x04")
+        read_until()
+        self.assertEqual(process.wait(), 0)
 
 
 if __name__ == "__main__":
