@@ -80,16 +80,9 @@ void reference_step(const AdamwState& state, const at::Tensor& gradients, const 
   });
 }
 
-}  // namespace
-
-void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
-            const std::optional<at::Tensor>& compute_weights) {
-  const std::int64_t n = state.weights.numel();
-  check_size("m", state.m, n);
-  check_size("v", state.v, n);
-  check_size("gradients", gradients, n);
-  if (compute_weights) check_size("compute_weights", *compute_weights, n);
-  if (has_cuda_adamw(state, gradients, compute_weights)) return cuda_adamw_(state, gradients, step, compute_weights);
+// A run of elements with one decay, on a processor or in LibTorch's operators.
+void step_run(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
+              const std::optional<at::Tensor>& compute_weights) {
   // The fused step writes the rounded compute weights in the same pass over memory; the others need another one.
   if (!can_fuse(state, gradients, compute_weights)) {
     const bool has_loop = has_fp32_states(state) && gradients.is_cpu();
@@ -100,6 +93,31 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
     fused_step<float>(kernels.fp32, state, gradients, step, compute_weights);
   } else {
     fused_step<std::uint16_t>(kernels.bf16, state, gradients, step, compute_weights);
+  }
+}
+
+}  // namespace
+
+void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
+            const std::optional<at::Tensor>& compute_weights, const DecayRuns& runs) {
+  const std::int64_t n = state.weights.numel();
+  check_size("m", state.m, n);
+  check_size("v", state.v, n);
+  check_size("gradients", gradients, n);
+  if (compute_weights) check_size("compute_weights", *compute_weights, n);
+  if (has_cuda_adamw(state, gradients, compute_weights))
+    return cuda_adamw_(state, gradients, step, compute_weights, runs);
+  AdamwStep of_run = step;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i <= runs.changes.size(); ++i) {
+    const std::int64_t end = i < runs.changes.size() ? runs.changes[i] : n;
+    const auto part = [begin, end](const at::Tensor& x) { return x.slice(0, begin, end); };
+    AdamwState states{part(state.weights), part(state.m), part(state.v)};
+    std::optional<at::Tensor> rounded;
+    if (compute_weights) rounded = part(*compute_weights);
+    of_run.weight_decay = (i % 2 == 0) == runs.first_decays ? step.weight_decay : 0;
+    step_run(states, part(gradients), of_run, rounded);
+    begin = end;
   }
 }
 

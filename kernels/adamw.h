@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "kernels/random/stochastic_rounding.h"
 
@@ -26,10 +28,17 @@ struct AdamwState {
   at::Tensor v;        // [n], as weights
 };
 
+// Runs of elements, such as tensors, of which those that decay and others alternate.
+struct DecayRuns {
+  bool first_decays = true;
+  std::vector<std::int64_t> changes;  // where each run but the first begins; ascending
+};
+
 // One pass over flat, contiguous memory; updates the state in place. `gradients` [n] is of any float dtype.
-// `compute_weights` [n], when given, receives the rounded new weights. Temporary memory does not grow with n.
+// `compute_weights` [n], when given, receives the rounded new weights. What does not decay has weight decay 0 in
+// `step`'s place. Temporary memory does not grow with n.
 void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
-            const std::optional<at::Tensor>& compute_weights);
+            const std::optional<at::Tensor>& compute_weights, const DecayRuns& runs = {});
 
 // The state of elements of one tensor in small types, value = payload / scale, as in FP8-LM (Peng et al., arXiv
 // 2310.18313, section 2.2): the weights, and both moments or neither of them. All tensors are on one device; scales are

@@ -23,52 +23,77 @@ class Adamw final : public Optimizer {
         second_moment_(memory(Moment::second)) {}
 
   void update(const OptimizerUpdate& update) override {
-    for_segments(update, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
-      const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin - update.begin, end - update.begin); };
-      kernels::AdamwState state{part(update.weights), first_moment_.slice(0, begin, end),
-                                second_moment_.slice(0, begin, end)};
-      std::optional<at::Tensor> compute_weights;
-      if (update.compute_weights) compute_weights = part(*update.compute_weights);
-      kernels::adamw_(state, part(update.gradients), step, compute_weights);
+    Stretch stretch;
+    bool decays = false;
+    for_segments(update, [&](std::int64_t begin, std::int64_t end, const OptimizerSegment& segment) {
+      if (stretch.end != begin || stretch.begin == stretch.end) {
+        this->update(update, stretch);
+        stretch = {begin, begin, {segment.decays, {}}};
+      } else if (segment.decays != decays) {
+        stretch.runs.changes.push_back(begin - stretch.begin);
+      }
+      stretch.end = end;
+      decays = segment.decays;
     });
+    this->update(update, stretch);
   }
 
   at::Tensor largest_after(const ScaledUpdate& update) const override {
     at::Tensor largest = at::zeros({3}, update.scales.options());
-    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
+    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const OptimizerSegment& segment) {
       // Keeps a NaN.
-      at::maximum_out(largest, largest, kernels::scaled_adamw_largest(scaled_state(update, begin, end), step));
+      at::maximum_out(
+          largest, largest,
+          kernels::scaled_adamw_largest(scaled_state(update, begin, end), step_of(update.of, segment.decays)));
     });
     return largest;
   }
 
   void update(const ScaledUpdate& update, const at::Tensor& next) override {
-    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
+    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const OptimizerSegment& segment) {
       std::optional<kernels::StochasticRounding> rounding = update.rounding;
       if (rounding) rounding->skipped += begin - update.of.begin;
-      kernels::scaled_adamw_(scaled_state(update, begin, end), step, next, rounding);
+      kernels::scaled_adamw_(scaled_state(update, begin, end), step_of(update.of, segment.decays), next, rounding);
     });
   }
 
   std::vector<OptimizerState> states() const override { return {{"m", first_moment_}, {"v", second_moment_}}; }
 
  private:
-  // Parameters with and without decay alternate in flat memory; a segment is one kernel call with one decay. Calls
-  // work(begin, end, step) for the segments' elements, in the optimizer's memory, that the update has.
+  // Segments that follow each other.
+  struct Stretch {
+    std::int64_t begin = 0, end = 0;
+    kernels::DecayRuns runs;
+  };
+
+  void update(const OptimizerUpdate& update, const Stretch& stretch) {
+    const std::int64_t begin = stretch.begin, end = stretch.end;
+    if (begin == end) return;
+    const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin - update.begin, end - update.begin); };
+    kernels::AdamwState state{part(update.weights), first_moment_.slice(0, begin, end),
+                              second_moment_.slice(0, begin, end)};
+    std::optional<at::Tensor> compute_weights;
+    if (update.compute_weights) compute_weights = part(*update.compute_weights);
+    kernels::adamw_(state, part(update.gradients), step_of(update, true), compute_weights, stretch.runs);
+  }
+
+  kernels::AdamwStep step_of(const OptimizerUpdate& update, bool decays) const {
+    return {.learning_rate = update.learning_rate,
+            .beta1 = recipe_.beta1,
+            .beta2 = recipe_.beta2,
+            .eps = recipe_.eps,
+            .weight_decay = decays ? recipe_.weight_decay : 0,
+            .gradient_scale = update.gradient_scale,
+            .step = update.step};
+  }
+
+  // Calls work(begin, end, segment) for the segments' elements, in the optimizer's memory, that the update has.
   template <class Work>
   void for_segments(const OptimizerUpdate& update, Work work) const {
     for (const OptimizerSegment& segment : segments_) {
       const std::int64_t begin = std::max(segment.begin, update.begin);
       const std::int64_t end = std::min(segment.end, update.begin + update.weights.numel());
-      if (begin >= end) continue;
-      work(begin, end,
-           kernels::AdamwStep{.learning_rate = update.learning_rate,
-                              .beta1 = recipe_.beta1,
-                              .beta2 = recipe_.beta2,
-                              .eps = recipe_.eps,
-                              .weight_decay = segment.decays ? recipe_.weight_decay : 0,
-                              .gradient_scale = update.gradient_scale,
-                              .step = update.step});
+      if (begin < end) work(begin, end, segment);
     }
   }
 

@@ -31,14 +31,17 @@ bool has_cuda_adamw(const AdamwState& state, const at::Tensor& gradients,
 }
 
 void cuda_adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
-                 const std::optional<at::Tensor>& compute_weights) {
+                 const std::optional<at::Tensor>& compute_weights, const DecayRuns& runs) {
   const c10::DeviceGuard guard(state.weights.device());
   AdamwArguments arguments{.weights = state.weights.mutable_data_ptr<float>(),
                            .m = state.m.mutable_data_ptr<float>(),
                            .v = state.v.mutable_data_ptr<float>(),
                            .gradient = *element_of(gradients),
                            .gradients = gradients.const_data_ptr(),
-                           .n = state.weights.numel()};
+                           .n = state.weights.numel(),
+                           .first_decays = runs.first_decays,
+                           .changes = runs.changes.data(),
+                           .change_count = static_cast<std::int64_t>(runs.changes.size())};
   if (compute_weights) {
     arguments.compute_weight = *element_of(*compute_weights);
     arguments.compute_weights = compute_weights->mutable_data_ptr();

@@ -7,9 +7,11 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/machine/processor.h"
 #include "kernels/adamw.h"
+#include "tests/emulator/cuda/kernels.h"
 #include "tests/emulator/torch/backend.h"
 #include "tests/kernels/tensor_error.h"
 
@@ -33,13 +35,13 @@ struct Step {
     return moved;
   }
   // Elements [begin, end), as where parameters that decay and others alternate.
-  void take(std::int64_t begin, std::int64_t end) {
+  void take(std::int64_t begin, std::int64_t end, const DecayRuns& runs = {}) {
     const auto part = [&](const at::Tensor& x) { return x.slice(0, begin, end); };
     AdamwState states{part(state.weights), part(state.m), part(state.v)};
     std::optional<at::Tensor> rounded;
     if (compute_weights) rounded = part(*compute_weights);
     adamw_(states, part(gradients), {.learning_rate = 1e-2, .weight_decay = 0.1, .gradient_scale = 0.37, .step = 3},
-           rounded);
+           rounded, runs);
   }
 };
 
@@ -48,6 +50,9 @@ void check_same(const at::Tensor& got, const at::Tensor& want) {
   if (instruction_set_level() >= 3) CHECK(at::equal(got.cpu(), want));
   CHECK(largest_error(got.cpu(), want) < 8 * fp32_rounding);
 }
+
+// What kernels of this name have said until now that they read and write.
+std::int64_t bytes_of(const char* name) { return emulated::named_counts()["bytes"][name]; }
 
 }  // namespace
 
@@ -71,6 +76,32 @@ TEST_CASE("a step of AdamW on a GPU is one kernel without memory beside, with th
   check_same(there.state.v, here.state.v);
   if (compute == at::kFloat) return;
   CHECK(at::equal(there.compute_weights->cpu(), there.state.weights.cpu().to(compute)));
+}
+
+TEST_CASE("tensors that decay and others are stepped by one kernel on a GPU, each as by itself") {
+  DecayRuns runs{GENERATE(true, false), {}};
+  for (std::int64_t at = 5; at < n; at += 1 + at % 29) runs.changes.push_back(at);
+  Step here;
+  here.gradients = random_tensor({n}, at::kBFloat16);
+  here.compute_weights = at::zeros({n}, at::kBFloat16);
+  Step there = here.on_gpu();
+  const std::int64_t launches = emulated::counters(0).launches, bytes = bytes_of("adamw");
+  there.take(0, n, runs);
+  CHECK(emulated::counters(0).launches - launches == 1);
+  // States read and written, gradients, and compute weights: what races and overruns are looked for in.
+  CHECK(bytes_of("adamw") - bytes == 28 * n);
+  std::vector<std::int64_t> ends = runs.changes;
+  ends.push_back(n);
+  bool decays = runs.first_decays;
+  for (std::int64_t begin = 0; const std::int64_t end : ends) {
+    here.take(begin, end, {decays, {}});
+    begin = end;
+    decays = !decays;
+  }
+  check_same(there.state.weights, here.state.weights);
+  check_same(there.state.m, here.state.m);
+  check_same(there.state.v, here.state.v);
+  CHECK(at::equal(there.compute_weights->cpu(), there.state.weights.cpu().to(at::kBFloat16)));
 }
 
 TEST_CASE("states on a GPU that its kernel does not take are stepped in LibTorch's operators") {
