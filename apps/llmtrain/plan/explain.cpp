@@ -30,13 +30,14 @@ int show_explanation(const std::string& file, const std::vector<Override>& overr
   const double tokens = measured_tokens_per_second(run);
   RelatedPlans plans;
   Explanation explanation;
-  explanation.recipe = plans.report_of(file, overrides);
+  const PlannedOverrides common = with_derived_data(file, overrides);
+  explanation.recipe = plans.report_of(file, common);
   explanation.source = run;
   explanation.source_plan = plans.report_of(recipe_file(run).string(), {});
   explanation.measured = tokens / static_cast<double>(explanation.source_plan.mesh.world());
   explain_changes(explanation, key_differences(explanation.recipe.recipe, explanation.source_plan.recipe),
                   [&](const std::vector<KeyDifference>& keys) {
-                    std::vector<Override> changed = overrides;
+                    std::vector<Override> changed = common.all;
                     for (const KeyDifference& key : keys) changed.push_back(override_of(key));
                     return plans.changed_plan(file, changed);
                   });

@@ -17,6 +17,7 @@
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
 #include "apps/llmtrain/plan/comparison.h"
+#include "apps/llmtrain/plan/derived_data.h"
 #include "apps/llmtrain/plan/explain.h"
 #include "apps/llmtrain/plan/fp8_products.h"
 #include "apps/llmtrain/plan/more_devices.h"
@@ -145,9 +146,10 @@ void warn_of_memory(const Plan& plan, const ClusterProfile& profile) {
                              : "the cheapest change that fits: --set " + changes.front().change);
 }
 
-int search(const PlanOptions& options, const Recipe& recipe) {
+int search(const PlanOptions& options, const Recipe& recipe, bool derives_data) {
   SearchOutputs outputs;
   outputs.json = options.outputs.json;
+  outputs.derives_data = derives_data;
   outputs.best = options.output.value_or(std::filesystem::path(options.recipe).stem().string() + ".best.json");
   return named_with_file(options.recipe, [&] { return show_search(options.recipe, recipe, outputs); });
 }
@@ -164,8 +166,12 @@ int plan(const PlanOptions& options) {
   if (options.explained) return show_explanation(options.recipe, overrides, *options.explained, options.outputs);
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
   if (options.target) return show_target(options.recipe, overrides, *options.target, options.outputs);
-  if (options.search) return search(options, read_recipe(options.recipe, overrides));
-  return show_plan(options.recipe, read_recipe(options.recipe, overrides), options.outputs);
+  const PlannedOverrides planned = with_derived_data(options.recipe, overrides);
+  const Recipe recipe = read_recipe(options.recipe, planned.all);
+  if (options.search) return search(options, recipe, planned.derives_data);
+  PlanOutputs outputs = options.outputs;
+  outputs.derives_data = planned.derives_data;
+  return show_plan(options.recipe, recipe, outputs);
 }
 
 }  // namespace
@@ -177,6 +183,7 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   const bool draws = outputs.html || outputs.trace;
   const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
   Plan plan = plan_of(layout, profile, draws ? Timeline::record : Timeline::leave_out);
+  plan.report.derives_data = outputs.derives_data;
   plan.report.suggestions = suggest(plan, profile);
   if (!plan.report.fits && plan.report.suggestions.empty())
     plan.report.warnings.push_back(

@@ -15,6 +15,7 @@ namespace llmtrain::app {
 // Output of `plan` and `run --dry-run`.
 struct PlanOutputs {
   bool json = false;
+  bool derives_data = false;        // whether the recipe's data ranks are not those of its file (derived_data.h)
   std::optional<std::string> html;  // files
   std::optional<std::string> trace;
 };

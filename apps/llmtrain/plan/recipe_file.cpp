@@ -31,19 +31,21 @@ std::string first_problem(const Error& error) {
 
 Override override_of(const KeyDifference& difference) { return difference.key + "=" + difference.second.dump(); }
 
-PlanReport RelatedPlans::report_of(const std::string& file, const std::vector<Override>& overrides) {
-  const Recipe recipe = read_recipe(file, overrides);
+PlanReport RelatedPlans::report_of(const std::string& file, const PlannedOverrides& overrides) {
+  const Recipe recipe = read_recipe(file, overrides.all);
   measure_machine(recipe);
   return named_with_file(file, [&] {
     const ClusterProfile& profile = profile_for(recipe);
     layout_ = lay_out(recipe, profile, graph_for(recipe));
-    return make_plan(layout_, profile).report;
+    PlanReport report = make_plan(layout_, profile).report;
+    report.derives_data = overrides.derives_data;
+    return report;
   });
 }
 
 ChangedPlan RelatedPlans::changed_plan(const std::string& file, const std::vector<Override>& overrides) {
   try {
-    return {report_of(file, overrides), ""};
+    return {report_of(file, PlannedOverrides{.all = overrides}), ""};
   } catch (const Error& error) {
     if (error.code() != ExitCode::bad_recipe) throw;
     return {std::nullopt, first_problem(error)};

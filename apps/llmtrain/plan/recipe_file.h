@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/llmtrain/plan/derived_data.h"
 #include "core/base/error.h"
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
@@ -41,10 +42,10 @@ Override override_of(const KeyDifference& difference);
 class RelatedPlans {
  public:
   // The plan of a file's recipe, without suggestions. Throws Error.
-  PlanReport report_of(const std::string& file, const std::vector<Override>& overrides);
+  PlanReport report_of(const std::string& file, const PlannedOverrides& overrides);
 
-  // The same, or why the recipe is refused. From the file and not from its resolved recipe: keys whose defaults follow
-  // a changed one must follow it.
+  // The same with these overrides and no others, or why the recipe is refused. From the file and not from its resolved
+  // recipe: keys whose defaults follow a changed one must follow it.
   ChangedPlan changed_plan(const std::string& file, const std::vector<Override>& overrides);
 
  private:

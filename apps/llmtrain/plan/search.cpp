@@ -22,6 +22,7 @@
 #include "core/page/text_table.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/planner/search.h"
+#include "parallel/plan/report/plan.h"
 
 namespace llmtrain::app {
 namespace {
@@ -67,7 +68,7 @@ std::vector<TableCell> row(const SearchCandidate& candidate, bool splits_sequenc
           {candidate.is_tight ? "tight" : ""}};
 }
 
-std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {
+std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile, bool derives_data) {
   const TextStyle style = style_of_output();
   const std::string title = fmt::format(
       "{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
@@ -92,10 +93,11 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
   for (std::size_t i = 0; i < result.front.size(); ++i)
     front.add(row(result.front[i], splits_sequences, i == result.best));
   return paragraph(title, style.width) + '\n' + front.text(style) + '\n' +
-         paragraph("* best: the fastest that fits; not a tight one where one with room is about as fast", style.width);
+         paragraph("* best: the fastest that fits; not a tight one where one with room is about as fast", style.width) +
+         (derives_data ? paragraph(fmt::format("data: {}", derived_data_note), style.width) : "");
 }
 
-std::string json_text(const SearchResult& result) {
+std::string json_text(const SearchResult& result, bool derives_data) {
   Json front = Json::array();
   for (const SearchCandidate& candidate : result.front) {
     Json entry = {
@@ -103,11 +105,8 @@ std::string json_text(const SearchResult& result) {
     entry["recipe"] = layout_keys(candidate.recipe);
     front.push_back(std::move(entry));
   }
-  const Json report = {{"layouts", result.layouts},
-                       {"estimated", result.estimated},
-                       {"simulated", result.simulated},
-                       {"best", *result.best},
-                       {"front", std::move(front)}};
+  const Json report = {{"layouts", result.layouts},    {"estimated", result.estimated}, {"simulated", result.simulated},
+                       {"derives_data", derives_data}, {"best", *result.best},          {"front", std::move(front)}};
   return report.dump(2) + "\n";
 }
 
@@ -148,7 +147,8 @@ int show_search(const std::string& file, const Recipe& recipe, const SearchOutpu
                             file, result.layouts, profile.name));
   }
   write_file_atomically(outputs.best, to_json(result.front[*result.best].recipe).dump(2) + "\n");
-  outputs.json ? write_json(json_text(result)) : write_result(table(recipe, result, profile.name));
+  outputs.json ? write_json(json_text(result, outputs.derives_data))
+               : write_result(table(recipe, result, profile.name, outputs.derives_data));
   log().info("the best recipe is in {}", outputs.best);
   for (const std::string& reason : not_run_as_planned(result.front[*result.best].recipe)) log().warn("{}", reason);
   return static_cast<int>(ExitCode::done);

@@ -10,7 +10,8 @@ namespace llmtrain::app {
 
 struct SearchOutputs {
   bool json = false;
-  std::string best;  // the file of the best recipe
+  bool derives_data = false;  // whether the recipe's data ranks are not those of its file (derived_data.h)
+  std::string best;           // the file of the best recipe
 };
 
 // The keys of a recipe that a search chooses, in the form of a recipe.

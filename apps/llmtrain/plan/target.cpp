@@ -61,7 +61,7 @@ struct Candidate {
 // With every number of data ranks that divides the micro-batches and fills whole nodes, ascending.
 std::vector<Candidate> candidates_of(const std::string& file, const std::vector<Override>& overrides) {
   RelatedPlans plans;
-  const PlanReport stated = plans.report_of(file, overrides);
+  const PlanReport stated = plans.report_of(file, with_derived_data(file, overrides));
   const Mesh& mesh = stated.mesh;
   const std::int64_t others = mesh.world() / mesh.data, micros = stated.recipe.batch.global / stated.recipe.batch.micro;
   std::vector<Candidate> candidates;
@@ -73,7 +73,7 @@ std::vector<Candidate> candidates_of(const std::string& file, const std::vector<
     all.push_back(fmt::format("parallel.data={}", data));
     all.push_back(fmt::format("cluster.nodes={}", nodes));
     try {
-      candidates.push_back({plans.report_of(file, all)});
+      candidates.push_back({plans.report_of(file, PlannedOverrides{.all = std::move(all)})});
     } catch (const Error& error) {
       // Other rules concern the number of data ranks, too.
       if (error.code() != ExitCode::bad_recipe) throw;

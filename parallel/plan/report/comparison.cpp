@@ -51,6 +51,7 @@ class Writer {
     text_ += '\n';
   }
   void line(const std::string& text) { text_ += clipped(text, width_) + '\n'; }
+  void sentence(const std::string& text) { text_ += paragraph(text, width_); }
   // A key, its values, and what changes with it: beside them where the page is wide enough, else below.
   void key(const std::string& name, std::string_view first, std::string_view second, const std::string& effect,
            Ink ink = Ink::plain) {
@@ -185,6 +186,8 @@ std::string comparison_text(const PlanComparison& comparison, const TextStyle& s
   Writer page(style);
   page.line(fmt::format("first   {} on {}", printable(first.recipe.name), printable(first.profile)));
   page.line(fmt::format("second  {} on {}", printable(second.recipe.name), printable(second.profile)));
+  if (first.derives_data) page.sentence("first's data ranks: " + derived_data_text(first));
+  if (second.derives_data) page.sentence("second's data ranks: " + derived_data_text(second));
   write_figures(page, first, second);
   write_step(page, first, second);
   write_memory(page, first, second);

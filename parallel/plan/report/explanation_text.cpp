@@ -183,6 +183,8 @@ std::string explanation_text(const Explanation& explanation, const TextStyle& st
   };
   page.line(title("recipe", explanation.recipe.recipe.name, explanation.recipe));
   page.line(title("source", explanation.source, explanation.source_plan));
+  if (explanation.recipe.derives_data)
+    page.sentences("The recipe's data ranks: " + derived_data_text(explanation.recipe) + ".");
   write_speeds(page, explanation);
   write_changes(page, explanation);
   write_rest(page, explanation);

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/report/plan.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 
 namespace llmtrain {
+
+std::string derived_data_text(const PlanReport& report) {
+  return fmt::format("{}, {}; a run keeps the recipe's and needs --set parallel.data={}", report.mesh.data,
+                     derived_data_note, report.mesh.data);
+}
 
 const PlannedRank& fullest_rank(const PlanReport& report) {
   return *std::ranges::max_element(report.ranks, {}, &PlannedRank::peak_bytes);

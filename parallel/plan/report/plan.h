@@ -128,6 +128,9 @@ struct PlanReport {
   std::int64_t active_parameters = 0;
   std::int64_t embedding_parameters = 0;
   Mesh mesh;
+  // Whether `mesh` has as many data ranks as the file's world leaves to degrees that were changed, not those of the
+  // file.
+  bool derives_data = false;
   PlannedStep step;
   PlannedThroughput throughput;
   PlannedRun run;
@@ -148,6 +151,13 @@ struct Plan {
   StepMemory memory;
   Simulation simulation;  // with its timeline if that was requested
 };
+
+// What the data ranks are where a report derives them.
+inline constexpr std::string_view derived_data_note =
+    "what the other degrees leave of the recipe's ranks, as after --set parallel.data=auto";
+
+// The same of one plan, with its number and what a run needs to have as many: "4, what …".
+std::string derived_data_text(const PlanReport& report);
 
 // The rank with the highest peak, the first of equals. `report.ranks` must not be empty.
 const PlannedRank& fullest_rank(const PlanReport& report);

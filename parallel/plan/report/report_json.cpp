@@ -144,6 +144,7 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
         {"active", report.active_parameters},
         {"embedding", report.embedding_parameters}}},
       {"mesh", mesh_json(report.mesh)},
+      {"derives_data", report.derives_data},
       {"step", step_json(report.step)},
       {"throughput", throughput_json(report.throughput)},
       {"run",

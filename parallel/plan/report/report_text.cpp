@@ -315,6 +315,7 @@ void write_suggestions(Page& page, const PlanReport& report) {
 std::string report_text(const PlanReport& report, const TextStyle& style) {
   Page page{"", Paint{style.colour}, std::min(style.width, page_width)};
   write_title(page, report);
+  if (report.derives_data) write_wrapped(page, "Data ranks: ", derived_data_text(report));
   page.text += '\n';
   write_verdict(page, report);
   write_routing(page, report);

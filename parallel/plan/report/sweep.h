@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "parallel/plan/report/plan.h"
@@ -29,14 +28,8 @@ struct Sweep {
   std::string name;  // of the recipe
   std::vector<SweepAxis> axes;
   std::vector<SweepPoint> points;
-  // Whether points have as many data ranks as the recipe's world leaves to their other degrees, not those of the
-  // recipe.
-  bool derives_data = false;
+  bool derives_data = false;  // as in the reports of its points
 };
-
-// What the data ranks are then.
-inline constexpr std::string_view derived_data_note =
-    "what the other degrees leave of the recipe's ranks, as after --set parallel.data=auto";
 
 // The point of most tokens per second per device among those that fit, the first of equals, but by the rule of
 // first_choice() where that one is tight; null if none fits. Devices may differ in number between points: a larger

@@ -73,6 +73,18 @@ class Explain(ProgramTest):
         self.assertRegex(text, r"(?m)^Without effect on either: training.steps,")
         self.assertRegex(text, r"The source measured [\d.]+ of what is planned for it")
 
+    def test_data_ranks_give_way_to_a_degree_that_is_set(self):
+        self.write_run()
+        recipe = self.report(LLAMA, *flags(RUN))["recipe"]
+        recipe.pop("launch")
+        self.write("own.json", recipe)
+        answer = self.report("own.json", "--set", "parallel.tensor=4", "--explain", "run")
+        self.assertEqual((answer["recipe"]["mesh"]["data"], answer["recipe"]["derives_data"]), (2, True))
+        self.assertEqual(answer["changes"][-1]["tokens_per_second_per_device"],
+                         answer["source"]["plan"]["throughput"]["tokens_per_second_per_device"])
+        text = self.run_program("plan", "own.json", "--set", "parallel.tensor=4", "--explain", "run").stdout
+        self.assertIn("The recipe's data ranks: 2,", text)
+
     def test_what_is_no_run(self):
         for place in ("nowhere", "recipe.json"):
             self.write("recipe.json", {})

@@ -209,7 +209,7 @@ class Bad(PlanTest):
             ("parallel.tensor=7",): ["/parallel/tensor"],
             ("parallel.data=7",): ["7"],
             ("pipeline.loops=13",): ["96 layers", "208 stages"],
-            ("parallel.pipeline=5",): ["/batch/global", "1536 is not a multiple of 40"],
+            ("parallel.pipeline=5",): ["/batch/global", "1536 is not a multiple of 5"],
             ("cluster.profile=a100-80bg",): ["a100-80gb"],
             ("cluster.profile=./none.json",): [],
             ("cluster.program=megatroncore",): ["/cluster/program", "megatron-core"],

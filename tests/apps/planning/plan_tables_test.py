@@ -108,6 +108,13 @@ class Sweep(TableTest):
         # What does not divide the ranks is refused as ever.
         self.assertIsNotNone(self.report(GPT3, "--sweep", "parallel.context=1,3")["plans"][1]["refused"])
 
+    def test_a_degree_that_is_set_beside_the_axes(self):
+        alone = self.report(GPT3)["mesh"]
+        sweep = self.report(GPT3, "--set", "parallel.tensor=4", "--sweep", "parallel.pipeline=4,8")
+        self.assertTrue(sweep["derives_data"])
+        for plan, pipeline in zip(sweep["plans"], (4, 8)):
+            self.assertEqual(plan["mesh"]["data"], alone["world"] // 4 // pipeline)
+
     def test_data_ranks_stay_where_they_are_asked_for(self):
         alone = self.report(GPT3)["mesh"]
         for flags in (("--set", f"parallel.data={alone['data']}"), ("--sweep", f"parallel.data={alone['data']}")):

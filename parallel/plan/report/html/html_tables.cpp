@@ -75,6 +75,7 @@ Html headline_section(const PlanReport& report) {
     parameters += fmt::format(", {} of them active", format_count(static_cast<double>(report.active_parameters)));
   Html text = html("<header><div><h1>{}</h1><p>{}<br>{}</p></div>{}</header>\n", report.recipe.name, parameters,
                    mesh_text(report), verdict(report));
+  if (report.derives_data) text += html("<p class=\"note\">Data ranks: {}</p>\n", derived_data_text(report));
   if (!report.recipe.description.empty()) text += html("<p class=\"note\">{}</p>\n", report.recipe.description);
   const std::string of_limit =
       report.device_memory_bytes > 0 ? "of " + bytes_text(report.device_memory_bytes) + " on" : "on";
