@@ -26,7 +26,7 @@ struct ChatOptions {
   std::string source;
   std::vector<Override> overrides;
   std::optional<std::string> system;
-  SampleRequest request;
+  ChoiceFlags choice;
 };
 
 // What was said, and how it goes on: a line of standard input is a message of the user's.
@@ -73,9 +73,10 @@ int chat(const ChatOptions& options) {
   require_tokenizer(source, options.overrides);
   if (options.system && !is_utf8(*options.system)) throw Error(ExitCode::bad_recipe, "--system: is not UTF-8");
   ChatPrompts prompts(source.recipe, source.checkpoint().string());
-  SampleRequest request = options.request;
+  SampleRequest request;
   request.recipe = source.recipe;
   request.checkpoint = source.checkpoint().string();
+  take_choice(options.choice, request);
   prompts.add_end_of_answer(request.stop);
   Chat conversation(prompts, options.system);
   load_runtime().converse(
@@ -93,11 +94,12 @@ void add_chat(CLI::App& program, Action& action) {
       ->type_name("");
   command->add_option("--system", options->system, "A message of the role system that begins the conversation")
       ->type_name("TEXT");
-  add_choice_flags(*command, options->request);
+  add_choice_flags(*command, options->choice);
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain chat runs/mine --system \"You answer briefly.\"\n\n"
-      "A line /new begins another conversation; the end of the input ends the program.");
+      "A line /new begins another conversation; the end of the input ends the program.\n" +
+      std::string(choice_note));
   command->callback([options, &action] { action = [options] { return chat(*options); }; });
 }
 

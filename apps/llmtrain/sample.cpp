@@ -28,6 +28,7 @@ struct SampleOptions {
   std::optional<std::string> prompts, system;
   bool plain = false;
   bool json = false;
+  ChoiceFlags choice;
   SampleRequest request;
 };
 
@@ -83,6 +84,7 @@ int sample(const SampleOptions& options) {
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);
   request.checkpoint = source.checkpoint().string();
+  take_choice(options.choice, request);
   const bool chats = request.recipe.data.fine_tuning && !options.plain;
   const std::vector<SamplePrompt> prompts = chats ? conversations(options, request) : plain_prompts(options, request);
   SampleOutput output(prompts, request.samples,
@@ -126,9 +128,10 @@ void add_sample(CLI::App& program, Action& action) {
       ->required()
       ->type_name("");
   add_prompt_flags(*command, *options);
-  add_choice_flags(*command, options->request);
+  add_choice_flags(*command, options->choice);
   add_batch_flags(*command, *options);
-  command->footer("Example:\n  llmtrain sample runs/quickstart --prompt \"The \" --tokens 200");
+  command->footer("Example:\n  llmtrain sample runs/quickstart --prompt \"The \" --tokens 200\n\n" +
+                  std::string(choice_note));
   command->callback([options, &action] { action = [options] { return sample(*options); }; });
 }
 

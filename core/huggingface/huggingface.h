@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,8 @@ struct HuggingfaceFormat {
   std::filesystem::path origin{};
   // Ids of which each ends a text; those that `origin` does not name are added to the ones that end generation.
   std::vector<std::int64_t> ends{};
+  // The tokenizer's id that fills sequences up, for a model without an `origin`.
+  std::optional<std::int64_t> padding{};
 };
 
 // Writes a folder, new or empty, that transformers' from_pretrained loads with no missing and no unexpected key:

@@ -277,8 +277,8 @@ void take_special_tokens(Json& config, const fs::path& origin) {
 Json generation_config_of(const Json& config) {
   Json generation;
   generation["_from_model_config"] = true;
-  for (const std::string key : {"bos_token_id", "eos_token_id"})
-    if (!config[key].is_null()) generation[key] = config[key];
+  for (const std::string key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
   return generation;
 }
 
@@ -345,6 +345,7 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
   const HuggingfaceType type = huggingface_type_of(graph.model);
   Json config = config_of(graph.model, type, pytorch_name(format.dtype));
   take_special_tokens(config, format.origin);
+  if (format.origin.empty() && format.padding) config["pad_token_id"] = *format.padding;
   if (config["eos_token_id"].is_null() && !format.ends.empty()) config["eos_token_id"] = as_ids(format.ends);
   const bool was_there = path_exists(folder);
   create_folder(folder);

@@ -92,7 +92,8 @@ std::vector<NamedTemplate> templates_of_config(const fs::path& file) {
 }  // namespace
 
 ModelMarks read_model_marks(const fs::path& folder) {
-  ModelMarks marks{special_tokens_in(folder), ends_in(folder / "generation_config.json")};
+  const fs::path generation = folder / "generation_config.json";
+  ModelMarks marks{special_tokens_in(folder), ends_in(generation), read_generation_defaults(generation)};
   if (marks.ends.empty()) marks.ends = ends_in(folder / "config.json");
   return marks;
 }

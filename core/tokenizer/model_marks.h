@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/tokenizer/generation_defaults.h"
+
 namespace llmtrain {
 
 // What a folder of transformers says of a model besides its weights and its vocabulary.
@@ -16,6 +18,7 @@ struct ModelMarks {
   std::map<std::string, std::string> special_tokens;
   // Ids of which each ends a text that is generated: of generation_config.json, else of config.json.
   std::vector<std::int64_t> ends;
+  GenerationDefaults generation;
 };
 
 // Files that the folder lacks say nothing. Throws Error(bad_data) that names the file and the place.

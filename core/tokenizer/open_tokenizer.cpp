@@ -53,6 +53,16 @@ std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
   return sha256_of(read_file(tokenizer.file) + (path_exists(config) ? read_file(config) : ""));
 }
 
+std::optional<std::int64_t> padding_of_tokenizer(const TokenizerRecipe& tokenizer, const Tokenizer& opened) {
+  if (tokenizer.kind == TokenizerKind::bytes) return std::nullopt;
+  const auto tokens = read_model_marks(std::filesystem::path(tokenizer.file).parent_path()).special_tokens;
+  const auto padding = tokens.find("pad_token");
+  if (padding == tokens.end()) return std::nullopt;
+  std::vector<TokenId> ids;
+  opened.make_encoder()->encode(padding->second, ids);
+  return ids.size() == 1 ? std::optional<std::int64_t>(ids.front()) : std::nullopt;
+}
+
 namespace {
 
 // Without this file transformers takes a tokenizer for the one of its model's type, with that one's pattern.

@@ -42,7 +42,8 @@ void export_checkpoint(const ExportRequest& request) {
   lines.show(0);
   const MergedWeights whole(graph, weights);
   const WatchedWeights watched(whole, merged, [&](double share) { lines.show(share); });
-  save_huggingface(request.destination, merged, watched, {dtype, request.shard_bytes, request.origin, request.ends});
+  save_huggingface(request.destination, merged, watched,
+                   {dtype, request.shard_bytes, request.origin, request.ends, request.padding});
 }
 
 void import_checkpoint(const ImportRequest& request) {

@@ -144,10 +144,11 @@ struct ExportRequest {
   std::string destination;  // a new folder
   ExportFormat format = ExportFormat::huggingface;
   // For transformers' format alone:
-  std::optional<DataType> dtype;   // of all weights; none: the one in which the checkpoint has them, or fp32
-  std::int64_t shard_bytes = 0;    // of a file's tensors, at most
-  std::string origin;              // the folder of transformers from which the model came; empty: none
-  std::vector<std::int64_t> ends;  // ids of which each ends a text
+  std::optional<DataType> dtype;        // of all weights; none: the one in which the checkpoint has them, or fp32
+  std::int64_t shard_bytes = 0;         // of a file's tensors, at most
+  std::string origin;                   // the folder of transformers from which the model came; empty: none
+  std::vector<std::int64_t> ends;       // ids of which each ends a text
+  std::optional<std::int64_t> padding;  // the tokenizer's id that fills sequences up
 };
 
 // A folder of transformers that becomes a checkpoint.

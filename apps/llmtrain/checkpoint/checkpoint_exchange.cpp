@@ -97,7 +97,8 @@ int export_to(const ExchangeOptions& options) {
       {source.recipe, source.checkpoint().string(), options.destination, format,
        value_of_word<DataType>(data_type_words, options.dtype.value_or(automatic_dtype)),
        static_cast<std::int64_t>(options.shard_bytes.value_or(default_file_bytes)), origin.string(),
-       opened ? text_ends(source.recipe, source.checkpoint(), *opened) : std::vector<std::int64_t>{}});
+       opened ? text_ends(source.recipe, source.checkpoint(), *opened) : std::vector<std::int64_t>{},
+       opened ? padding_of_tokenizer(tokenizer, *opened) : std::nullopt});
   // An adapter's tokenizer is its model's.
   if (format != ExportFormat::peft) {
     copy_tokenizer(tokenizer, options.destination);

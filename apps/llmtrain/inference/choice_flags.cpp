@@ -1,36 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/inference/choice_flags.h"
 
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
+
+#include <filesystem>
+
 #include "apps/llmtrain/flags.h"
+#include "core/base/log.h"
+#include "core/recipe/model_from/model_files.h"
+#include "core/tokenizer/model_marks.h"
 
 namespace llmtrain::app {
+namespace {
 
-void add_choice_flags(CLI::App& command, SampleRequest& request) {
-  command.add_option("--tokens", request.tokens, "How many tokens to write")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(whole_number_not_negative());
-  command
-      .add_option("--temperature", request.temperature, "0: always the most likely token; 1: the model's probabilities")
-      ->type_name("F")
-      ->capture_default_str()
+// A flag's value, else the model's own, which is noted, else what the request has.
+template <class Value>
+void take(const char* name, const std::optional<Value>& flag, const std::optional<Value>& own, Value& value,
+          std::vector<std::string>& taken) {
+  value = flag.value_or(own.value_or(value));
+  if (!flag && own) taken.push_back(fmt::format("{} {}", name, *own));
+}
+
+}  // namespace
+
+void add_choice_flags(CLI::App& command, ChoiceFlags& flags) {
+  const SampleRequest otherwise;
+  const auto add = [&](const char* name, auto& value, const char* type, const std::string& description,
+                       const auto& missing) {
+    return command.add_option(name, value, description)->type_name(type)->default_str(fmt::format("{}", missing));
+  };
+  add("--tokens", flags.tokens, "N", "How many tokens to write", otherwise.tokens)->check(whole_number_not_negative());
+  add("--temperature", flags.temperature, "F", "0: always the most likely token; 1: the model's probabilities",
+      otherwise.temperature)
       ->check(not_negative());
-  command.add_option("--top-k", request.top_k, "Choose among the N most likely tokens; 0: among all")
-      ->type_name("N")
-      ->capture_default_str()
+  add("--top-k", flags.top_k, "N", "Choose among the N most likely tokens; 0: among all", otherwise.top_k)
       ->check(whole_number_not_negative());
-  command.add_option("--top-p", request.top_p, "Choose among the fewest tokens with this probability together")
-      ->type_name("F")
-      ->capture_default_str()
+  add("--top-p", flags.top_p, "F", "Choose among the fewest tokens with this probability together", otherwise.top_p)
       ->check(share());
-  command.add_option("--seed", request.seed, "The same seed writes the same text")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(whole_number());
-  command.add_option("--stop", request.stop, "End the text before TEXT; repeatable")
+  add("--seed", flags.seed, "N", "The same seed writes the same text", otherwise.seed)->check(whole_number());
+  command.add_option("--stop", flags.stop, "End the text before TEXT; repeatable")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->check(text_not_empty());
+}
+
+void take_choice(const ChoiceFlags& flags, SampleRequest& request) {
+  request.seed = flags.seed;
+  request.stop = flags.stop;
+  const std::filesystem::path origin = origin_of_model(request.recipe, request.checkpoint);
+  const GenerationDefaults own = origin.empty() ? GenerationDefaults{} : read_model_marks(origin).generation;
+  std::vector<std::string> taken;
+  take("tokens", flags.tokens, own.max_new_tokens, request.tokens, taken);
+  take("temperature", flags.temperature, own.temperature, request.temperature, taken);
+  const bool draws = request.temperature > 0;
+  take("top-k", flags.top_k, draws ? own.top_k : std::nullopt, request.top_k, taken);
+  take("top-p", flags.top_p, draws ? own.top_p : std::nullopt, request.top_p, taken);
+  const std::string file = (origin / "generation_config.json").string();
+  if (!taken.empty()) log().info("{}: {}; flags say otherwise", file, fmt::join(taken, ", "));
+  if (!own.unsupported.empty())
+    log().warn("{}: {}: not supported, so that texts differ from those of transformers", file,
+               fmt::join(own.unsupported, ", "));
 }
 
 }  // namespace llmtrain::app

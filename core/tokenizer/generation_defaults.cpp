@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tokenizer/generation_defaults.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "core/base/file.h"
+#include "core/tokenizer/pieces/json_fields.h"
+
+namespace llmtrain {
+namespace {
+
+// What generate() takes for "top_k" where a file that samples does not name it.
+constexpr std::int64_t transformers_top_k = 50;
+
+struct OtherKey {
+  const char* name;
+  double neutral = 0;    // a value that changes nothing, as null, false, "" and an empty list
+  bool samples = false;  // has an effect on drawn tokens alone
+};
+
+// All keys of transformers' GenerationConfig (5.23) and of those before it that change which tokens are generated,
+// beside those that are read here. What stays within beams ("length_penalty") is behind "num_beams".
+constexpr std::array other_keys = {
+    OtherKey{"num_beams", 1},
+    OtherKey{"num_beam_groups", 1},
+    OtherKey{"penalty_alpha"},
+    OtherKey{"dola_layers"},
+    OtherKey{"constraints"},
+    OtherKey{"force_words_ids"},
+    OtherKey{"min_p", 0, true},
+    OtherKey{"top_h", 1, true},
+    OtherKey{"typical_p", 1, true},
+    OtherKey{"epsilon_cutoff", 0, true},
+    OtherKey{"eta_cutoff", 0, true},
+    OtherKey{"repetition_penalty", 1},
+    OtherKey{"encoder_repetition_penalty", 1},
+    OtherKey{"no_repeat_ngram_size"},
+    OtherKey{"encoder_no_repeat_ngram_size"},
+    OtherKey{"bad_words_ids"},
+    OtherKey{"sequence_bias"},
+    OtherKey{"suppress_tokens"},
+    OtherKey{"begin_suppress_tokens"},
+    OtherKey{"forced_bos_token_id", -1},
+    OtherKey{"forced_eos_token_id", -1},
+    OtherKey{"exponential_decay_length_penalty"},
+    OtherKey{"min_length"},
+    OtherKey{"min_new_tokens"},
+    OtherKey{"stop_strings"},
+    OtherKey{"guidance_scale", 1},
+    OtherKey{"watermarking_config"},
+    OtherKey{"token_healing"},
+};
+
+bool is_neutral(const nlohmann::json& value, double neutral) {
+  if (value.is_number()) return value.get<double>() == neutral;
+  if (value.is_boolean()) return !value.get<bool>();
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  return value.empty();  // null, too
+}
+
+std::optional<double> number_of(const JsonFields& fields, const char* key, double most) {
+  if (!fields.has(key)) return std::nullopt;
+  const nlohmann::json& value = fields.value().at(key);
+  if (!value.is_number() || value.get<double>() < 0 || value.get<double>() > most)
+    fields.section(key).fail(most == 1 ? "is not a number from 0 to 1" : "is not a number from 0");
+  return value.get<double>();
+}
+
+std::optional<std::int64_t> count_of(const JsonFields& fields, const char* key) {
+  if (!fields.has(key)) return std::nullopt;
+  const std::int64_t count = fields.whole_number(key);
+  if (count < 0) fields.section(key).fail("is not a whole number from 0");
+  return count;
+}
+
+}  // namespace
+
+GenerationDefaults read_generation_defaults(const std::filesystem::path& file) {
+  GenerationDefaults defaults;
+  if (!path_exists(file)) return defaults;
+  const nlohmann::json config = read_json_file(file);
+  const JsonFields fields(file, config, "");
+  defaults.temperature = number_of(fields, "temperature", 1e9);
+  defaults.top_k = count_of(fields, "top_k");
+  defaults.top_p = number_of(fields, "top_p", 1);
+  defaults.max_new_tokens = count_of(fields, "max_new_tokens");
+  const bool samples = fields.flag("do_sample", false);
+  if (samples) {
+    defaults.temperature = defaults.temperature.value_or(1);
+    defaults.top_k = defaults.top_k.value_or(transformers_top_k);
+  } else if (fields.has("do_sample") || defaults.temperature || defaults.top_k || defaults.top_p) {
+    defaults.temperature = 0;
+  }
+  for (const OtherKey& key : other_keys)
+    if (fields.has(key.name) && !is_neutral(config.at(key.name), key.neutral) && (samples || !key.samples))
+      defaults.unsupported.push_back(std::string(key.name) + " " + config.at(key.name).dump());
+  return defaults;
+}
+
+}  // namespace llmtrain

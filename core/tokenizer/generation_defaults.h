@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace llmtrain {
+
+// How a model's own generation_config.json has the next token chosen, as generate() of transformers (5) reads it: the
+// most likely one unless "do_sample" is true, and then among 50 at temperature 1 where the file does not say. A file
+// that names none of these keys says nothing.
+struct GenerationDefaults {
+  std::optional<double> temperature;  // 0: always the most likely token
+  std::optional<std::int64_t> top_k;  // 0: all
+  std::optional<double> top_p;        // 1: all
+  std::optional<std::int64_t> max_new_tokens;
+  // What changes the texts of transformers alone, as "num_beams 4": what this program does not do.
+  std::vector<std::string> unsupported;
+};
+
+// A file that is missing says nothing. Throws Error(bad_data) that names the file and the place of a value that is
+// out of its range.
+GenerationDefaults read_generation_defaults(const std::filesystem::path& file);
+
+}  // namespace llmtrain
