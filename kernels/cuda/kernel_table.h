@@ -16,6 +16,7 @@
 #include "kernels/cuda/moe/dispatch_kernels.h"
 #include "kernels/cuda/moe/expert_rows_kernels.h"
 #include "kernels/cuda/moe/group_gradient_kernels.h"
+#include "kernels/cuda/moe/jitter_kernels.h"
 #include "kernels/cuda/moe/routing_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/optimizer/adamw_kernels.h"
@@ -39,6 +40,7 @@ struct KernelTable {
   const DispatchDeviceKernels* dispatch;
   const ExpertRowKernels* expert_rows;
   const RoutingKernels* routing;
+  const JitterDeviceKernels* jitter;
   const GroupGradientKernels* group_gradients;
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;

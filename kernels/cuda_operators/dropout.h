@@ -3,19 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <vector>
 
+#include "kernels/cuda_operators/element_runs.h"
 #include "kernels/vector/dropout.h"
 
 namespace llmtrain::kernels {
-
-// Consecutive elements of a tensor that are consecutive in the unsharded one, too.
-struct DropoutRun {
-  std::int64_t offset = 0;
-  std::int64_t length = 0;
-  std::int64_t first_element = 0;  // in the unsharded tensor
-};
 
 // Dropout (kernels/random/dropout.h) on a GPU with the kernel of kernels/cuda/dropout_kernels.h, with no memory beside.
 
@@ -25,6 +18,6 @@ bool has_cuda_dropout(const at::Tensor& x);
 // out = dropout(x), plus the residual where it is defined; all contiguous, of one shape and one type, and out may be x.
 // The runs are all of x in their order. One kernel where they have one length and are equally far apart.
 void cuda_dropout(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& out,
-                  const std::vector<DropoutRun>& runs, const vector::DropoutMask& mask);
+                  const std::vector<ElementRun>& runs, const vector::DropoutMask& mask);
 
 }  // namespace llmtrain::kernels

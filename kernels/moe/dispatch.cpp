@@ -5,7 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "kernels/cuda_operators/dispatch.h"
+#include "kernels/cuda_operators/moe/dispatch.h"
 #include "kernels/reference/operators.h"
 #include "kernels/vector/dispatch.h"
 #include "kernels/vector/level.h"

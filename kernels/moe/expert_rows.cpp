@@ -11,7 +11,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/cuda_operators/expert_rows.h"
+#include "kernels/cuda_operators/moe/expert_rows.h"
 #include "kernels/host_copy.h"
 #include "kernels/reference/operators.h"
 

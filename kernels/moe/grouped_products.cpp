@@ -14,7 +14,7 @@
 
 #include "core/base/error.h"
 #include "kernels/accumulation_type.h"
-#include "kernels/cuda_operators/group_gradients.h"
+#include "kernels/cuda_operators/moe/group_gradients.h"
 #include "kernels/fp8/fp8.h"
 
 namespace llmtrain::kernels {

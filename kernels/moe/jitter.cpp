@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/moe/jitter.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
+#include <vector>
+
+#include "kernels/accumulation_type.h"
+#include "kernels/cuda_operators/moe/jitter.h"
 #include "kernels/random/philox.h"
 #include "kernels/random/philox_words.h"
 
@@ -39,10 +44,7 @@ void jitter_tensor(at::Tensor& x, const Jitter& jitter) {
   x.copy_(factors.view_as(x).mul_(x));
 }
 
-}  // namespace
-
-void jitter_(at::Tensor& x, const Jitter& jitter) {
-  if (!jitter.active() || x.numel() == 0) return;
+void jitter_here(at::Tensor& x, const Jitter& jitter) {
   if (!x.is_cpu()) {
     jitter_tensor(x, jitter);
   } else if (x.scalar_type() == at::kDouble) {
@@ -52,12 +54,44 @@ void jitter_(at::Tensor& x, const Jitter& jitter) {
   }
 }
 
+using Runs = std::vector<ElementRun>;
+
+// `out` may be x.
+void jitter_runs(const at::Tensor& x, const at::Tensor& out, const Jitter& jitter, const Runs& runs) {
+  if (has_cuda_jitter(x) && out.scalar_type() == at::kFloat) return cuda_jitter(x, out, runs, jitter);
+  if (!out.is_same(x)) out.copy_(x);
+  const at::Tensor flat = out.view({-1});
+  for (const ElementRun& run : runs) {
+    at::Tensor part = flat.narrow(0, run.offset, run.length);
+    jitter_here(part, {jitter.amplitude, jitter.key, run.first_element});
+  }
+}
+
+Runs runs_of(const at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows) {
+  Runs runs;
+  const std::int64_t width = x.size(1);
+  for (const RowRun& run : rows.runs(x.size(0)))
+    runs.push_back({run.row * width, run.length * width, jitter.first_element + run.whole_row * width});
+  return runs;
+}
+
+}  // namespace
+
+void jitter_(at::Tensor& x, const Jitter& jitter) {
+  if (!jitter.active() || x.numel() == 0) return;
+  jitter_runs(x, x, jitter, {{0, x.numel(), jitter.first_element}});
+}
+
 void jitter_rows_(at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows) {
   if (!jitter.active() || x.numel() == 0) return;
-  for (const RowRun& run : rows.runs(x.size(0))) {
-    at::Tensor piece = x.narrow(0, run.row, run.length);
-    jitter_(piece, {jitter.amplitude, jitter.key, jitter.first_element + run.whole_row * x.size(1)});
-  }
+  jitter_runs(x, x, jitter, runs_of(x, jitter, rows));
+}
+
+at::Tensor jittered_rows(const at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows) {
+  if (!jitter.active()) return x.to(accumulation_type(x), false, true);
+  at::Tensor out = at::empty(x.sizes(), x.options().dtype(accumulation_type(x)));
+  if (x.numel() > 0) jitter_runs(x, out, jitter, runs_of(x, jitter, rows));
+  return out;
 }
 
 }  // namespace llmtrain::kernels

@@ -20,9 +20,14 @@ struct Jitter {
 };
 
 // Multiplies x (fp32 or float64, contiguous) by its factors, in place. Forward and backward are the same operation.
+// They have the same bits on every device. On a GPU in fp32 one kernel, here and below, with no memory beside, where
+// the runs of rows have one length and are equally far apart.
 void jitter_(at::Tensor& x, const Jitter& jitter);
 
 // The same for contiguous x [rows, width] that holds some rows of the unsharded tensor.
 void jitter_rows_(at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows);
+
+// A copy of contiguous x [rows, width], of any type, times its factors: fp32, of float64 float64.
+at::Tensor jittered_rows(const at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows);
 
 }  // namespace llmtrain::kernels

@@ -15,7 +15,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda_operators/routing.h"
+#include "kernels/cuda_operators/moe/routing.h"
 
 namespace llmtrain::kernels {
 namespace {

@@ -105,7 +105,7 @@ void drop_run(at::Tensor& x, const Dropout& dropout) {
   }
 }
 
-using Runs = std::vector<DropoutRun>;
+using Runs = std::vector<ElementRun>;
 
 // Consecutive here, but `stride` apart in the unsharded tensor whose indices decide the mask.
 Runs runs_of(const at::Tensor& x, const Dropout& dropout) {
@@ -141,7 +141,7 @@ void drop(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& out
   if (has_cuda_dropout(x)) return cuda_dropout(x, residual, out, runs, mask_of(dropout));
   if (!out.is_same(x)) out.copy_(x);
   const at::Tensor flat = out.view({-1});
-  for (const DropoutRun& run : runs) {
+  for (const ElementRun& run : runs) {
     at::Tensor part = flat.narrow(0, run.offset, run.length);
     drop_run(part, {dropout.probability, dropout.key, run.first_element});
   }

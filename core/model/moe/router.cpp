@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 
 #include "core/graph/pass_setting.h"
-#include "kernels/accumulation_type.h"
 #include "kernels/host_copy.h"
 #include "kernels/random/random.h"
 
@@ -16,9 +15,7 @@ namespace {
 at::Tensor jittered(const at::Tensor& x, const ExpertRouter::Pass& pass) {
   if (!pass.jitter.active()) return x;
   // A copy: the experts see x as it is.
-  at::Tensor result = x.to(kernels::accumulation_type(x), false, true);
-  kernels::jitter_rows_(result, pass.jitter, pass.rows);
-  return result;
+  return kernels::jittered_rows(x.contiguous(), pass.jitter, pass.rows);
 }
 
 }  // namespace

@@ -16,7 +16,19 @@ inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __frcp_rn(float x) { return 1 / x; }
-inline float __fmul_rn(float a, float b) { return a * b; }
+// Products and sums that a compiler never fuses into one operation of one rounding: it does not see what was in memory.
+inline float __fmul_rn(float a, float b) {
+  volatile float product = a * b;
+  return product;
+}
+inline double __dmul_rn(double a, double b) {
+  volatile double product = a * b;
+  return product;
+}
+inline double __dadd_rn(double a, double b) {
+  volatile double sum = a + b;
+  return sum;
+}
 
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }

@@ -37,6 +37,27 @@ void count_up(const ExactArray<T>& x, std::size_t count) {
 
 }  // namespace
 
+#if defined(__x86_64__)
+namespace {
+
+// Compiled for processors that fuse products and sums, as g++ then does.
+[[gnu::noinline, gnu::target("fma")]] float rounded_twice(float a, float b, float c) { return __fmul_rn(a, b) + c; }
+[[gnu::noinline, gnu::target("fma")]] double rounded_twice(double a, double b, double c) {
+  return __dadd_rn(__dmul_rn(a, b), c);
+}
+
+}  // namespace
+
+TEST_CASE("Products and sums that CUDA rounds by themselves are fused by no compiler") {
+  if (!__builtin_cpu_supports("fma")) return;
+  // (1 + u)² is 1 + 2 u + u², of which the last does not fit.
+  const float u = 0x1p-20F, one = 1 + u;
+  const double v = 0x1p-40, double_one = 1 + v;
+  CHECK(rounded_twice(one, one, -1 - 2 * u) == 0);
+  CHECK(rounded_twice(double_one, double_one, -1 - 2 * v) == 0);
+}
+#endif
+
 TEST_CASE("A block sums its threads' values through shuffles, shared memory and a barrier") {
   const ExactArray<float> x(3 * 256), sums(3);
   count_up(x, 3 * 256);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda_operators/expert_rows.h"
+#include "kernels/cuda_operators/moe/expert_rows.h"
 
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda_operators/group_gradients.h"
+#include "kernels/cuda_operators/moe/group_gradients.h"
 
 #include <c10/core/DeviceGuard.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda_operators/routing.h"
+#include "kernels/cuda_operators/moe/routing.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

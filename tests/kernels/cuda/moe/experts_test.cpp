@@ -83,9 +83,12 @@ TEST_CASE("a GPU assigns the CPU's rows, with any capacity, priority, and choice
 }
 
 TEST_CASE("a GPU's jitter has the CPU's bits") {
+  // Within a counter's four words and at their beginning, also where counters need more than 32 bits.
+  const auto first = GENERATE(std::int64_t{0}, std::int64_t{7}, (std::int64_t{1} << 34) - 6);
+  const auto [rows, width] = GENERATE(table<int, int>({{37, 5}, {1, 1}, {64, 32}}));
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    at::Tensor cpu = random_tensor({37, 5}, type), gpu = on_gpu(cpu);
-    const Jitter jitter{.amplitude = 0.1, .key = 0x123456789ABCDEFULL, .first_element = 7};
+    at::Tensor cpu = random_tensor({rows, width}, type), gpu = on_gpu(cpu);
+    const Jitter jitter{.amplitude = 0.1, .key = 0x123456789ABCDEFULL, .first_element = first};
     without_waits([&] {
       jitter_(gpu, jitter);
       return 0;
@@ -93,6 +96,29 @@ TEST_CASE("a GPU's jitter has the CPU's bits") {
     jitter_(cpu, jitter);
     CHECK(at::equal(gpu.cpu(), cpu));
   }
+}
+
+TEST_CASE("a GPU's jitter of rows in any type has the CPU's bits, in a kernel for runs that are alike") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf, at::kDouble);
+  // The rank holds all of four sequences of 16 tokens, or the first and the last quarter of each, where all runs but
+  // the first and the last are alike.
+  const auto [part, kernels] =
+      GENERATE(table<SequencePart, int>({{SequencePart{}, 1}, {SequencePart{16, {{0, 4}, {12, 4}}}, 3}}));
+  const auto width = GENERATE(5, 32);
+  const RowsAtHand rows{part, 8, 0};
+  const Jitter jitter{.amplitude = 0.3, .key = 5, .first_element = 2 * 16 * width};
+  const at::Tensor cpu = random_tensor({32, width}, type), gpu = on_gpu(cpu);
+  const std::int64_t before = emulated::counters(0).launches;
+  at::Tensor got = without_waits([&] { return jittered_rows(gpu, jitter, rows); });
+  if (type != at::kDouble) CHECK(emulated::counters(0).launches - before == kernels);
+  at::Tensor want = jittered_rows(cpu, jitter, rows);
+  CHECK(want.scalar_type() == (type == at::kDouble ? at::kDouble : at::kFloat));
+  CHECK(at::equal(got.cpu(), want));
+  CHECK(at::equal(gpu.cpu(), cpu));
+  // And back, in place.
+  jitter_rows_(got, jitter, rows);
+  jitter_rows_(want, jitter, rows);
+  CHECK(at::equal(got.cpu(), want));
 }
 
 namespace {
