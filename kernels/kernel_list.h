@@ -64,6 +64,7 @@ constexpr std::array kernel_list{
     listed<NoLoops, &KernelTable::muon>("muon", "Muon's passes over memory, between its products"),
     listed<vector::Fp8Kernels<float>, &KernelTable::fp8>("fp8", "casts to FP8 and back, and their scales"),
     listed<NoLoops, &KernelTable::routing>("routing", "what a router's logits decide"),
+    listed<NoLoops, &KernelTable::load_importance>("load_importance", "the load-importance loss of routers"),
     listed<PlainLoops, &KernelTable::jitter>("jitter", "random factors of a router's inputs"),
     listed<PlainLoops, &KernelTable::expert_rows>("expert_rows", "the experts' rows of tokens"),
     listed<vector::DispatchKernels<float>, &KernelTable::dispatch>("dispatch",

@@ -21,6 +21,7 @@ constexpr KernelTable all_kernels(void* (*current_stream)(int device)) {
           .expert_rows = &cuda_expert_row_kernels,
           .routing = &cuda_routing_kernels,
           .jitter = &cuda_jitter_kernels,
+          .load_importance = &cuda_load_importance_kernels,
           .group_gradients = &cuda_group_gradient_kernels,
           .dropout = &cuda_dropout_kernels,
           .bias = &cuda_bias_kernels,

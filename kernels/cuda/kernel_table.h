@@ -17,6 +17,7 @@
 #include "kernels/cuda/moe/expert_rows_kernels.h"
 #include "kernels/cuda/moe/group_gradient_kernels.h"
 #include "kernels/cuda/moe/jitter_kernels.h"
+#include "kernels/cuda/moe/load_importance_kernels.h"
 #include "kernels/cuda/moe/routing_kernels.h"
 #include "kernels/cuda/norm_kernels.h"
 #include "kernels/cuda/optimizer/adamw_kernels.h"
@@ -41,6 +42,7 @@ struct KernelTable {
   const ExpertRowKernels* expert_rows;
   const RoutingKernels* routing;
   const JitterDeviceKernels* jitter;
+  const LoadImportanceKernels* load_importance;
   const GroupGradientKernels* group_gradients;
   const DropoutDeviceKernels* dropout;
   const BiasKernels* bias;

@@ -4,34 +4,13 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/block_sum.h"
+#include "kernels/cuda/device/expert_lanes.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/row_team.h"
 #include "kernels/cuda/moe/routing_kernels.h"
 
 namespace llmtrain::kernels {
 namespace {
-
-constexpr unsigned all_lanes = 0xffffffffU;
-constexpr int route_warps = 8;
-
-// Lane l of a warp has the experts l, l + 32, … of a token, `held` of them.
-template <int held>
-struct OfExperts {
-  // Calls work(expert, place) for this lane's experts.
-  template <class Work>
-  static __device__ __forceinline__ void over(int experts, Work work) {
-#pragma unroll
-    for (int i = 0; i < held; ++i) {
-      const int expert = static_cast<int>(threadIdx.x % 32) + 32 * i;
-      if (expert < experts) work(expert, i);
-    }
-  }
-};
-
-__device__ __forceinline__ double warp_sum_of_doubles(double value) {
-  for (int bits = 16; bits > 0; bits /= 2) value += __shfl_xor_sync(all_lanes, value, bits);
-  return value;
-}
 
 // An expert and its score; none is −1.
 struct Candidate {
@@ -79,13 +58,9 @@ template <int held>
 __device__ __forceinline__ void softmax(const RouteArguments& a, std::int64_t token, float* values,
                                         LaneSums<held>& sums) {
   using Experts = OfExperts<held>;
-  const float* const logits = a.logits + token * a.experts;
   float* const probabilities = a.probabilities + token * a.experts;
-  float largest = -INFINITY, sum = 0;
-  Experts::over(a.experts, [&](int expert, int i) { largest = fmaxf(largest, values[i] = logits[expert]); });
-  for (int bits = 16; bits > 0; bits /= 2) largest = fmaxf(largest, __shfl_xor_sync(all_lanes, largest, bits));
-  Experts::over(a.experts, [&](int, int i) { sum += values[i] = expf(values[i] - largest); });
-  sum = warp_sum(sum);
+  const ExponentialSum of_token = exponentials<held>(a.logits + token * a.experts, a.experts, values);
+  const float largest = of_token.largest, sum = of_token.sum;
   Experts::over(a.experts, [&](int expert, int i) {
     values[i] /= sum;
     probabilities[expert] = values[i];
@@ -145,31 +120,25 @@ __device__ __forceinline__ void route_token(const RouteArguments& a, std::int64_
 
 // A warp per token; a block forms the sums of its tokens, one warp's after the other's.
 template <int held>
-__global__ void __launch_bounds__(32 * route_warps) route_kernel(Route p) {
+__global__ void __launch_bounds__(32 * router_warps) route_kernel(Route p) {
   DYNAMIC_SHARED(double, row);
   const RouteArguments& a = p.arguments;
   const int columns = p.columns, warp = static_cast<int>(threadIdx.x / 32);
   const std::int64_t first = blockIdx.x * p.piece, end = first + p.piece;
   LaneSums<held> sums;
-  for (std::int64_t token = first + warp; token < end && token < a.tokens; token += route_warps)
+  for (std::int64_t token = first + warp; token < end && token < a.tokens; token += router_warps)
     route_token<held>(a, token, sums);
-  sums.entropy = warp_sum_of_doubles(sums.entropy);
-  for (int c = static_cast<int>(threadIdx.x); c < columns; c += 32 * route_warps) row[c] = 0;
-  for (int turn = 0; turn < route_warps; ++turn) {
-    __syncthreads();
-    if (turn != warp) continue;
+  sums.entropy = warp_sum(sums.entropy);
+  store_sums_of_warps(row, columns, a.partials, [&](double* to) {
     OfExperts<held>::over(a.experts, [&](int expert, int i) {
-      row[expert] += sums.first[i];
-      row[a.experts + expert] += sums.chosen[i];
-      row[2 * a.experts + expert] += sums.probabilities[i];
+      to[expert] += sums.first[i];
+      to[a.experts + expert] += sums.chosen[i];
+      to[2 * a.experts + expert] += sums.probabilities[i];
     });
-    if (threadIdx.x % 32 != 0) continue;
-    row[columns - 2] += sums.z;
-    row[columns - 1] += sums.entropy;
-  }
-  __syncthreads();
-  for (int c = static_cast<int>(threadIdx.x); c < columns; c += 32 * route_warps)
-    a.partials[static_cast<std::int64_t>(blockIdx.x) * columns + c] = row[c];
+    if (threadIdx.x % 32 != 0) return;
+    to[columns - 2] += sums.z;
+    to[columns - 1] += sums.entropy;
+  });
 }
 
 constexpr int totals_threads = 256;
@@ -191,7 +160,7 @@ __global__ void __launch_bounds__(totals_threads) routing_totals_kernel(RoutingT
   }
   double sum = 0;
   for (std::int64_t piece = lane; piece < a.pieces; piece += 32) sum += a.partials[piece * columns + column];
-  sum = warp_sum_of_doubles(sum);
+  sum = warp_sum(sum);
   // The number of rows comes before the entropy.
   if (lane == 0) a.totals[column < columns - 1 ? column : columns] = sum;
 }
@@ -207,7 +176,7 @@ __global__ void __launch_bounds__(32) routing_summary_kernel(RoutingSummaryArgum
     most = fmax(most, chosen[e]);
     if (a.first != nullptr) a.first[e] = static_cast<float>(a.totals[e]);
   }
-  balance = warp_sum_of_doubles(balance);
+  balance = warp_sum(balance);
   for (int bits = 16; bits > 0; bits /= 2) most = fmax(most, __shfl_xor_sync(all_lanes, most, bits));
   if (threadIdx.x != 0) return;
   const double experts = a.experts;
@@ -257,14 +226,6 @@ __global__ void __launch_bounds__(32 * warps_of_block) route_backward_kernel(Rou
   }
 }
 
-// Calls work.operator()<held>().
-template <class Work>
-void with_held(int experts, Work work) {
-  if (experts <= 32) return work.template operator()<1>();
-  if (experts <= 128) return work.template operator()<4>();
-  work.template operator()<most_routed_experts / 32>();
-}
-
 std::size_t count_of(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); }
 
 void route(const RouteArguments& a, void* stream) {
@@ -272,7 +233,7 @@ void route(const RouteArguments& a, void* stream) {
   const std::size_t all = count_of(a.tokens, a.experts), choices = count_of(a.tokens, a.choices);
   const std::int64_t pieces = token_pieces(a.tokens);
   const std::int64_t columns = routing_columns(a.experts);
-  const LaunchShape shape{static_cast<unsigned>(pieces), 32U * route_warps, count_of(columns, sizeof(double))};
+  const LaunchShape shape{static_cast<unsigned>(pieces), 32U * router_warps, count_of(columns, sizeof(double))};
   with_held(a.experts, [&]<int held> {
     launch(stream, "route", route_kernel<held>, shape, Route{a, tokens_of_piece(a.tokens), static_cast<int>(columns)},
            {reads(a.logits, all), writes(a.probabilities, all),

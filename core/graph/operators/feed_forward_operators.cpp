@@ -110,11 +110,14 @@ void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe
 }
 
 // Bytes of the sums over tokens and of the numbers of choices that a GPU's router forms in pieces, before it adds them
-// up (kernels/cuda/moe/routing_kernels.h, kernels/cuda/moe/expert_rows_kernels.h).
-double routing_scratch(double tokens, double experts, double top_k) {
+// up (kernels/cuda/moe/routing_kernels.h, kernels/cuda/moe/load_importance_kernels.h,
+// kernels/cuda/moe/expert_rows_kernels.h).
+double routing_scratch(const MixtureOfExpertsRecipe& moe, double tokens) {
+  const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
+  const double columns = (uses_load_importance(moe) ? 5 : 3) * experts + 2;
   const double token_pieces = std::ceil(tokens / std::max(64.0, std::ceil(tokens / 512)));
   const double choices = tokens * top_k, choice_pieces = std::ceil(choices / std::max(512.0, std::ceil(choices / 256)));
-  return sizeof(double) * token_pieces * (3 * experts + 2) + sizeof(std::int32_t) * choice_pieces * experts;
+  return sizeof(double) * token_pieces * columns + sizeof(std::int32_t) * choice_pieces * experts;
 }
 
 // Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
@@ -135,7 +138,7 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   // The backward of one kernel reads the probabilities and writes their gradient.
   Operator& softmax = writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts,
                                          (writer.is_cuda() ? 4 : 6) * tokens * experts);
-  if (writer.is_cuda()) softmax.forward_scratch = routing_scratch(tokens, experts, top_k);
+  if (writer.is_cuda()) softmax.forward_scratch = routing_scratch(moe, tokens);
   writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
   // Index and weight of each of a token's experts. In core/model also its row at that expert, and the way back;
   // likewise of the rows that are exchanged.

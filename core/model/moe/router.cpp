@@ -2,8 +2,9 @@
 #include "core/model/moe/router.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+
+#include <optional>
 
 #include "core/graph/pass_setting.h"
 #include "kernels/host_copy.h"
@@ -40,34 +41,37 @@ kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass,
   const kernels::Routing routed = kernels::route_tokens(logits, rules(), given);
   saved.tokens = routed.tokens;
   const at::Tensor& experts = saved.tokens.experts;
+  std::optional<kernels::LoadImportanceTokens> variation;
   if (uses_load_importance(recipe_)) {
-    const at::Tensor last = experts.narrow(1, recipe_.top_k - 1, 1);
-    saved.variation = {plain, logits.gather(1, last), recipe_.gate_noise / static_cast<double>(recipe_.experts)};
+    variation =
+        kernels::load_importance(plain, logits, experts, recipe_.gate_noise / static_cast<double>(recipe_.experts));
+    saved.variation = variation->kept;
   }
   const auto capacity = pass.keeps_all ? std::nullopt : expert_limit(recipe_, tokens_.count(x.size(0)));
   kernels::ExpertRows map = tokens_.assign({experts, routed.scores}, recipe_.experts, capacity,
                                            recipe_.priority == RouterPriority::score, pass.rows);
-  describe(routed, map, saved, routing);
+  describe(routed, variation, map, saved, routing);
   return map;
 }
 
-void ExpertRouter::describe(const kernels::Routing& routed, const kernels::ExpertRows& map, Saved& saved,
-                            LayerRouting& routing) const {
+void ExpertRouter::describe(const kernels::Routing& routed,
+                            const std::optional<kernels::LoadImportanceTokens>& variation,
+                            const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const {
   const std::int64_t experts = recipe_.experts, tokens = tokens_.count(routed.tokens.experts.size(0));
   at::Tensor totals = kernels::routing_totals(routed, map);
   const std::int64_t numbers = totals.numel();
-  if (saved.variation) totals = at::cat({totals, saved.variation->sums()});
+  if (variation) totals = kernels::with_load_importance(totals, *variation);
   totals = tokens_.sum(totals);
   routing.chosen = totals.narrow(0, experts, experts);
   // In the order of RoutingSums. The balance loss also without a coefficient: it says how even the routing is.
   std::optional<at::ScalarType> first;
-  if (!saved.variation && losses_.balance > 0) first = routed.tokens.probabilities.scalar_type();
+  if (!variation && losses_.balance > 0) first = routed.tokens.probabilities.scalar_type();
   const kernels::RoutingSummary summary = kernels::routing_summary(totals, experts, tokens, recipe_.top_k, first);
   saved.first = summary.first;
   routing.sums = summary.sums;
-  if (!saved.variation) return;
-  saved.variation_sums = totals.narrow(0, numbers, 2 * experts);
-  routing.sums[1].copy_(LoadImportance::loss(saved.variation_sums));
+  if (!variation) return;
+  saved.variation_slopes =
+      kernels::load_importance_loss(totals.narrow(0, numbers, 2 * experts), variation->kept, routing.sums[1]);
 }
 
 at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x, const Pass& pass,
@@ -79,8 +83,8 @@ at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x,
                                .first_scale = pass.share * losses_.balance * experts / (tokens * tokens),
                                .log_sum_scale = 2 * pass.share * losses_.z / tokens});
   if (saved.variation) {
-    const at::Tensor last = saved.tokens.experts.narrow(1, recipe_.top_k - 1, 1);
-    dlogits.add_(saved.variation->gradient(saved.variation_sums, last), pass.share * losses_.balance);
+    kernels::add_load_importance_gradient_(dlogits, *saved.variation, saved.variation_slopes, saved.tokens.experts,
+                                           pass.share * losses_.balance);
   }
   at::Tensor dx = logits_.backward(dlogits, jittered(x, pass), saved.logits);
   kernels::jitter_rows_(dx, pass.jitter, pass.rows);

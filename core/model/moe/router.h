@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "core/model/moe/layer_routing.h"
-#include "core/model/moe/load_importance.h"
 #include "core/model/moe/micro_batch_tokens.h"
 #include "core/model/moe/router_logits.h"
 #include "core/recipe/recipe.h"
 #include "kernels/moe/expert_rows.h"
 #include "kernels/moe/jitter.h"
+#include "kernels/moe/load_importance.h"
 #include "kernels/moe/routing.h"
 
 namespace llmtrain {
@@ -23,9 +23,9 @@ namespace llmtrain {
 //
 // Two losses are added to the gradients, each a mean over the tokens of a micro-batch and, as the loss is, over the
 // micro-batches of the global batch; layers add up.
-// balance: load_importance.h, or E · Σ_e f_e · P_e, with f_e the share of tokens whose first choice is e and P_e the
-// mean probability of e (GShard: Lepikhin et al., arXiv 2006.16668, section 2.2, scaled as in Fedus et al., arXiv
-// 2101.03961, equation 4). z: the mean of (log Σ_e exp logit_e)² (Zoph et al., arXiv 2202.08906, equation 5).
+// balance: kernels/moe/load_importance.h, or E · Σ_e f_e · P_e, with f_e the share of tokens whose first choice is e
+// and P_e the mean probability of e (GShard: Lepikhin et al., arXiv 2006.16668, section 2.2, scaled as in Fedus et al.,
+// arXiv 2101.03961, equation 4). z: the mean of (log Σ_e exp logit_e)² (Zoph et al., arXiv 2202.08906, equation 5).
 class ExpertRouter {
  public:
   // What the backward needs, T tokens.
@@ -35,9 +35,10 @@ class ExpertRouter {
     // What GShard's loss needs, [E]: the micro-batch's tokens whose first choice is each expert; undefined unless
     // needed.
     at::Tensor first;
-    // What the load-importance loss needs, and its sums over the micro-batch; unless needed none and undefined.
-    std::optional<LoadImportance> variation;
-    at::Tensor variation_sums;
+    // What the load-importance loss needs, and its slopes along the sums over the micro-batch; unless needed none and
+    // undefined.
+    std::optional<kernels::LoadImportance> variation;
+    at::Tensor variation_slopes;
   };
 
   // Noise is added to each logit, as a function of its token's index in the global batch.
@@ -79,8 +80,8 @@ class ExpertRouter {
  private:
   kernels::RoutingRules rules() const { return {recipe_.top_k, recipe_.normalize_gates, losses_.z > 0}; }
   at::Tensor with_noise(const at::Tensor& logits, const Pass& pass) const;
-  void describe(const kernels::Routing& routed, const kernels::ExpertRows& map, Saved& saved,
-                LayerRouting& routing) const;
+  void describe(const kernels::Routing& routed, const std::optional<kernels::LoadImportanceTokens>& variation,
+                const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const;
 
   RouterLogits logits_;
   MixtureOfExpertsRecipe recipe_;
