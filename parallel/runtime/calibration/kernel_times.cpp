@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <string>
 #include <utility>
@@ -17,6 +18,8 @@
 #include "kernels/embedding.h"
 #include "kernels/fp8/fp8.h"
 #include "kernels/joined_heads.h"
+#include "kernels/moe/jitter.h"
+#include "kernels/moe/load_importance.h"
 #include "kernels/muon/muon.h"
 #include "kernels/norm.h"
 #include "kernels/random/dropout.h"
@@ -58,6 +61,7 @@ class Bench {
     time_dropout();
     time_decode();
     time_ends();
+    time_router();
     time_optimizer();
     time_fp8();
     return std::move(times_);
@@ -151,6 +155,29 @@ class Bench {
     const at::Tensor targets = random_ids(vocabulary, sizes_.logits_rows);
     time("cross-entropy and its gradient", sizes_.logits_rows, vocabulary, 2,
          [&] { kernels::cross_entropy_forward_backward_(logits, targets, 1); });
+  }
+
+  // What a router of 64 experts does beside its products.
+  void time_router() {
+    const std::int64_t rows = sizes_.rows, width = sizes_.width, experts = 64, k = 2;
+    const at::Tensor x = random({rows, width}), chosen = random_ids(experts, rows * k).view({rows, k});
+    const at::Tensor logits = random_operand({rows, experts}, at::kFloat, stopwatch_.device());
+    const kernels::SequencePart whole;
+    const kernels::RowsAtHand all{whole, rows, 0};
+    const double array = 4.0 * static_cast<double>(rows * experts);
+    time(
+        "jitter", rows, width, 1, [&] { kernels::jittered_rows(x, {.amplitude = 0.1, .key = 1}, all); },
+        4.0 * static_cast<double>(rows * width));
+    const at::Tensor none = at::empty({0}, fp32().dtype(at::kDouble)), loss = at::zeros({}, none.options());
+    const auto sums = [&] { return kernels::load_importance(logits, logits, chosen, 0.1); };
+    time(
+        "load-importance sums", rows, experts, 0, [&] { kernels::with_load_importance(none, sums()); }, array);
+    const kernels::LoadImportance kept = sums().kept;
+    const at::Tensor slopes = kernels::load_importance_loss(kernels::with_load_importance(none, sums()), kept, loss);
+    at::Tensor dlogits = at::zeros_like(logits);
+    time(
+        "load-importance backward", rows, experts, 0,
+        [&] { kernels::add_load_importance_gradient_(dlogits, kept, slopes, chosen, 1); }, 3 * array);
   }
 
   // Four arrays in fp32, of which three are written, and the weights in the type of activations.

@@ -46,14 +46,21 @@ const std::vector<Model> models{{"GPT-2 124M", 12, gpt2, 2089, 404, 31},
                                 {"GPT-2 124M with dropout", 12, with_dropout(), 13571, 644, 51},
                                 {"Llama of 32 layers", 32, {}, 3431, 823, 25}};
 // 16 experts in each layer, two for a token.
-Overrides with_experts(const std::string& level) {
-  return {"model.moe.experts=16", "model.moe.ffn_hidden_size=32", "precision.fp8_level=" + level};
+Overrides with_experts(const std::string& level, const Overrides& more = {}) {
+  Overrides overrides{"model.moe.experts=16", "model.moe.ffn_hidden_size=32", "precision.fp8_level=" + level};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return overrides;
 }
 
 // Nobody has counted these before there were kernels.
-const std::vector<Model> other_models{{"Llama of 32 layers in FP8", 32, {"precision.fp8_level=O0"}, 0, 3341, 104},
-                                      {"experts in 8 layers", 8, with_experts("off"), 0, 451, 53},
-                                      {"experts in 8 layers in FP8", 8, with_experts("O0"), 0, 1099, 134}};
+const std::vector<Model> other_models{
+    {"Llama of 32 layers in FP8", 32, {"precision.fp8_level=O0"}, 0, 3341, 104},
+    {"experts in 8 layers", 8, with_experts("off"), 0, 451, 53},
+    {"experts with jitter and a z-loss", 8,
+     with_experts("off", {"model.moe.jitter=0.1", "model.moe.z_coefficient=0.01"}), 0, 450, 54},
+    {"experts with gate noise and a load-importance loss", 8,
+     with_experts("off", {"model.moe.balance_loss=load_importance"}), 0, 490, 59},
+    {"experts in 8 layers in FP8", 8, with_experts("O0"), 0, 1099, 134}};
 
 struct GpuTrainer : LoneRank, Trainer {
   explicit GpuTrainer(const Recipe& recipe) : Trainer(layout_of(recipe, 1), *communicator, {at::kCUDA, 0}) {}
