@@ -40,9 +40,10 @@ Operator& write_up(OperatorWriter& writer, const Network& network) {
   const std::string weight = first_weight(network);
   Operator& up = network.is_grouped ? writer.grouped_linear(network.path + ".up", product, weight)
                                     : writer.linear(network.path + ".up", product, weight);
+  // On the CPU the gate's columns and up's are halves of the same rows, which are not rounded in place.
+  const bool is_halved = network.is_grouped && columns > network.width && !writer.is_cuda();
+  if (is_halved && up.uses_fp8 && writer.is_own()) writer.hold_cast_gradient(up);
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
-  // The gate's columns and up's are halves of the same rows, which are not rounded in place.
-  if (network.is_grouped && up.uses_fp8 && writer.is_own() && columns > network.width) writer.hold_cast_gradient(up);
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
   up.parts = network.parts;
   return up;

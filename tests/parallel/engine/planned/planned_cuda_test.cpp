@@ -29,6 +29,8 @@ const std::vector<Overrides> recipes{
     {R"(data.document_mask={"end_of_text": 10})", "batch.micro=8"},
     // With few sequences FlashAttention's sums would take many times cuDNN's memory, where a step has its peak.
     {"precision.compute=\"bf16\"", "kernels.attention=\"cudnn\""},
+    {"precision.compute=\"bf16\"", "precision.fp8_level=\"O0\"", "batch.global=64", "batch.micro=64",
+     "model.moe={\"experts\": 4, \"top_k\": 2, \"ffn_hidden_size\": 256, \"capacity_factor\": 0}"},
     {"precision.compute=\"bf16\"", "pipeline.loops=4", "kernels.attention=\"math\"", "batch.micro=4"},
 };
 
