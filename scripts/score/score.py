@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores the planner against the published measurements in tests/published.
+"""Scores the planner against the published measurements in recipes/published.
 
 Every row is planned as `llmtrain plan` plans it, with the profile and the program that its file names. Prints the mean
 and the largest absolute error per source, for the rows that the constants were fitted to and for the third of each
@@ -203,7 +203,7 @@ def main():
     command = [arguments.tool, arguments.recipes]
     if arguments.fit is not None or arguments.leave_one_out:
         return print_fit(command, arguments)
-    rows = read_rows(command + [str(ROOT / "tests/published" / name) for name in FILES])
+    rows = read_rows(command + [str(ROOT / "recipes/published" / name) for name in FILES])
     priced = [row for row in rows if row["predicted"] is not None]
     counted = [row for row in priced if not row["inexact"]]
     if arguments.accuracy:
@@ -224,7 +224,7 @@ def print_fit(command, arguments):
     import fit
     import leave_one_out
 
-    tool = fit.Tool(command + [str(ROOT / "tests/published" / name) for name in fit.FITTED])
+    tool = fit.Tool(command + [str(ROOT / "recipes/published" / name) for name in fit.FITTED])
     found = fit.Fit(tool, pathlib.Path(arguments.recipes))
     if arguments.leave_one_out:
         for line in leave_one_out.tables(found, arguments.rows):

@@ -115,13 +115,13 @@ class Document(unittest.TestCase):
         self.text = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
 
     def test_states_the_errors_of_all_sources(self):
-        command = [TOOL, str(ROOT / "recipes"), *(str(ROOT / "tests/published" / name) for name in score.FILES)]
+        command = [TOOL, str(ROOT / "recipes"), *(str(ROOT / "recipes/published" / name) for name in score.FILES)]
         rows = [row for row in score.read_rows(command) if row["predicted"] is not None and not row["inexact"]]
         missing = [line for line in score.markdown(rows) if line not in self.text]
         self.assertEqual(missing, [], "scripts/score_planner --markdown prints the table of docs/planner.md")
 
     def test_lists_all_fitted_constants_with_their_values(self):
-        tool = fit.Tool([TOOL, str(ROOT / "recipes"), str(ROOT / "tests/published/calibration.csv")])
+        tool = fit.Tool([TOOL, str(ROOT / "recipes"), str(ROOT / "recipes/published/calibration.csv")])
         self.addCleanup(tool.close)
         found = fit.Fit(tool, ROOT / "recipes")
         for index, parameter in enumerate(found.parameters):

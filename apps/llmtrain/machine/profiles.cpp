@@ -22,10 +22,14 @@
 namespace llmtrain::app {
 namespace {
 
-std::filesystem::path folder_of(const char* name, const char* variable) {
-  if (const auto named = path_in_environment(variable); !named.empty()) return named;
+std::filesystem::path recipes_folder() {
   const auto bundled = bundled_recipes();
-  return (bundled.empty() ? std::filesystem::path("recipes") : bundled) / name;
+  return bundled.empty() ? std::filesystem::path("recipes") : bundled;
+}
+
+std::filesystem::path folder_of(const char* name, const char* variable) {
+  const auto named = path_in_environment(variable);
+  return named.empty() ? recipes_folder() / name : named;
 }
 
 // A copy of the program alone has no folders to look in: a list of what they hold would only mislead.
@@ -85,10 +89,9 @@ std::filesystem::path profiles_folder() { return folder_of("clusters", "LLMTRAIN
 
 std::filesystem::path programs_folder() { return folder_of("programs", "LLMTRAIN_PROGRAMS"); }
 
-std::filesystem::path scores_folder() {
-  const auto bundled = bundled_recipes();
-  return (bundled.empty() ? std::filesystem::path("recipes") : bundled) / "scores";
-}
+std::filesystem::path scores_folder() { return recipes_folder() / "scores"; }
+
+std::filesystem::path published_folder() { return recipes_folder() / "published"; }
 
 ClusterProfile profile_of(const Recipe& recipe) {
   const std::string& name = recipe.cluster.profile;

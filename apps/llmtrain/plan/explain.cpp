@@ -3,7 +3,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
+#include "apps/llmtrain/plan/derived_data.h"
+#include "apps/llmtrain/plan/published_source.h"
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
@@ -23,18 +26,24 @@ double measured_tokens_per_second(const std::string& run) {
   return tokens;
 }
 
-}  // namespace
-
-int show_explanation(const std::string& file, const std::vector<Override>& overrides, const std::string& run,
-                     const PlanOutputs& outputs) {
+void explain_run(Explanation& explanation, RelatedPlans& plans, const std::string& run) {
   const double tokens = measured_tokens_per_second(run);
-  RelatedPlans plans;
-  Explanation explanation;
-  const PlannedOverrides common = with_derived_data(file, overrides);
-  explanation.recipe = plans.report_of(file, common);
   explanation.source = run;
   explanation.source_plan = plans.report_of(recipe_file(run).string(), {});
   explanation.measured = tokens / static_cast<double>(explanation.source_plan.mesh.world());
+}
+
+}  // namespace
+
+int show_explanation(const std::string& file, const std::vector<Override>& overrides, const std::string& source,
+                     const PlanOutputs& outputs) {
+  const std::optional<std::string> name = published_name(source);
+  if (name && name->empty()) return list_published(outputs.json);
+  RelatedPlans plans;
+  Explanation explanation;
+  name ? explain_published(explanation, *name) : explain_run(explanation, plans, source);
+  const PlannedOverrides common = with_derived_data(file, overrides);
+  explanation.recipe = plans.report_of(file, common);
   explain_changes(explanation, key_differences(explanation.recipe.recipe, explanation.source_plan.recipe),
                   [&](const std::vector<KeyDifference>& keys) {
                     std::vector<Override> changed = common.all;

@@ -283,8 +283,10 @@ void add_plan(CLI::App& program, Action& action) {
           ->add_option("--target", options->target, "Say how many devices finish the run in this time, as 30d or 12h")
           ->type_name("TIME");
   CLI::Option* explain =
-      command->add_option("--explain", options->explained, "Say why a run is faster or slower, key by key")
-          ->type_name("RUN");
+      command
+          ->add_option("--explain", options->explained,
+                       "Say why a run, or a measurement published:NAME, is faster or slower, key by key")
+          ->type_name("SOURCE");
   search->excludes(html, trace);
   sweep->excludes(search, trace);
   // Two recipes are compared as text or JSON; pages and timelines show one.

@@ -134,7 +134,7 @@ struct StageFacts {
 
 // What the planner knows about the software that runs a recipe: a file in recipes/programs. A file states only what
 // differs from the program that it is based on, or else from these values, which are also those of llmtrain on CPUs.
-// The numbers were fitted once for all rows, over two thirds of the published measurements in tests/published
+// The numbers were fitted once for all rows, over two thirds of the published measurements in recipes/published
 // (scripts/score_planner --fit; every third row is held out): none of them is specific to one model, row or source.
 // docs/planner.md lists the errors that remain.
 struct Program {

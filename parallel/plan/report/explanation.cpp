@@ -45,7 +45,8 @@ class Way {
       : explanation_(explanation), left_(std::move(keys)), plan_with_(plan_with) {}
 
   void go() {
-    while (take_best(single_keys(false)) || take_best(single_keys(true)) || take_best(joined_keys())) {
+    while (take_best(single_keys(false)) || take_best(single_keys(true)) || take_best(joined_keys()) ||
+           take_best(needed_keys())) {
     }
     for (const KeyDifference& key : left_)
       (contains(refused_, key) ? explanation_.refused : explanation_.without_effect).push_back(key);
@@ -67,6 +68,19 @@ class Way {
       for (std::size_t j = i + 1; j < refused_.size(); ++j) choices.push_back({refused_[i], refused_[j]});
     if (refused_.size() > 2) choices.push_back(refused_);
     return choices;
+  }
+
+  // The refused keys with the fewest others that they need: degrees, for example, with the number of nodes, which alone
+  // changes no speed of a device.
+  std::vector<Keys> needed_keys() const {
+    if (refused_.empty() || inert_.empty() || !plan_with(left_).report) return {};
+    Keys needed = left_;
+    for (const KeyDifference& key : inert_) {
+      Keys fewer = needed;
+      std::erase_if(fewer, [&](const KeyDifference& other) { return other.key == key.key; });
+      if (plan_with(fewer).report) needed = std::move(fewer);
+    }
+    return {needed};
   }
 
   const PlanReport& here() const {

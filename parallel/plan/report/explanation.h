@@ -22,7 +22,8 @@ struct ExplainedChange {
 // Why a recipe is slower or faster than a source of figures, such as a run. Speeds are tokens per second per device.
 struct Explanation {
   PlanReport recipe;
-  std::string source;  // its name
+  std::string source;              // its name
+  std::string source_description;  // what it was, in sentences; empty where its name says all
   PlanReport source_plan;
   std::optional<double> measured;  // of the source
   std::vector<ExplainedChange> changes;
@@ -38,17 +39,18 @@ using PlanWith = std::function<ChangedPlan(const std::vector<KeyDifference>&)>;
 
 // Goes from the recipe to the source, in each turn by the key whose value of the source changes the speed most or,
 // where none does, the memory. A key without effect is tried again once no other has one. Keys that are refused alone
-// are tried in pairs, and then all together. Fills in `changes`, `without_effect` and `refused`. Plans at most about n²
-// recipes for n keys.
+// are tried in pairs, then all together, and then with those without effect that they need. Fills in `changes`,
+// `without_effect` and `refused`. Plans at most about n² recipes for n keys.
 void explain_changes(Explanation& explanation, std::vector<KeyDifference> keys, const PlanWith& plan_with);
 
 // Speeds, the changes with the parts of a step that they change, and what is left. Newline-terminated lines.
 std::string explanation_text(const Explanation& explanation, const TextStyle& style);
 
-// {"recipe": as report_json(), "source": {"name", "measured_tokens_per_second_per_device": a number or null, "plan": as
-// report_json()}, "expected_tokens_per_second_per_device": a number or null, "changes": [{"keys": [{"key", "recipe",
-// "source"}], "tokens_per_second_per_device", "peak_bytes", "verdict", "parts": {PART: seconds per token and device}}],
-// "without_effect": [as keys], "refused": [as keys]}. Indented by two spaces, with a trailing newline.
+// {"recipe": as report_json(), "source": {"name", "description", "measured_tokens_per_second_per_device": a number or
+// null, "plan": as report_json()}, "expected_tokens_per_second_per_device": a number or null, "changes": [{"keys":
+// [{"key", "recipe", "source"}], "tokens_per_second_per_device", "peak_bytes", "verdict", "parts": {PART: seconds per
+// token and device}}], "without_effect": [as keys], "refused": [as keys]}. Indented by two spaces, with a trailing
+// newline.
 std::string explanation_json(const Explanation& explanation);
 
 }  // namespace llmtrain

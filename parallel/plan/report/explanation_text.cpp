@@ -183,6 +183,7 @@ std::string explanation_text(const Explanation& explanation, const TextStyle& st
   };
   page.line(title("recipe", explanation.recipe.recipe.name, explanation.recipe));
   page.line(title("source", explanation.source, explanation.source_plan));
+  if (!explanation.source_description.empty()) page.sentences(printable(explanation.source_description));
   if (explanation.recipe.derives_data)
     page.sentences("The recipe's data ranks: " + derived_data_text(explanation.recipe) + ".");
   write_speeds(page, explanation);
@@ -199,6 +200,7 @@ std::string explanation_json(const Explanation& explanation) {
   const Json json = {{"recipe", to_json(explanation.recipe)},
                      {"source",
                       {{"name", explanation.source},
+                       {"description", explanation.source_description},
                        {"measured_tokens_per_second_per_device", number(explanation.measured)},
                        {"plan", to_json(explanation.source_plan)}}},
                      {"expected_tokens_per_second_per_device", number(explanation.expected())},

@@ -100,6 +100,56 @@ class Explain(ProgramTest):
             self.assertEqual(self.run_program("plan", LLAMA, "--explain", "run", *flag).returncode, 2)
 
 
+class ExplainPublished(ProgramTest):
+    """Against a measurement that comes along."""
+
+    def explain(self, *arguments):
+        return self.run_program("plan", LLAMA, *arguments)
+
+    def rows(self):
+        return {row["name"]: row for row in json.loads(self.explain("--explain", "published:", "--json").stdout)}
+
+    def test_all_of_them_are_listed(self):
+        rows = self.rows()
+        self.assertGreater(len(rows), 400)
+        text = self.explain("--explain", "published:").stdout
+        self.assertTrue(all(name in text for name in rows))
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+
+    def test_keys_lead_from_the_recipe_to_the_row(self):
+        row = self.rows()["torchtitan-3"]
+        self.assertEqual((row["metric"], row["devices"]), ("tokens_per_second_per_device", 8))
+        changes = ("--set", "cluster.nodes=1", "--set", "cluster.devices_per_node=8")
+        answer = json.loads(self.explain(*changes, "--explain", "published:torchtitan-3", "--json").stdout)
+        source = answer["source"]
+        self.assertEqual(source["name"], "published:torchtitan-3")
+        self.assertIn(row["source"], source["description"])
+        self.assertAlmostEqual(source["measured_tokens_per_second_per_device"], row["value"])
+        self.assertEqual(source["plan"]["mesh"]["world"], 8)
+        self.assertEqual(source["plan"]["recipe"]["cluster"]["program"], row["program"])
+        # This source's H100 have 96 GB, which is in no recipe's keys.
+        self.assertGreater(source["plan"]["device_memory_bytes"], answer["recipe"]["device_memory_bytes"])
+        planned = {who: answer[who]["throughput"]["tokens_per_second_per_device"] if who == "recipe" else
+                   source["plan"]["throughput"]["tokens_per_second_per_device"] for who in ("recipe", "source")}
+        self.assertAlmostEqual(answer["expected_tokens_per_second_per_device"],
+                               planned["recipe"] * row["value"] / planned["source"])
+        self.assertIn("cluster.program", {key["key"] for change in answer["changes"] for key in change["keys"]})
+        self.assertEqual(answer["refused"], [])
+        text = self.explain(*changes, "--explain", "published:torchtitan-3").stdout
+        self.assertRegex(text, r"(?m)^source  published:torchtitan-3 on h100-sxm-80gb, 8 devices$")
+        self.assertIn("The source measured", text)
+
+    def test_names(self):
+        result = self.explain("--explain", "published:torchtitan-300")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("published:torchtitan-300: no measurement has this name; the nearest are torchtitan-1 to",
+                      result.stderr)
+        # With a slash it is the folder of a run.
+        result = self.explain("--explain", "./published:torchtitan-3")
+        self.assertEqual(result.returncode, 66, result.stderr)
+        self.assertIn("give the directory of a run", result.stderr)
+
+
 class ExplainRun(TrainingTest):
     def test_a_run_by_its_own_recipe(self):
         """Nothing differs but by name, and its speed is what it has measured."""

@@ -14,7 +14,7 @@
 
 #include "core/base/error.h"
 #include "parallel/plan/profile/cluster_profile.h"
-#include "tests/parallel/plan/cost/published_recipes.h"
+#include "parallel/plan/published/row_recipes.h"
 #include "tests/support/source_folder.h"
 
 namespace llmtrain {

@@ -10,7 +10,7 @@
 
 #include "core/base/file.h"
 #include "parallel/plan/accuracy/verdict.h"
-#include "tests/parallel/plan/cost/published_rows.h"
+#include "parallel/plan/published/rows.h"
 #include "tests/support/source_folder.h"
 
 namespace llmtrain::published {
@@ -56,7 +56,7 @@ template <class Visit>
 void for_each_row(Visit visit) {
   const Shelf shelf(root / "recipes");
   for (const char* file : {"calibration.csv", "programs.csv", "llmtrain.csv", "trainers.csv"}) {
-    for (const Row& row : read_rows(root / "tests/published" / file)) {
+    for (const Row& row : read_rows(root / "recipes/published" / file)) {
       if (!row.inexact.empty()) continue;
       const ClusterProfile profile = shelf.profile_of(row);
       visit(row, layouts_of(row, profile), profile);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // score_tool RECIPES CSV [CSV…]: plans every row of the published measurements, with the profiles and programs of the
 // folder RECIPES, and prints one JSON object per line. With --serve it then prints the fitted values that all programs
-// have as {"facts": {SECTION: {KEY: value}}}, reads lines of changes (published_rows.h) and answers each with a list of
-// predictions; scripts/score_planner --fit uses this.
+// have as {"facts": {SECTION: {KEY: value}}}, reads lines of changes (parallel/plan/published/rows.h) and answers each
+// with a list of predictions; scripts/score_planner --fit uses this.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/parallel/plan/cost/published_rows.h"
+#include "parallel/plan/published/rows.h"
 
 namespace {
 

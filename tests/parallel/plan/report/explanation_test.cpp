@@ -80,6 +80,22 @@ TEST_CASE("A recipe becomes its source by the key that changes most, again and a
   CHECK(explanation.expected().value() == Approx(1.04 * before));
 }
 
+TEST_CASE("Refused keys take along only those without effect that they need") {
+  const auto plan_with = [](const std::vector<KeyDifference>& keys) -> ChangedPlan {
+    const Names list = names(keys);
+    const std::set<std::string> set(list.begin(), list.end());
+    if (set.contains("tensor") && !set.contains("nodes")) return {std::nullopt, "refused"};
+    return {changed_sample(set.contains("tensor") ? 1.5 : 1, 0), ""};
+  };
+  Explanation explanation;
+  explanation.recipe = test::sample_report();
+  explain_changes(explanation, keys_named({"seed", "nodes", "tensor", "steps"}), plan_with);
+  REQUIRE(explanation.changes.size() == 1);
+  CHECK(names(explanation.changes[0].keys) == Names{"nodes", "tensor"});
+  CHECK(names(explanation.without_effect) == Names{"seed", "steps"});
+  CHECK(explanation.refused.empty());
+}
+
 TEST_CASE("An explanation says what each key changes, in any width") {
   const Explanation explanation = toy_explanation();
   for (const std::size_t width : {60, 80, 100, 160}) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/parallel/plan/cost/published_recipes.h"
+#include "parallel/plan/published/row_recipes.h"
+
+#include <spdlog/fmt/fmt.h>
 
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+
+#include "core/base/error.h"
 
 namespace llmtrain::published {
 namespace {
@@ -130,12 +133,15 @@ json recipe_of(const Columns& columns, const std::string& recompute) {
 std::vector<Columns> read_columns(const std::filesystem::path& csv) {
   std::ifstream file(csv);
   std::string line;
-  if (!std::getline(file, line)) throw std::runtime_error("cannot read " + csv.string());
+  if (!std::getline(file, line)) throw Error(ExitCode::missing_input, csv.string() + ": cannot be read, or is empty");
   const std::vector<std::string> names = split(line);
   std::vector<Columns> rows;
   while (std::getline(file, line)) {
     const std::vector<std::string> fields = split(line);
-    if (fields.size() != names.size()) throw std::runtime_error("bad line: " + line);
+    if (fields.size() != names.size())
+      throw Error(ExitCode::bad_data,
+                  fmt::format("{}: line {} has {} columns; must have {}, as the first line names them", csv.string(),
+                              rows.size() + 2, fields.size(), names.size()));
     Columns columns;
     for (std::size_t index = 0; index < names.size(); ++index) columns[names[index]] = fields[index];
     rows.push_back(columns);

@@ -8,9 +8,11 @@
 
 namespace llmtrain::published {
 
-// One line of a file in tests/published by the names of its columns.
+// One line of a file in recipes/published by the names of its columns.
 using Columns = std::map<std::string, std::string>;
 
+// The lines of a file. Throws Error: missing_input where it cannot be read, bad_data with the line's number where one
+// has other columns than the first.
 std::vector<Columns> read_columns(const std::filesystem::path& csv);
 
 // The value of a column; empty where the file has no such column.
