@@ -43,13 +43,44 @@ struct ExpertRanks {
   std::int64_t far_shards;  // of far copies, those that share ZeRO's shards
 };
 
-// The strides follow from the rank formulas in mesh.h.
-Axes axes_of(const Mesh& mesh, GroupKind kind) {
-  const std::int64_t replica = mesh.tensor * mesh.context;  // ranks from one data rank to the next
+// The same for groups of ranks that share experts: apart from the others, for which a search asks most often.
+Axes expert_axes_of(const Mesh& mesh, GroupKind kind) {
   const std::int64_t inside = expert_node_ranks(mesh);
   const ExpertRanks experts(mesh);
   const Axis near_slices{experts.near_slices, 1}, near_copies{experts.near_copies, experts.near_slices};
   const Axis far_slices{experts.far_slices, experts.neighbours * mesh.expert};
+  switch (kind) {
+    case GroupKind::expert:
+      return {{{mesh.expert, experts.neighbours}}};
+    case GroupKind::expert_inside:
+      return {{{inside, experts.neighbours}}};
+    case GroupKind::expert_across:
+      return {{{mesh.expert / inside, experts.neighbours * inside}}};
+    case GroupKind::expert_tensor:
+      return {{near_slices, far_slices}};
+    case GroupKind::expert_parts:
+      return {{near_slices, {mesh.expert, experts.neighbours}, far_slices}};
+    case GroupKind::expert_data:
+      return {{near_copies, {experts.far_copies, experts.period}}};
+    case GroupKind::expert_shard:
+      return {{near_copies, {experts.far_shards, experts.period}}};
+    case GroupKind::expert_replica:
+      return {{{experts.far_copies / experts.far_shards, experts.period * experts.far_shards}}};
+    case GroupKind::tensor:
+    case GroupKind::context:
+    case GroupKind::data:
+    case GroupKind::shard:
+    case GroupKind::replica:
+    case GroupKind::pipeline:
+    case GroupKind::tokens:
+      break;
+  }
+  return {};
+}
+
+// The strides follow from the rank formulas in mesh.h.
+Axes axes_of(const Mesh& mesh, GroupKind kind) {
+  const std::int64_t replica = mesh.tensor * mesh.context;  // ranks from one data rank to the next
   const Axis context{mesh.context, mesh.tensor};
   switch (kind) {
     case GroupKind::tensor:
@@ -67,21 +98,14 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
     case GroupKind::tokens:
       return {{{mesh.tensor, 1}, context}};
     case GroupKind::expert:
-      return {{{mesh.expert, experts.neighbours}}};
     case GroupKind::expert_inside:
-      return {{{inside, experts.neighbours}}};
     case GroupKind::expert_across:
-      return {{{mesh.expert / inside, experts.neighbours * inside}}};
     case GroupKind::expert_tensor:
-      return {{near_slices, far_slices}};
     case GroupKind::expert_parts:
-      return {{near_slices, {mesh.expert, experts.neighbours}, far_slices}};
     case GroupKind::expert_data:
-      return {{near_copies, {experts.far_copies, experts.period}}};
     case GroupKind::expert_shard:
-      return {{near_copies, {experts.far_shards, experts.period}}};
     case GroupKind::expert_replica:
-      return {{{experts.far_copies / experts.far_shards, experts.period * experts.far_shards}}};
+      return expert_axes_of(mesh, kind);
   }
   return {};
 }

@@ -27,6 +27,22 @@ PassSetting pass_setting(const Partition& partition, const ClusterProfile& profi
   return setting;
 }
 
+StateRanks dense_ranks_of(const Partition& partition) {
+  const Mesh& mesh = partition.mesh;
+  const auto kind = StateGroup::Kind::dense;
+  return {effective_zero_stage(partition.recipe, mesh, kind), data_group(mesh), shard_group(mesh),
+          gathering_group(mesh, kind), replica_group(mesh)};
+}
+
+StateRanks expert_ranks_of(const Partition& partition) {
+  // Without experts there are no such groups (effective_zero_stage()).
+  if (!partition.recipe.model.moe) return {};
+  const Mesh& mesh = partition.mesh;
+  const auto kind = StateGroup::Kind::experts;
+  return {effective_zero_stage(partition.recipe, mesh, kind), expert_data_group(mesh), expert_shard_group(mesh),
+          gathering_group(mesh, kind), expert_replica_group(mesh)};
+}
+
 }  // namespace
 
 ComputeDevice compute_device(const Recipe& recipe, const ClusterProfile& profile) {
@@ -43,7 +59,9 @@ PricedLayout::PricedLayout(const Partition& partition_in, const ClusterProfile& 
       profile(profile_in),
       operators(*partition_in.graph, setting),
       roofline(profile_in, partition_in.recipe.precision),
-      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
+      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)),
+      dense_ranks(dense_ranks_of(partition_in)),
+      expert_ranks(expert_ranks_of(partition_in)) {}
 
 PrecisionRecipe PricedLayout::state_precision() const {
   PrecisionRecipe precision = recipe().precision;

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "parallel/plan/cost/muon_cost.h"
-#include "parallel/plan/cost/state_transfers.h"
 
 namespace llmtrain {
 namespace {
@@ -47,6 +46,8 @@ void add_sums(const Partition& partition, const StateGroup& group, ByShard& shar
     const Parameter& parameter = graph.parameters[group.parameters[i]];
     const GradientSum sum = gradient_sum(parameter, partition.mesh.tensor, partition.recipe.parallel.sequence);
     const double bytes = group.types.gradient_bytes();
+    begin = elements.end;
+    if (sum == GradientSum::none) continue;
     const auto whole_group = [](TensorGradientShare& share) -> double& { return share.whole_group; };
     const auto copies = [number = copies_of(parameter.split, partition.mesh.tensor)](
                             TensorGradientShare& share) -> double& { return share.copies[number]; };
@@ -55,7 +56,6 @@ void add_sums(const Partition& partition, const StateGroup& group, ByShard& shar
       add_to_all(shards, copies, elements, element_bytes(*group.types.accumulator));
     else if (sum == GradientSum::copies)
       add_to_shards(shards, copies, elements, part, bytes);
-    begin = elements.end;
   }
 }
 
@@ -94,7 +94,8 @@ std::int64_t trained_tensors(const Graph& graph, const Block& block) {
   return std::ranges::count_if(block.parameters, [&](std::size_t index) { return !graph.parameters[index].is_frozen; });
 }
 
-double update_seconds(const PricedLayout& priced, std::size_t rank) {
+// `trained`: trained_tensors() of the blocks.
+double update_seconds(const PricedLayout& priced, std::size_t rank, BlockCache<std::int64_t>& trained) {
   const Partition& partition = priced.partition;
   // Elements before sharding, and how many tensors they come from.
   double dense = 0, experts = 0, tensors = 0;
@@ -106,13 +107,14 @@ double update_seconds(const PricedLayout& priced, std::size_t rank) {
     }
     // Counts whole tensors: every rank launches the same kernels, however small its shards.
     for (const std::size_t block : partition.stages[stage].blocks)
-      tensors += static_cast<double>(trained_tensors(*partition.graph, partition.graph->blocks[block]));
+      tensors += static_cast<double>(
+          trained.of(block, [&] { return trained_tensors(*partition.graph, partition.graph->blocks[block]); }));
   }
   const PrecisionRecipe precision = priced.state_precision();
   const auto shard = [](double all, const StateRanks& ranks) {
     return ranks.zero_stage > 0 ? all / static_cast<double>(ranks.shards.ranks) : all;
   };
-  const double elements = shard(dense, dense_ranks(priced)) + shard(experts, expert_ranks(priced));
+  const double elements = shard(dense, priced.dense_ranks) + shard(experts, priced.expert_ranks);
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * priced.program().traffic.optimizer;
   double seconds = priced.roofline.pass(bytes).seconds + tensors * priced.profile.host.tensor_seconds;
   if (priced.recipe().memory.offload.optimizer) {
@@ -185,8 +187,9 @@ double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
 std::vector<double> optimizer_seconds(const PricedLayout& priced) {
   const std::vector<TensorGradientShare> shares = tensor_gradient_shares(priced.partition);
   std::vector<double> seconds = muon_seconds(priced);
+  BlockCache<std::int64_t> trained(priced.graph());
   for (std::size_t rank = 0; rank < shares.size(); ++rank)
-    seconds[rank] += update_seconds(priced, rank) + tensor_gradient_seconds(priced, shares[rank]);
+    seconds[rank] += update_seconds(priced, rank, trained) + tensor_gradient_seconds(priced, shares[rank]);
   for (const SharedGradients& shared : shared_gradients(priced.partition)) {
     if (shared.bytes == 0) continue;
     const double exchange = priced.collectives.all_reduce(shared.bytes, shared.ranks);

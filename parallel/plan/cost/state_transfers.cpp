@@ -87,22 +87,6 @@ class Writer {
 
 }  // namespace
 
-StateRanks dense_ranks(const PricedLayout& priced) {
-  const Mesh& mesh = priced.mesh();
-  const auto kind = StateGroup::Kind::dense;
-  return {effective_zero_stage(priced.recipe(), mesh, kind), data_group(mesh), shard_group(mesh),
-          gathering_group(mesh, kind), replica_group(mesh)};
-}
-
-StateRanks expert_ranks(const PricedLayout& priced) {
-  // Without experts there are no such groups (effective_zero_stage()).
-  if (!priced.recipe().model.moe) return {};
-  const Mesh& mesh = priced.mesh();
-  const auto kind = StateGroup::Kind::experts;
-  return {effective_zero_stage(priced.recipe(), mesh, kind), expert_data_group(mesh), expert_shard_group(mesh),
-          gathering_group(mesh, kind), expert_replica_group(mesh)};
-}
-
 std::vector<StateTransfer> state_transfers(const PricedLayout& priced, std::size_t stage) {
   const Partition& partition = priced.partition;
   // Where a step has one reduction it is the last one, and all gradients move together.
@@ -120,8 +104,8 @@ std::vector<StateTransfer> state_transfers(const PricedLayout& priced, std::size
     if (!group.is_frozen || group.zero_stage == 3) moved.weights += whole * group.types.weight_bytes();
   }
   Writer writer(priced, static_cast<double>(partition.stages[stage].blocks.size()));
-  writer.add(dense, dense_ranks(priced), dense_names);
-  writer.add(experts, expert_ranks(priced), expert_names);
+  writer.add(dense, priced.dense_ranks, dense_names);
+  writer.add(experts, priced.expert_ranks, expert_names);
   return writer.take();
 }
 

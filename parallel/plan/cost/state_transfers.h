@@ -2,23 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "parallel/plan/cost/operator_cost.h"
 
 namespace llmtrain {
-
-// Who shares states. Experts have groups of their own, which may be of one rank where the dense ones have many.
-struct StateRanks {
-  std::int64_t zero_stage = 0;  // effective_zero_stage()
-  RankGroup data, shards;
-  RankGroup gathering;  // gathering_group()
-  RankGroup replicas;
-};
-StateRanks dense_ranks(const PricedLayout& priced);
-StateRanks expert_ranks(const PricedLayout& priced);
 
 // One collective of the data-parallel ranks over gradients or weights of a stage.
 struct StateTransfer {

@@ -190,7 +190,7 @@ TEST_CASE("states of experts keep their ZeRO stage in a split that gathers nothi
                       "batch.global=64"});
   for (const std::int64_t ranks : {1, 8}) {
     const Partition split = plan.layout.partition().split_by(ranks);
-    const StateRanks experts = expert_ranks(PricedLayout(split, plan.profile));
+    const StateRanks experts = PricedLayout(split, plan.profile).expert_ranks;
     CHECK(experts.gathering.ranks == 8 / ranks);
     CHECK(experts.replicas.ranks == 2);
     CHECK(experts.zero_stage == 3);
