@@ -25,7 +25,8 @@ struct EvaluateOptions {
   std::string source;
   std::vector<Override> overrides;
   EvaluateRequest request;
-  std::optional<std::string> choices;
+  std::optional<std::string> data, choices;
+  std::string key = DataSource{}.text_key;
   std::string delimiter = " ";
   bool json = false;
 };
@@ -67,6 +68,7 @@ int evaluate(const EvaluateOptions& options) {
   EvaluateRequest request = options.request;
   request.recipe = std::move(source.recipe);
   request.checkpoint = source.checkpoint().string();
+  if (options.data) request.data = DataSource{*options.data, 1, options.key};
   if (options.choices) {
     score(request, options);
     return 0;
@@ -84,9 +86,13 @@ void add_evaluate(CLI::App& program, Action& action) {
   command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
       ->required()
       ->type_name("");
-  CLI::Option* data = command->add_option("--data", options->request.data,
-                                          "A file, folder or glob instead of the recipe's data.validation");
+  CLI::Option* data =
+      command->add_option("--data", options->data, "A file, folder or glob instead of the recipe's data.validation");
   data->type_name("FILE");
+  command->add_option("--key", options->key, "Key of the documents in rows of --data")
+      ->type_name("KEY")
+      ->capture_default_str()
+      ->needs(data);
   CLI::Option* batches =
       command->add_option("--batches", options->request.batches, "Global batches to read; 0: all the data once");
   batches->type_name("N")->capture_default_str()->check(whole_number_not_negative());

@@ -10,6 +10,7 @@
 
 #include "core/base/long_work.h"
 #include "core/data/records/bad_lines.h"
+#include "core/data/records/documents.h"
 #include "core/recipe/recipe.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -29,10 +30,13 @@ struct TokenizedText {
 // opened with the first text: token files need none.
 class TextTokens {
  public:
-  TextTokens(TokenizerRecipe tokenizer, std::int64_t vocab_size, OnBadLine on_bad_line = OnBadLine::stop);
+  // `key`: of the documents in files of rows (core/data/records/documents.h).
+  TextTokens(TokenizerRecipe tokenizer, std::int64_t vocab_size, OnBadLine on_bad_line = OnBadLine::stop,
+             std::string key = document_key);
 
   // Whether tokens are the text's bytes.
   bool is_bytes() const { return recipe_.kind == TokenizerKind::bytes; }
+  const std::string& key() const { return key_; }
   // The bytes of all documents of a file, one after another.
   TextBytes bytes_of(const std::filesystem::path& file, const ReportShare& report = report_nothing) const;
   // The tokens of all documents of a file that are not empty, with the tokenizer's marks, little-endian 32-bit
@@ -47,6 +51,7 @@ class TextTokens {
   TokenizerRecipe recipe_;
   std::int64_t vocab_size_;
   OnBadLine on_bad_line_;
+  std::string key_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<TextEncoder> encoder_;
 };

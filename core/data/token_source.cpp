@@ -58,7 +58,9 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
 TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
                      MappingBudget& budget, DocumentStarts starts, const ReportShare& report) {
   const bool binary = is_token_file(file);
-  const bool is_mapped_text = text.is_bytes() && !has_rows(file, document_key) && !is_compressed(file);
+  const bool names_key = text.key() != document_key;
+  // A text where a key is named is refused when it is opened.
+  const bool is_mapped_text = text.is_bytes() && !names_key && !has_rows(file, text.key()) && !is_compressed(file);
   if (!binary && !is_mapped_text) {
     open_text(file, text, report);
     // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
@@ -179,6 +181,9 @@ bool TokenFile::contains(std::int64_t id, std::int64_t most) const {
 TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
                          const std::filesystem::path& tokenized, DocumentStarts starts, const ReportShare& report)
     : paths_(find_files(path)) {
+  const auto of_tokens = std::ranges::find_if(paths_, is_token_file);
+  if (text.key() != document_key && of_tokens != paths_.end())
+    fail(*of_tokens, "holds tokens, which have no keys; data.train[].text_key is for rows, so leave it out here");
   // What has been made of text is divided as the text is: by its tokens.
   if (!tokenized.empty()) starts = DocumentStarts::unknown, bad_lines_ = kept_skipped_lines(tokenized);
   const std::vector<std::filesystem::path> files = tokenized.empty() ? paths_ : std::vector{tokenized};

@@ -22,6 +22,7 @@ struct TokenizerRecipe {
 struct DataSource {
   std::string path;  // file, folder or glob; absolute after reading
   double weight = 1;
+  std::string text_key = "text";  // of the text in rows of JSON Lines and tables
 
   bool operator==(const DataSource&) const = default;
 };

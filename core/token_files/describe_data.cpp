@@ -8,7 +8,6 @@
 
 #include "core/data/file_search.h"
 #include "core/data/records/csv_records.h"
-#include "core/data/records/documents.h"
 #include "core/data/records/line_records.h"
 #include "core/data/records/table_records.h"
 #include "core/data/token_source.h"
@@ -19,22 +18,22 @@ namespace {
 
 constexpr std::int64_t block = 1 << 20;  // tokens that are looked at together
 
-std::string_view name_of_format(const std::filesystem::path& file) {
+std::string_view name_of_format(const std::filesystem::path& file, const std::string& key) {
   if (is_json_lines(file)) return "JSON Lines";
   if (is_csv(file)) return "CSV";
   if (is_column_table(file)) return "table";
-  return has_rows(file, document_key) ? "JSON" : "text";
+  return has_rows(file, key) ? "JSON" : "text";
 }
 
-std::string text_format(const std::filesystem::path& file) {
-  std::string format(name_of_format(file));
+std::string text_format(const std::filesystem::path& file, const std::string& key) {
+  std::string format(name_of_format(file, key));
   if (file.extension() == ".gz") format += ", gzip";
   if (file.extension() == ".zst") format += ", zstd";
   return format;
 }
 
-DataDescription describe_tokens(const std::filesystem::path& file, std::int64_t first_tokens) {
-  TextTokens no_text({}, 0);
+DataDescription describe_tokens(const std::filesystem::path& file, std::int64_t first_tokens, const std::string& key) {
+  TextTokens no_text({}, 0, OnBadLine::stop, key);
   MappingBudget budget;
   const TokenFile tokens(file, no_text, std::numeric_limits<std::int64_t>::max(), budget);
   DataDescription description;
@@ -52,16 +51,16 @@ DataDescription describe_tokens(const std::filesystem::path& file, std::int64_t 
 }
 
 DataDescription describe_text(const std::filesystem::path& file, const Tokenizer* tokenizer, std::int64_t first_tokens,
-                              OnBadLine on_bad_line) {
+                              OnBadLine on_bad_line, const std::string& key) {
   DataDescription description;
   description.bad_lines = BadLines(on_bad_line);
-  description.format = text_format(file);
+  description.format = text_format(file, key);
   description.documents = 0;
   const auto encoder = tokenizer != nullptr ? tokenizer->make_encoder() : nullptr;
   std::vector<TokenId> ids;
-  const auto reader = open_document_records(file, document_key);
+  const auto reader = open_document_records(file, key);
   for (Record record; description.bad_lines.next(*reader, record);) {
-    const auto read = description.bad_lines.read([&] { return document_of(record, file, document_key); });
+    const auto read = description.bad_lines.read([&] { return document_of(record, file, key); });
     if (!read) continue;
     const std::string& text = *read;
     // Four bytes are about a token.
@@ -82,9 +81,9 @@ DataDescription describe_text(const std::filesystem::path& file, const Tokenizer
 }  // namespace
 
 DataDescription describe_data(const std::filesystem::path& file, const Tokenizer* tokenizer, std::int64_t first_tokens,
-                              OnBadLine on_bad_line) {
-  DataDescription description = is_token_file(file) ? describe_tokens(file, first_tokens)
-                                                    : describe_text(file, tokenizer, first_tokens, on_bad_line);
+                              OnBadLine on_bad_line, const std::string& key) {
+  DataDescription description = is_token_file(file) ? describe_tokens(file, first_tokens, key)
+                                                    : describe_text(file, tokenizer, first_tokens, on_bad_line, key);
   std::error_code ignored;
   description.file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
   if (tokenizer != nullptr) description.first_text = tokenizer->decode(description.first_tokens);

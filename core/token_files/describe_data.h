@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/data/records/bad_lines.h"
+#include "core/data/records/documents.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace llmtrain {
@@ -25,9 +26,9 @@ struct DataDescription {
   std::optional<std::string> first_text;   // what they stand for, or the text's beginning
 };
 
-// Reads all of a file. `tokenizer` may be null: ids are then not decoded, and text is not tokenised. Throws
-// Error(missing_input) or Error(bad_data).
+// Reads all of a file; `key` is that of the documents in rows. `tokenizer` may be null: ids are then not decoded, and
+// text is not tokenised. Throws Error(missing_input) or Error(bad_data).
 DataDescription describe_data(const std::filesystem::path& file, const Tokenizer* tokenizer, std::int64_t first_tokens,
-                              OnBadLine on_bad_line = OnBadLine::stop);
+                              OnBadLine on_bad_line = OnBadLine::stop, const std::string& key = document_key);
 
 }  // namespace llmtrain

@@ -14,7 +14,6 @@
 #include "core/base/log.h"
 #include "core/base/progress_lines.h"
 #include "core/data/file_search.h"
-#include "core/data/records/documents.h"
 #include "core/data/records/skipped_lines.h"
 #include "core/machine/processor.h"
 #include "core/token_files/token_file_writer.h"
@@ -55,9 +54,9 @@ void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std:
 }
 
 // The token file of a source that needs one, else an empty path. On the process that makes it.
-std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe, std::int64_t vocab_size,
+std::string token_file_of(const DataSource& source, const TokenizerRecipe& recipe, std::int64_t vocab_size,
                           const fs::path& folder, OnBadLine on_bad_line, const DataCache::Stops& stops) {
-  TokenizeJob job{find_files(path), document_key, usable_cores()};
+  TokenizeJob job{find_files(source.path), source.text_key, usable_cores()};
   job.on_bad_line = on_bad_line;
   if (std::ranges::any_of(job.files, is_token_file)) return "";
   JobDescription description = description_of(job, recipe, format_name);
@@ -66,7 +65,7 @@ std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe
   // Its index is put in place before it.
   if (!entry_exists(file)) {
     create_folder(folder);
-    make_token_file(job, recipe, vocab_size, file, path, stops);
+    make_token_file(job, recipe, vocab_size, file, source.path, stops);
   }
   return file.string();
 }
@@ -75,7 +74,7 @@ bool makes_token_files(const TokenizerRecipe& tokenizer, const DataCache& cache)
   return !cache.folder.empty() && tokenizer.kind != TokenizerKind::bytes;
 }
 
-// Calls work(path, stops) for each source on the process that makes the files, and names the source in its errors.
+// Calls work(source, stops) for each source on the process that makes the files, and names the source in its errors.
 template <class Work>
 std::vector<fs::path> of_each(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer,
                               const DataCache& cache, const std::string& role, const Work& work) {
@@ -83,7 +82,7 @@ std::vector<fs::path> of_each(const std::vector<DataSource>& sources, const Toke
   for (std::size_t i = 0; i < sources.size(); ++i) {
     files.emplace_back(cache.once([&](const DataCache::Stops& stops) -> std::string {
       try {
-        return work(sources[i].path, stops);
+        return work(sources[i], stops);
       } catch (const Error& error) {
         if (error.code() == ExitCode::stopped) throw;
         throw with_key(error, tokenizer, fmt::format("{}/{}/path", role, i));
@@ -98,8 +97,8 @@ std::vector<fs::path> of_each(const std::vector<DataSource>& sources, const Toke
 void check_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, const DataCache& cache,
                    const std::string& role) {
   if (!makes_token_files(tokenizer, cache)) return;
-  of_each(sources, tokenizer, cache, role, [](const std::string& path, const DataCache::Stops&) {
-    find_files(path);
+  of_each(sources, tokenizer, cache, role, [](const DataSource& source, const DataCache::Stops&) {
+    find_files(source.path);
     return std::string();
   });
 }
@@ -108,8 +107,8 @@ std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, 
                                         std::int64_t vocab_size, const DataCache& cache, const std::string& role,
                                         OnBadLine on_bad_line) {
   if (!makes_token_files(tokenizer, cache)) return {};
-  return of_each(sources, tokenizer, cache, role, [&](const std::string& path, const DataCache::Stops& stops) {
-    return token_file_of(path, tokenizer, vocab_size, cache.folder, on_bad_line, stops);
+  return of_each(sources, tokenizer, cache, role, [&](const DataSource& source, const DataCache::Stops& stops) {
+    return token_file_of(source, tokenizer, vocab_size, cache.folder, on_bad_line, stops);
   });
 }
 

@@ -27,7 +27,7 @@ struct EvaluationData {
 
 // The data to evaluate: the file that the caller names, else the recipe's validation data, else its training data.
 EvaluationData evaluation_data(const EvaluateRequest& request) {
-  if (request.data) return {{DataSource{*request.data, 1}}, "--data"};
+  if (request.data) return {{*request.data}, "--data"};
   const DataRecipe& data = request.recipe.data;
   if (!data.validation.empty()) return {data.validation, "/data/validation"};
   if (data.train.empty())

@@ -68,10 +68,10 @@ struct InferenceRanks {
 };
 
 struct EvaluateRequest {
-  Recipe recipe;                    // data.validation is evaluated, or data.train without it
-  std::string checkpoint;           // folder of the checkpoint
-  std::optional<std::string> data;  // a file, folder or glob to evaluate instead
-  std::int64_t batches = 0;         // global batches; 0: all data once
+  Recipe recipe;                   // data.validation is evaluated, or data.train without it
+  std::string checkpoint;          // folder of the checkpoint
+  std::optional<DataSource> data;  // a file, folder or glob to evaluate instead
+  std::int64_t batches = 0;        // global batches; 0: all data once
   InferenceRanks ranks;
 };
 

@@ -25,6 +25,7 @@ struct InspectOptions {
   std::string file;
   std::string tokenizer;
   std::optional<std::int64_t> tokens;
+  std::optional<std::string> key;
   std::string on_bad_line = "stop";
   bool json = false;
   InspectRecipeOptions recipe;
@@ -63,6 +64,7 @@ void check_flags(const InspectOptions& options, bool of_recipe) {
     if (is_given) throw Error(ExitCode::bad_recipe, fmt::format("{}: is for {} alone; leave it out", flag, what));
   };
   refuse_flag("--tokenizer", of_recipe && !options.tokenizer.empty(), "data files, as a recipe names its own,");
+  refuse_flag("--key", of_recipe && options.key, "data files, as recipes have a key for it,");
   refuse_flag("--tokens", of_recipe && options.tokens, "data files");
   refuse_flag("--on-bad-line", of_recipe && options.on_bad_line != "stop", "data files, as recipes have a key for it,");
   refuse_flag("--samples", !of_recipe && options.recipe.samples, "recipes");
@@ -82,7 +84,7 @@ int inspect_data(const InspectOptions& options) {
   }
   const auto tokenizer = options.tokenizer.empty() ? nullptr : open_tokenizer(named_tokenizer(options.tokenizer));
   const DataDescription data = describe_data(options.file, tokenizer.get(), options.tokens.value_or(default_tokens),
-                                             policy_of(options.on_bad_line));
+                                             policy_of(options.on_bad_line), options.key.value_or(document_key));
   options.json ? write_json(as_json(options, data)) : write_result(as_text(options, data));
   return 0;
 }
@@ -102,6 +104,7 @@ void add_inspect_data(CLI::App& parent, Action& action) {
   command->add_option("--tokens", options->tokens, "How many tokens of a data file to show (32)")
       ->type_name("N")
       ->check(whole_number_not_negative());
+  command->add_option("--key", options->key, "Key of the documents in a data file's rows (text)")->type_name("KEY");
   add_on_bad_line(*command, options->on_bad_line);
   command->add_option("--samples", options->recipe.samples, "How many samples of a recipe's data to show (3)")
       ->type_name("N")

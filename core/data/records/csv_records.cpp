@@ -43,8 +43,8 @@ CsvReader::CsvReader(const std::filesystem::path& file, const std::optional<std:
     refuse_table(file_, "has two columns \"" + *twice + "\"; a row has one value for each name");
   if (key && std::ranges::find(columns_, *key) == columns_.end())
     refuse_table(file_,
-                 fmt::format("has no column \"{}\"; its first row names \"{}\"; rename one, name it by data tokenize "
-                             "--key, or leave the file out of the pattern",
+                 fmt::format("has no column \"{}\"; its first row names \"{}\"; rename one, name it by "
+                             "data.train[].text_key (--key of the data commands), or leave the file out of the pattern",
                              *key, fmt::join(columns_, "\", \"")));
 }
 

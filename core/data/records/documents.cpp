@@ -5,9 +5,27 @@
 #include <utility>
 
 #include "core/data/records/bad_lines.h"
+#include "core/json/json_file.h"
 #include "core/json/json_memory.h"
 
 namespace llmtrain {
+
+namespace {
+
+// The keys of a row that is none of the documents, for people.
+std::string keys_of(const nlohmann::json& row) {
+  if (!row.is_object()) return "";
+  std::string names;
+  int count = 0;
+  for (const auto& [name, value] : row.items()) {
+    if (++count > 20) return names + ", …";
+    names += (names.empty() ? "" : ", ") + quoted_text(name);
+  }
+  return "; this one has " + (names.empty() ? "no keys" : names) +
+         (names.empty() ? "" : ", of which data.train[].text_key (--key of the data commands) may name another");
+}
+
+}  // namespace
 
 std::string document_of(Record& record, const std::filesystem::path& file, const std::string& key) {
   if (record.line == 0) return std::exchange(record.text, {});
@@ -17,7 +35,7 @@ std::string document_of(Record& record, const std::filesystem::path& file, const
   if (object.is_object() && field != object.end() && field->is_string())
     return std::move(field->get_ref<std::string&>());
   throw BadLine(file, record.line, object.is_discarded() ? "is not valid JSON" : "has no string \"" + key + "\"",
-                "every line of a file of documents is an object with a string \"" + key + "\"");
+                "every line of a file of documents is an object with a string \"" + key + "\"" + keys_of(object));
 }
 
 }  // namespace llmtrain

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 
@@ -97,12 +98,15 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
   // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
-  TextTokens text(format.tokenizer, vocab_size, format.on_bad_line);
+  // Sources with the same key share a tokenizer.
+  std::map<std::string, TextTokens> texts;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string& path = sources[i].path;
     try {
       const ReportShare report = monitor.begin("reading " + path);
       const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
+      const std::string& key = text_keys_.emplace_back(sources[i].text_key);
+      TextTokens& text = texts.try_emplace(key, format.tokenizer, vocab_size, format.on_bad_line, key).first->second;
       sources_.push_back(open_samples(path, tokenized, format, {sequence_length, vocab_size, format.document_end}, text,
                                       budget, report));
     } catch (const Error& error) {
@@ -138,8 +142,9 @@ void Dataset::order_by_rarity(const TokenizerRecipe& tokenizer, const DataCache&
     const TokenSource& source = dynamic_cast<const TokenSamples&>(*sources_[i]).source();
     const std::int64_t samples_here = sources_[i]->samples();
     const std::string key =
-        fmt::format("vocabulary rarity of {} of {} tokens{}\n{}", sequence_length_, source.tokens(),
-                    has_text(source) ? ", tokenizer " + hash_of_tokenizer(tokenizer) : "", versions_of(source.paths()));
+        fmt::format("vocabulary rarity of {} of {} tokens{}{}\n{}", sequence_length_, source.tokens(),
+                    has_text(source) ? ", tokenizer " + hash_of_tokenizer(tokenizer) : "",
+                    text_keys_[i] == document_key ? "" : ", texts at " + text_keys_[i], versions_of(source.paths()));
     orders_.push_back(
         cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&](const DataCache::Stops& stops) {
           const std::string samples = fmt::format("vocabulary rarity of {} samples", samples_here);

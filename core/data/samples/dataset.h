@@ -114,6 +114,7 @@ class Dataset final : public SampleSource {
 
   Blend blend_;
   std::vector<std::unique_ptr<FileSamples>> sources_;  // of one kind
+  std::vector<std::string> text_keys_;                 // of sources_
   std::vector<DifficultyOrder> orders_;                // of sources_, or empty
   std::optional<std::int64_t> document_end_;
   std::int64_t sequence_length_, vocab_size_;

@@ -108,6 +108,8 @@ void describe_source(KeyVisitor& keys, DataSource& source) {
             source.path, {TextKind::path});
   keys.number({"weight", "Share of the samples drawn from this source, relative to the other weights."}, source.weight,
               {0, 1e9, RangeEnds::open_minimum});
+  keys.text({"text_key", "Key of the documents in JSON Lines and JSON, or their column in a table."}, source.text_key,
+            {});
 }
 
 void describe_muon(KeyVisitor& keys, MuonRecipe& muon) {

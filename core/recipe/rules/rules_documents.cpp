@@ -56,10 +56,31 @@ Verdict check_date(const Recipe& recipe, const Known&) {
   return Refusal{shown_text(*fine_tuning->date) + " is no date", "must be a day as in 2024-07-26"};
 }
 
+// Conversations have names of their own for keys, and tokens have none.
+Verdict check_text_keys(const Recipe& recipe, const std::vector<DataSource>& sources) {
+  for (const DataSource& source : sources) {
+    if (source.text_key == DataSource{}.text_key) continue;
+    const std::string named = shown_text(source.text_key) + " is the text_key of " + shown_text(source.path);
+    if (recipe.data.fine_tuning)
+      return Refusal{named, "must be left out with data.fine_tuning, whose \"fields\" name the keys of conversations"};
+    if (source.path.ends_with(".bin"))
+      return Refusal{named, "must be left out where the source is a token file, which has no keys"};
+  }
+  return {};
+}
+
+Verdict check_train_keys(const Recipe& recipe, const Known&) { return check_text_keys(recipe, recipe.data.train); }
+
+Verdict check_validation_keys(const Recipe& recipe, const Known&) {
+  return check_text_keys(recipe, recipe.data.validation);
+}
+
 }  // namespace
 
 std::vector<Rule> document_rules() {
   return {
+      {"/data/train", {"/data/fine_tuning"}, check_train_keys},
+      {"/data/validation", {"/data/fine_tuning"}, check_validation_keys},
       {"/data/fine_tuning/date", {}, check_date},
       {"/model/dropout", {"/data/fine_tuning", "/data/document_mask"}, check_dropout},
       {"/data/document_mask", {"/data/fine_tuning"}, check_mask},

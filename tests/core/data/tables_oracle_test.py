@@ -130,6 +130,28 @@ class Tables(unittest.TestCase):
         self.assertIn("a1<|im_end|>", json.dumps(samples[0]))
         self.assertEqual(samples[1:], samples[:1] * 2)
 
+    def test_a_source_names_the_column_of_its_text(self):
+        texts = [f"document {i}\n" for i in range(300)]
+        table = pa.table({"id": list(range(300)), "body": texts})
+        pa.parquet.write_table(table, self.folder / "a.parquet", row_group_size=100)
+        write_stream(table, self.folder / "a.arrow")
+        (self.folder / "a.txt").write_text("".join(texts))
+        recipe = {"model": {"architecture": "llama", "layers": 1, "hidden_size": 32, "heads": 2, "vocab_size": 256,
+                            "max_sequence_length": 64}, "batch": {"global": 1, "micro": 1}, "training": {"steps": 1}}
+        shown = []
+        for source in ({"path": "a.txt"}, {"path": "a.parquet", "text_key": "body"},
+                       {"path": "a.arrow", "text_key": "body"}):
+            (self.folder / "recipe.json").write_text(json.dumps({**recipe, "data": {"train": [source]}}))
+            shown.append(json.loads(self.llmtrain("data", "inspect", "recipe.json", "--json"))["samples"])
+        self.assertEqual(shown[1:], shown[:1] * 2)
+        described = json.loads(self.llmtrain("data", "inspect", "a.parquet", "--key", "body", "--json"))
+        self.assertEqual((described["documents"], described["first_text"]), (300, "document 0\n"))
+        for policy in ("stop", "skip"):
+            said = self.llmtrain("data", "inspect", "recipe.json", "--set", "data.train.0.text_key=bodies", "--set",
+                                 f"data.on_bad_line={policy}", code=65)
+            self.assertIn('a.arrow: has no column "bodies"; its columns are "id", "body"; name one of them by', said)
+        self.assertIn('has no column "text"', self.llmtrain("data", "inspect", "a.parquet", code=65))
+
     def test_bad_rows_and_files_are_said(self):
         pa.parquet.write_table(pa.table({"text": ["a", None, "b"]}), self.folder / "a.parquet")
         said = self.llmtrain("data", "tokenize", "a.parquet", "--output", "out", code=65)
