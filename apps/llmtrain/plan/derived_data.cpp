@@ -50,9 +50,12 @@ PlannedOverrides with_derived_data(const std::string& file, const std::vector<Ov
   if (!set_any(overrides, shared_degrees) || set_any(overrides, numbers_of_ranks)) return planned;
   const std::optional<ParallelRecipe> own = degrees_of_file(file);
   if (!own || !own->data) return planned;
+  const std::int64_t ranks = ranks_per_replica(*own) * *own->data;
+  // One rank has none to share.
+  if (ranks == 1) return planned;
   planned.all.emplace_back("parallel.data=auto");
   const ParallelRecipe changed = read_recipe(file, planned.all).parallel;
-  const std::int64_t ranks = ranks_per_replica(*own) * *own->data, replica = ranks_per_replica(changed);
+  const std::int64_t replica = ranks_per_replica(changed);
   if (ranks % replica != 0)
     throw Error(
         ExitCode::bad_recipe,

@@ -52,6 +52,11 @@ class DerivedData(ProgramTest):
         self.refused(GPT3 + ": /parallel: tensor 8 × pipeline 6 × context 1 does not divide the recipe's 1024 ranks",
                      "--set", "parallel.pipeline=6")
 
+    def test_one_rank_has_none_to_share(self):
+        self.write("recipe.json", small({"parallel.data": 1, "batch.global": 8, "cluster.profile": "cpu"}))
+        report = self.report("recipe.json", "--set", "parallel.tensor=2")
+        self.assertEqual((report["mesh"]["world"], report["derives_data"]), (2, False))
+
     def test_a_run_keeps_its_ranks(self):
         """Here more tensor ranks make more ranks, of which a plan would say nothing."""
         recipe = small({"parallel.data": 2, "batch.global": 8, "cluster.profile": "cpu"})
