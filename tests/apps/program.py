@@ -166,6 +166,18 @@ class ProgramTest(unittest.TestCase):
         return result
 
 
+class PlanTest(ProgramTest):
+    """Calls `llmtrain plan`, which must succeed."""
+
+    def plan(self, *arguments):
+        result = self.run_program("plan", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def report(self, *arguments):
+        return json.loads(self.plan(*arguments, "--json").stdout)
+
+
 class TrainingTest(ProgramTest):
     """Its folder has a small recipe and its text."""
 

@@ -3,21 +3,13 @@
 import json
 import unittest
 
-from program import SOURCE, ProgramTest, small
+from program import SOURCE, PlanTest, small
 
 GPT3 = str(SOURCE / "recipes" / "papers" / "gpt3-175b.json")
 
 
-class DerivedData(ProgramTest):
+class DerivedData(PlanTest):
     CHANGED = ("--set", "parallel.tensor=4", "--set", "parallel.pipeline=4")
-
-    def plan(self, *arguments):
-        result = self.run_program("plan", *arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result
-
-    def report(self, *arguments):
-        return json.loads(self.plan(*arguments, "--json").stdout)
 
     def refused(self, part, *arguments):
         result = self.run_program("plan", GPT3, *arguments)

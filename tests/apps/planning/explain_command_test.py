@@ -4,7 +4,7 @@ import json
 import statistics
 import unittest
 
-from program import SOURCE, ProgramTest, TrainingTest
+from program import SOURCE, PlanTest, ProgramTest, TrainingTest
 
 LLAMA = str(SOURCE / "recipes" / "models" / "llama3-8b.json")
 # What the run had, on eight devices; none of it is the other recipe's.
@@ -19,12 +19,7 @@ def flags(values):
     return [word for key, value in values.items() for word in ("--set", f"{key}={json.dumps(value)}")]
 
 
-class Explain(ProgramTest):
-    def report(self, *arguments):
-        result = self.run_program("plan", *arguments, "--json")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return json.loads(result.stdout)
-
+class Explain(PlanTest):
     def write_run(self):
         """A run's folder with steps of known speed."""
         plan = self.report(LLAMA, *flags(RUN))

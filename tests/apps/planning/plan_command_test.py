@@ -6,7 +6,7 @@ import pathlib
 import re
 import unittest
 
-from program import PROGRAM, SOURCE, ProgramTest, small
+from program import PROGRAM, SOURCE, PlanTest, small
 
 CONTRACT = {
     "recipe": dict, "fits": bool, "warnings": list,
@@ -34,15 +34,7 @@ PARAMETERS = {
 }
 
 
-class PlanTest(ProgramTest):
-    def plan(self, *arguments):
-        result = self.run_program("plan", *arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result
-
-    def report(self, *arguments):
-        return json.loads(self.plan(*arguments, "--json").stdout)
-
+class PlanCommandTest(PlanTest):
     def plan_refused(self, parts, *arguments):
         result = self.run_program("plan", *arguments)
         self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
@@ -50,7 +42,7 @@ class PlanTest(ProgramTest):
             self.assertIn(part, result.stderr)
 
 
-class Search(PlanTest):
+class Search(PlanCommandTest):
     def test_keys_of_a_layout_make_the_layout(self):
         """Put into the recipe, which cuts its experts finer, they give the plan that the search names."""
         recipe = small({"model.moe": {"experts": 4, "top_k": 2, "ffn_hidden_size": 32}, "parallel.expert_slices": 4,
@@ -67,7 +59,7 @@ class Search(PlanTest):
             self.assertEqual(found["step"]["seconds"], entry["step_seconds"], entry["recipe"])
 
 
-class PipelineOrder(PlanTest):
+class PipelineOrder(PlanCommandTest):
     """Llama-3 8B on eight H100, as people write it who leave the order of a pipeline open."""
 
     def recipe(self, **parallel):
@@ -98,7 +90,7 @@ class PipelineOrder(PlanTest):
         self.assertIn("pipeline.schedule=1f1b", [each["change"] for each in plan["suggestions"]])
 
 
-class Contract(PlanTest):
+class Contract(PlanCommandTest):
     def check_shape(self, value, shape, path):
         if isinstance(shape, dict):
             for key, inner in shape.items():
@@ -186,7 +178,7 @@ class Contract(PlanTest):
         self.assertEqual(self.plan(GPT3).stdout, self.run_program("run", GPT3, "--dry-run").stdout)
 
 
-class Files(PlanTest):
+class Files(PlanCommandTest):
     def test_page_and_trace(self):
         self.plan(GPT3, "--html", "plan.html", "--trace", "plan.json")
         page = (self.folder / "plan.html").read_text()
@@ -203,7 +195,7 @@ class Files(PlanTest):
             self.assertEqual(result.returncode, 73, result.stderr)
 
 
-class Bad(PlanTest):
+class Bad(PlanCommandTest):
     def test_layouts(self):
         for changes, parts in {
             ("parallel.tensor=7",): ["/parallel/tensor"],
@@ -240,7 +232,7 @@ class Bad(PlanTest):
                 self.plan_refused(["bad.json"], GPT3, "--set", "cluster.profile=./bad.json")
 
 
-class Programs(PlanTest):
+class Programs(PlanCommandTest):
     H100 = ("--set", "cluster.profile=h100-sxm-80gb", "--set", "parallel.sequence=true")
 
     def test_flag_wins_over_the_recipe(self):
@@ -263,7 +255,7 @@ class Programs(PlanTest):
         self.plan_refused(["mine.json", "/traffic"], GPT3, "--program", "./mine.json")
 
 
-class Price(PlanTest):
+class Price(PlanCommandTest):
     def test_flag_and_keys_give_one_price(self):
         plain = self.report(GPT3)["run"]
         self.assertEqual((plain["price"], plain["currency"]), (None, None))
@@ -293,7 +285,7 @@ class Price(PlanTest):
         self.plan_refused(["/cluster/price_per_device_hour", "a number from 0"], GPT3, "--price", "-2")
 
 
-class Warnings(PlanTest):
+class Warnings(PlanCommandTest):
     def warned(self, part, *changes):
         report = self.report(GPT3, *[word for change in changes for word in ("--set", change)])
         self.assertTrue(any(part in warning for warning in report["warnings"]), report["warnings"])
