@@ -26,7 +26,7 @@ struct EvaluateOptions {
   std::vector<Override> overrides;
   EvaluateRequest request;
   std::optional<std::string> data, choices;
-  std::string key = DataSource{}.text_key;
+  std::string key = document_key;
   std::string delimiter = " ";
   bool json = false;
 };

@@ -19,10 +19,13 @@ struct TokenizerRecipe {
   bool operator==(const TokenizerRecipe&) const = default;
 };
 
+// The key of documents in rows, by custom.
+inline constexpr const char* document_key = "text";
+
 struct DataSource {
   std::string path;  // file, folder or glob; absolute after reading
   double weight = 1;
-  std::string text_key = "text";  // of the text in rows of JSON Lines and tables
+  std::string text_key = document_key;  // of the text in rows of JSON Lines and tables
 
   bool operator==(const DataSource&) const = default;
 };

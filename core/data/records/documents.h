@@ -5,14 +5,12 @@
 #include <string>
 
 #include "core/data/records/record_reader.h"
+#include "core/recipe/data_recipe.h"
 
 namespace llmtrain {
 
 // The document of a record: the value at `key` of a row, or the record itself, which is left empty. Throws BadLine
 // that names the keys there are where that is not a JSON object with a string at `key`.
 std::string document_of(Record& record, const std::filesystem::path& file, const std::string& key);
-
-// The key that files of JSON Lines have by custom.
-inline constexpr const char* document_key = "text";
 
 }  // namespace llmtrain

@@ -59,7 +59,7 @@ Verdict check_date(const Recipe& recipe, const Known&) {
 // Conversations have names of their own for keys, and tokens have none.
 Verdict check_text_keys(const Recipe& recipe, const std::vector<DataSource>& sources) {
   for (const DataSource& source : sources) {
-    if (source.text_key == DataSource{}.text_key) continue;
+    if (source.text_key == document_key) continue;
     const std::string named = shown_text(source.text_key) + " is the text_key of " + shown_text(source.path);
     if (recipe.data.fine_tuning)
       return Refusal{named, "must be left out with data.fine_tuning, whose \"fields\" name the keys of conversations"};
