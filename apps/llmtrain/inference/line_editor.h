@@ -13,10 +13,10 @@ namespace llmtrain::app {
 // user's ~/.editrc binds. It remembers the lines of this process alone. One at a time.
 class LineEditor {
  public:
-  // Whether standard input and output are a terminal whose cursor can be moved.
-  static bool has_terminal();
+  // Whether the terminal is of a kind whose cursor can be moved.
+  static bool knows_terminal();
 
-  // Throws Error(internal_error) where the terminal cannot be used.
+  // Standard input and output are the terminal. Throws Error(internal_error) where it cannot be used.
   LineEditor();
 
   // Asks for a line, and waits for it; without its end, and none at the end of the input. Ctrl-C, Ctrl-\ and Ctrl-Z do

@@ -15,7 +15,7 @@
 namespace llmtrain::app {
 
 UserLines::UserLines() : at_terminal_(isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) {
-  if (LineEditor::has_terminal()) editor_.emplace();
+  if (at_terminal_ && LineEditor::knows_terminal()) editor_.emplace();
 }
 
 std::optional<std::string> UserLines::next() {
