@@ -15,7 +15,7 @@
 namespace llmtrain {
 namespace {
 
-constexpr double left_gutter = 62, right_gutter = 10, plot_width = 488, plot_height = 190, bottom_gutter = 24;
+constexpr double left_gutter = 62, right_gutter = 10, plot_width = 488, plot_height = 190, bottom_gutter = 38;
 constexpr double ticks_wanted = 5;
 constexpr double logarithmic_from = 50;   // largest ÷ smallest value
 constexpr std::size_t dotted_up_to = 30;  // points of a line that are marked one by one
@@ -82,7 +82,8 @@ class Scale {
     return plot_height * (y_.high - (is_logarithmic_ ? std::log10(value) : value)) / y_.length();
   }
 
-  Html grid() const {
+  // Values and lines across the plot; the page's script replaces them where it changes the scale.
+  Html y_axis() const {
     Html text;
     const double step = y_step();
     for (double count = std::ceil(y_.low / step - 1e-9); count * step <= y_.high + 1e-9 * step; ++count) {
@@ -93,6 +94,12 @@ class Scale {
       text += html("<path class=\"grid\" d=\"M0 {0}H{1}\"/><text class=\"name\" x=\"-6\" y=\"{2}\">{3}</text>",
                    svg_number(y(value)), svg_number(plot_width), svg_number(y(value) + 4), label);
     }
+    return html("<g class=\"y-axis\">{}</g>", text);
+  }
+
+  Html x_axis(const std::string& name) const {
+    Html text = html("<text class=\"middle\" x=\"{}\" y=\"{}\">{}</text>", svg_number(plot_width / 2),
+                     svg_number(plot_height + 31), name);
     const double x_step = round_step(std::max(x_.length() / ticks_wanted, 1.0));
     for (double count = std::ceil(x_.low / x_step - 1e-9); count * x_step <= x_.high + 1e-9 * x_step; ++count) {
       const double value = count * x_step + 0.0;
@@ -137,7 +144,8 @@ Html band_of(const ChartLine& line, const Scale& scale) {
                          svg_number(scale.y(point.high)));
     below.insert(0, fmt::format("L{} {}", svg_number(scale.x(point.x)), svg_number(scale.y(point.low))));
   }
-  return html("<path style=\"fill:{};opacity:.22\" d=\"{}{}Z\"/>", chart_colour(line.colour), above, below);
+  return html("<path class=\"band\" style=\"fill:{};opacity:.22\" d=\"{}{}Z\"/>", chart_colour(line.colour), above,
+              below);
 }
 
 Html path_of(const ChartLine& line, const Scale& scale) {
@@ -153,7 +161,8 @@ Html path_of(const ChartLine& line, const Scale& scale) {
     path += fmt::format("{}{} {}", is_joined ? 'L' : 'M', x, y);
     is_joined = true;
     if (line.points.size() <= dotted_up_to)
-      dots += html("<circle cx=\"{}\" cy=\"{}\" r=\"2.4\" style=\"fill:{}\"/>", x, y, chart_colour(line.colour));
+      dots += html("<circle data-of=\"{}\" cx=\"{}\" cy=\"{}\" r=\"2.4\" style=\"fill:{}\"/>", line.name, x, y,
+                   chart_colour(line.colour));
   }
   return html("<path class=\"line\" data-name=\"{}\" style=\"stroke:{}\" d=\"{}\"/>{}", line.name,
               chart_colour(line.colour), path, dots);
@@ -170,8 +179,16 @@ Html level_name(const ChartLevel& level, const Scale& scale, ChartUnit unit) {
               value_text(level.value, std::abs(level.value) / 100, unit));
 }
 
+Html marks_of(const std::vector<ChartMark>& marks, const Scale& scale) {
+  Html text;
+  for (const ChartMark& mark : marks)
+    text += html("<path class=\"mark\" data-name=\"{}\" d=\"M{} 0V{}\"/>", mark.name,
+                 svg_number(std::clamp(scale.x(mark.x), 0.0, plot_width)), svg_number(plot_height));
+  return text;
+}
+
 Html svg_of(const LineChart& chart, const Scale& scale) {
-  Html text = scale.grid();
+  Html text = scale.y_axis() + scale.x_axis(chart.x_name) + marks_of(chart.marks, scale);
   for (const ChartLine& line : chart.lines) text += band_of(line, scale);
   if (chart.level) text += level_line(*chart.level, scale);
   for (const ChartLine& line : chart.lines) text += path_of(line, scale);
@@ -197,8 +214,8 @@ Html line_chart(const LineChart& chart) {
   }
   if (!std::isfinite(x.low)) return {};
   if (chart.level) y.hold(chart.level->value);
-  return html("<figure data-x=\"{}\"><h2>{}</h2><p class=\"note\">{}</p>{}</figure>\n", chart.x_name, chart.title,
-              chart.note, svg_of(chart, Scale(chart, x, y)));
+  return html("<figure data-x=\"{}\" data-exact=\"{}\"><h2>{}</h2><p class=\"note\">{}</p>{}</figure>\n", chart.x_name,
+              chart.is_exact ? 1 : 0, chart.title, chart.note, svg_of(chart, Scale(chart, x, y)));
 }
 
 Html chart_grid(const Html& charts) { return html("<section class=\"charts\">{}</section>\n", charts); }

@@ -27,16 +27,24 @@ struct ChartLevel {
   double value = 0;
 };
 
+// A moment that all lines share, such as where a run was resumed.
+struct ChartMark {
+  double x = 0;
+  std::string name;
+};
+
 struct LineChart {
   std::string title{};
   std::string note{};  // below the title
   std::string x_name{};
   ChartUnit unit = ChartUnit::number;
   bool has_zero = false;  // the axis starts at zero
+  bool is_exact = false;  // values without noise, which are not to be smoothed
   // The axis is logarithmic where values differ by more than a factor of 50 and all are positive.
   bool may_be_logarithmic = false;
   std::vector<ChartLine> lines{};
   std::optional<ChartLevel> level{};
+  std::vector<ChartMark> marks{};  // dotted; at the plot's edge where they lie beyond it
 };
 
 // The chart: drawn in SVG, about 560 units wide, of which several stand side by side on a wide page and one
@@ -54,5 +62,7 @@ Html chart_legend(const std::vector<std::string>& names);
 
 // Shows the values at the pointer; for html_page().
 extern const MarkupLiteral chart_script;
+// Above the page's charts: how far their lines are smoothed, and logarithmic axes; for html_page(), after chart_script.
+extern const MarkupLiteral chart_controls_script;
 
 }  // namespace llmtrain

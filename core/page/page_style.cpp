@@ -60,6 +60,7 @@ svg .tight { fill: var(--notice); fill-opacity: 0.16; stroke: none; }
 svg .limit { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 6 4; fill: none; }
 svg .limit-name { fill: var(--bad); text-anchor: end; font-weight: 600;
   paint-order: stroke; stroke: var(--page); stroke-width: 3px; stroke-linejoin: round; }
+svg .mark { stroke: var(--quiet); stroke-width: 1.2; stroke-dasharray: 1.5 3; fill: none; }
 svg .cursor { stroke: var(--text); stroke-width: 1; display: none; }
 .f0 { fill: var(--f0); background: var(--f0); } .b0 { fill: var(--b0); background: var(--b0); }
 .f1 { fill: var(--f1); background: var(--f1); } .b1 { fill: var(--b1); background: var(--b1); }
@@ -83,7 +84,9 @@ svg .cursor { stroke: var(--text); stroke-width: 1; display: none; }
 .m-framework { fill: var(--framework); background: var(--framework); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: 26px 30px; }
 .charts figure { min-width: 0; } .charts .note { margin-bottom: 6px; } svg .middle { text-anchor: middle; }
-svg .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+svg .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; } svg .raw { fill: none; stroke-width: 1; opacity: .35; }
+.controls { display: flex; flex-wrap: wrap; gap: 4px 26px; margin: 30px 0 -18px; font-size: 13px; color: var(--quiet); }
+.controls input { vertical-align: -3px; margin: 0 4px; accent-color: var(--b0); } .controls input[type=range] { width: 120px; }
 .small-charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(130px, 1fr)); gap: 12px; margin-top: 14px; }
 figure { margin: 0; } figcaption { font-size: 12px; color: var(--quiet); font-variant-numeric: tabular-nums; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }

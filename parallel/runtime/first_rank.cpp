@@ -129,15 +129,18 @@ FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, T
       stragglers_(ranks_with_the_same_work(trainer.model().groups().mesh)),
       planned_tensor_bytes_(request.plan ? request.plan->most_tensor_bytes : 0),
       stop_file_(directory.path() / "STOP"),
-      exchanges_(directory.path(), trainer.model()) {}
+      exchanges_(directory.path(), trainer.model()) {
+  if (trainer.steps_done() > 0) resumed_after_ = trainer.steps_done();
+}
 
 void FirstRank::show(const StepResult& result, double seconds) {
   directory_.require_in_place();
   const std::int64_t step = trainer_.steps_done();
   if (result.skipped)
     progress_.note(fmt::format("step {}: {}", step, skip_text(result, trainer_.model().loss_scale())));
-  const TrainingRow row = make_row(result, seconds);
+  TrainingRow row = make_row(result, seconds);
   if (has_row(recipe_, step)) {
+    row.resumed_after = std::exchange(resumed_after_, std::nullopt);
     metrics_->write(row);
     report_.add(row);
   }
@@ -220,6 +223,7 @@ void FirstRank::show_rollback(const std::string& what) {
   // As after a restart: rows of steps that follow again are removed.
   metrics_.emplace(directory_.path(), recipe_.log, trainer_.steps_done());
   report_.read_again();
+  resumed_after_ = trainer_.steps_done();
   progress_.warn(fmt::format("{}; returned to step {}, and going on after sample {} of the data", what,
                              trainer_.steps_done(), trainer_.samples_consumed()));
 }

@@ -64,6 +64,7 @@ class FirstRank {
   double planned_tensor_bytes_;  // 0: unknown, or said already
   StopFile stop_file_;
   ExchangeFile exchanges_;
+  std::optional<std::int64_t> resumed_after_;  // until a row has said so
 };
 
 }  // namespace llmtrain

@@ -76,7 +76,7 @@ std::string comparison_page(const RunComparison& comparison) {
   return html_page({.title = "Runs: " + title,
                     .sections = sections,
                     .footer = "Measured by llmtrain run; each run's metrics.jsonl has every number.",
-                    .scripts = {chart_script}});
+                    .scripts = {chart_script, chart_controls_script}});
 }
 
 }  // namespace llmtrain

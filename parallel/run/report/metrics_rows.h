@@ -59,6 +59,8 @@ struct TrainingRow {
   // Tokens of each sequence in layers that drop tokens, with training.token_dropping.
   std::optional<double> kept_tokens{};
   std::vector<Fp8Row> fp8{};  // with log.fp8_statistics
+  // The step of the checkpoint that the run went on from, in the first row after it.
+  std::optional<std::int64_t> resumed_after{};
 };
 
 struct EvaluationRow {

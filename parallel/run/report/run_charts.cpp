@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/run/report/run_charts.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
@@ -10,6 +12,8 @@
 
 namespace llmtrain {
 namespace {
+
+constexpr std::size_t most_resumptions = 100;
 
 using Runs = std::vector<const RunCurves*>;
 
@@ -44,6 +48,7 @@ struct LossLines {
   std::string of;    // "loss": what it is
   std::string unit;  // "in nats per token"
   std::vector<ChartLine> training, validation;
+  std::vector<ChartMark> marks{};
 };
 
 std::string capitalized(std::string text) {
@@ -56,6 +61,7 @@ Html loss_charts(LossLines lines, const std::string& x_name, bool is_one_run) {
   LineChart loss{
       .title = capitalized(lines.of), .note = "Training, " + lines.unit, .x_name = x_name, .may_be_logarithmic = true};
   loss.lines = std::move(lines.training);
+  loss.marks = std::move(lines.marks);
   LineChart validation{.title = "Validation " + lines.of, .note = capitalized(lines.unit), .x_name = x_name};
   validation.lines = std::move(lines.validation);
   if (!is_one_run || validation.lines.empty()) return line_chart(loss) + line_chart(validation);
@@ -67,9 +73,31 @@ Html loss_charts(LossLines lines, const std::string& x_name, bool is_one_run) {
   return line_chart(loss);
 }
 
+// `add`: with a chart and the curve that it shows.
+template <typename Add>
+void add_expert_charts(const Add& add) {
+  add({.title = "Experts' load", .note = "Tokens of the fullest expert, as a multiple of the mean", .has_zero = true},
+      &RunCurves::expert_load);
+  add({.title = "Dropped choices", .note = "Beyond an expert's capacity", .unit = ChartUnit::percent, .has_zero = true},
+      &RunCurves::dropped_share);
+  add({.title = "Balance loss",
+       .note = "Without its coefficient; where routing is even GShard's is 1, load-importance 0"},
+      &RunCurves::balance_loss);
+  add({.title = "Z-loss", .note = "Of the routers' logits, without its coefficient"}, &RunCurves::z_loss);
+  add({.title = "Router entropy",
+       .note = "Of a token's probabilities; 1 where all experts are equal",
+       .has_zero = true},
+      &RunCurves::router_entropy);
+}
+
 }  // namespace
 
 void RunCurves::add(const TrainingRow& row, double x) {
+  if (row.resumed_after) {
+    resumptions.push_back({last_x_, fmt::format("resumed after step {}", *row.resumed_after)});
+    if (resumptions.size() > most_resumptions) resumptions.pop_front();
+  }
+  last_x_ = x;
   loss.add(x, row.loss);
   learning_rate.add(x, row.learning_rate);
   gradient_norm.add(x, row.gradient_norm);
@@ -102,7 +130,13 @@ RunCurves::Term& RunCurves::term(const std::string& term_name) {
 Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
                 const std::optional<PlannedFigures>& planned) {
   Html charts;
-  const auto add_losses = [&](LossLines lines) { charts += loss_charts(std::move(lines), x_name, runs.size() == 1); };
+  // Runs that are compared would mark each other's lines.
+  std::vector<ChartMark> marks;
+  if (runs.size() == 1) marks.assign(runs[0]->resumptions.begin(), runs[0]->resumptions.end());
+  const auto add_losses = [&](LossLines lines) {
+    lines.marks = marks;
+    charts += loss_charts(std::move(lines), x_name, runs.size() == 1);
+  };
   add_losses(
       {"loss", "in nats per token", lines_of(runs, &RunCurves::loss), lines_of(runs, &RunCurves::validation_loss)});
   for (const std::string& term : term_names(runs))
@@ -110,6 +144,7 @@ Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_
                 lines_of(runs, term, &RunCurves::Term::validation_loss)});
   const auto add = [&](LineChart chart, Curve RunCurves::*curve) {
     chart.x_name = x_name;
+    chart.marks = marks;
     chart.lines = lines_of(runs, curve);
     charts += line_chart(chart);
   };
@@ -117,7 +152,7 @@ Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_
     if (!planned || (*planned).*value <= 0) return std::nullopt;
     return ChartLevel{"planned", (*planned).*value};
   };
-  add({.title = "Learning rate", .note = "Of each step"}, &RunCurves::learning_rate);
+  add({.title = "Learning rate", .note = "Of each step", .is_exact = true}, &RunCurves::learning_rate);
   add({.title = "Gradient norm", .note = "Before clipping", .has_zero = true, .may_be_logarithmic = true},
       &RunCurves::gradient_norm);
   add({.title = "Speed",
@@ -135,21 +170,11 @@ Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_
        .note = "Peak of the first rank's process so far",
        .unit = ChartUnit::bytes,
        .has_zero = true,
+       .is_exact = true,
        .level = level(&PlannedFigures::process_bytes)},
       &RunCurves::memory);
-  add({.title = "Experts' load", .note = "Tokens of the fullest expert, as a multiple of the mean", .has_zero = true},
-      &RunCurves::expert_load);
-  add({.title = "Dropped choices", .note = "Beyond an expert's capacity", .unit = ChartUnit::percent, .has_zero = true},
-      &RunCurves::dropped_share);
-  add({.title = "Balance loss",
-       .note = "Without its coefficient; where routing is even GShard's is 1, load-importance 0"},
-      &RunCurves::balance_loss);
-  add({.title = "Z-loss", .note = "Of the routers' logits, without its coefficient"}, &RunCurves::z_loss);
-  add({.title = "Router entropy",
-       .note = "Of a token's probabilities; 1 where all experts are equal",
-       .has_zero = true},
-      &RunCurves::router_entropy);
-  add({.title = "Loss scale", .note = "Halved where fp16 gradients overflow", .has_zero = true},
+  add_expert_charts(add);
+  add({.title = "Loss scale", .note = "Halved where fp16 gradients overflow", .has_zero = true, .is_exact = true},
       &RunCurves::loss_scale);
   add({.title = "Saturated gradients",
        .note = "Share beyond the range of FP8",

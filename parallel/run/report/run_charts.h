@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/page/curve.h"
 #include "core/page/html.h"
+#include "core/page/line_chart.h"
 #include "parallel/run/report/metrics_rows.h"
 
 namespace llmtrain {
@@ -24,6 +26,8 @@ struct RunCurves {
   Curve expert_load, dropped_share, balance_loss, z_loss, router_entropy;  // of a model with experts
   Curve loss_scale;                                                        // with fp16
   Curve saturated_share;                                                   // with FP8 gradients
+  // Where the run went on from a checkpoint: the newest of them, so that memory is bounded.
+  std::deque<ChartMark> resumptions;
 
   // `x`: what the row is drawn over, such as its step.
   void add(const TrainingRow& row, double x);
@@ -31,6 +35,8 @@ struct RunCurves {
 
  private:
   Term& term(const std::string& term_name);
+
+  double last_x_ = 0;  // of the last training row
 };
 
 // What was planned, for a run that has a plan.

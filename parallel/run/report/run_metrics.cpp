@@ -48,6 +48,7 @@ TrainingRow training_row(const Row& row) {
   result.skipped = whole(row, "skipped");
   result.terms = terms_of(row);
   if (row.contains("loss_scale")) result.loss_scale = number(row, "loss_scale");
+  if (row.contains("resumed_after")) result.resumed_after = whole(row, "resumed_after");
   if (row.contains("saturated_share")) result.saturated_share = number(row, "saturated_share");
   if (row.contains("expert_load"))
     result.routing = RoutingRow{number(row, "balance_loss"), number(row, "z_loss"), number(row, "dropped_share"),

@@ -149,7 +149,7 @@ std::string run_page(const Recipe& recipe, const RunProgress& progress, const st
     note =
         html("<p class=\"note\">Planned figures are of <a href=\"plan.html\">the run's plan</a> with profile {}.</p>\n",
              planned->profile);
-  std::vector<MarkupLiteral> scripts = {chart_script};
+  std::vector<MarkupLiteral> scripts = {chart_script, chart_controls_script};
   scripts.insert(scripts.end(), further.scripts.begin(), further.scripts.end());
   return html_page({.title = recipe.name + (state == RunState::running ? ": running" : ""),
                     .sections = headline(recipe, progress, state) + cards(recipe, progress, planned, state) + note +

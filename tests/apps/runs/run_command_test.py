@@ -326,6 +326,9 @@ class SmallRun(TrainingTest):
         self.assertLess(done, 3000)
         self.train(*long)
         self.assertEqual([row["step"] for row in self.rows()], list(range(1, 3001)))
+        self.assertEqual({row["step"]: row["resumed_after"] for row in self.rows() if "resumed_after" in row},
+                         {done + 1: done})
+        self.assertTrue(f'"resumed after step {done}"' in (self.folder / "runs/small/report.html").read_text())
         self.train(*long, "--run-dir", "whole")
         self.assertEqual([row["loss"] for row in self.rows()], [row["loss"] for row in self.rows("whole")])
 

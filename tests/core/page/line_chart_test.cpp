@@ -112,5 +112,14 @@ TEST_CASE("a band shows the range of joined values") {
   CHECK(attribute(html, "data-y1") > 5);
 }
 
+TEST_CASE("moments are marked where the axis says, or at the plot's edge") {
+  LineChart chart = chart_of({{1, 2}, {101, 3}});
+  chart.marks = {{0.5, "before"}, {26, "resumed after step 25"}, {102, "after"}};
+  const std::string html = markup_of(chart);
+  CHECK(html.find("<path class=\"mark\" data-name=\"resumed after step 25\" d=\"M122 0V190\"/>") != std::string::npos);
+  CHECK(html.find("data-name=\"before\" d=\"M0 0V190\"") != std::string::npos);
+  CHECK(html.find("data-name=\"after\" d=\"M488 0V190\"") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace llmtrain

@@ -49,6 +49,7 @@ TEST_CASE("metrics are read as they were written, up to a row that is not comple
   row.saturated_share = 0.125;
   row.terms = {{"loss", 0.25}, {"auxiliary", 1.0 / 7}};
   row.skipped = 2;
+  row.resumed_after = 2;
   {
     MetricsLog log(folder.path(), {"", 1, false}, 0);
     log.write(EvaluationRow{0, 5.5, {{"loss", 5.25}, {"auxiliary", not_a_number}}});
@@ -67,6 +68,7 @@ TEST_CASE("metrics are read as they were written, up to a row that is not comple
   REQUIRE(read.routing);
   CHECK((read.routing->balance_loss == 1.5 && read.routing->z_loss == 2.5 && read.routing->dropped_share == 0.25 &&
          read.routing->expert_load == 3 && read.routing->router_entropy == 0.5));
+  CHECK((read.resumed_after == 2 && !metrics.training[1].resumed_after));
   CHECK(read.loss_scale == 1024);
   CHECK(read.saturated_share == 0.125);
   REQUIRE((read.terms.size() == 2 && metrics.evaluations[0].terms.size() == 2));
@@ -156,6 +158,22 @@ TEST_CASE("a page has the terms of a loss by name, where there are several") {
   RunProgress one;
   one.add(row_of(1, 4));
   CHECK_FALSE(contains(run_page(recipe, one, std::nullopt, RunState::finished), "term"));
+}
+
+TEST_CASE("a page marks where a run went on from a checkpoint") {
+  const Recipe recipe = run_recipe("/runs/first");
+  RunProgress progress;
+  for (std::int64_t step = 1; step <= 400; ++step) {
+    TrainingRow row = row_of(step, 4);
+    if (step > 1 && step % 2 == 1) row.resumed_after = step - 1;
+    progress.add(row);
+  }
+  const std::string page = run_page(recipe, progress, std::nullopt, RunState::finished);
+  CHECK(contains(page, "resumed after step 398"));
+  // A hundred of them on each of six charts.
+  CHECK_FALSE(contains(page, "resumed after step 198\""));
+  CHECK(contains(page, "resumed after step 200\""));
+  CHECK(page.size() < 400'000);
 }
 
 TEST_CASE("a page stays small and well formed however long the run is") {
