@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/random/stochastic_rounding.h"
@@ -54,14 +55,21 @@ struct ScaledAdamwState {
   Array gradients;  // [n] E4M3 or fp32; not changed
 };
 
-// The largest magnitudes that the step leaves, NaN where a new value is, for the choice of their scales: fp32 [3] of
-// weights, m and v on their device, of which the host waits for nothing.
-at::Tensor scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step);
-// The same step; stores payload = value · the scale in `next`, fp32 [3] in the same order, rounded to nearest: m
-// saturates, and v is never rounded from above 0 to 0, unless they are fp32, whose scales stay 1. The caller keeps
-// `next` as the state's scales. With `rounding` what is stored in small types is rounded at random instead, so that its
-// mean is the value.
-void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
-                   const std::optional<StochasticRounding>& rounding = std::nullopt);
+// A tensor among several that make a step at once.
+struct ScaledAdamwTensor {
+  ScaledAdamwState state;
+  bool decays = true;  // else its weight decay is 0 in the step's place
+  at::Tensor numbers;  // fp32 [3] without gaps, of weights, m and v, on the state's device
+  // Rounds what is stored in small types at random, so that its mean is the value; none: to nearest.
+  std::optional<StochasticRounding> rounding = std::nullopt;
+};
+
+// The magnitudes that the step leaves, for the choice of their scales: `numbers` of each tensor become the largest of
+// them and of themselves, which are at least 0; NaN where a new value is. The host waits for nothing. All tensors are
+// on one device.
+void scaled_adamw_largest(std::span<const ScaledAdamwTensor> tensors, const AdamwStep& step);
+// The same step; stores payload = value · the scale in `numbers`: m saturates, and v is never rounded from above 0 to
+// 0, unless they are fp32, whose scales stay 1. The caller keeps `numbers` as the state's scales.
+void scaled_adamw_(std::span<const ScaledAdamwTensor> tensors, const AdamwStep& step);
 
 }  // namespace llmtrain::kernels

@@ -43,9 +43,9 @@ void Muon::update(const OptimizerUpdate& update) {
   matrices_.for_each(read, transform, write);
 }
 
-at::Tensor Muon::largest_after(const ScaledUpdate& /*update*/) const { refuse_small_types(); }
+void Muon::find_largest(std::span<const ScaledUpdate> /*updates*/) const { refuse_small_types(); }
 
-void Muon::update(const ScaledUpdate& /*update*/, const at::Tensor& /*next*/) { refuse_small_types(); }
+void Muon::update(std::span<const ScaledUpdate> /*updates*/) { refuse_small_types(); }
 
 double muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns) {
   const auto outputs = static_cast<double>(rows), inputs = static_cast<double>(columns);

@@ -25,8 +25,8 @@ class Muon final : public Optimizer {
   // Updates all of the flat memory at once. Collective as WholeMatrices::for_each(); blocks.
   void update(const OptimizerUpdate& update) override;
   // Its memory is in fp32 alone: these throw Error(internal_error).
-  at::Tensor largest_after(const ScaledUpdate& update) const override;
-  void update(const ScaledUpdate& update, const at::Tensor& next) override;
+  void find_largest(std::span<const ScaledUpdate> updates) const override;
+  void update(std::span<const ScaledUpdate> updates) override;
   std::vector<OptimizerState> states() const override { return {{"m", momentum_}}; }
 
  private:

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/optimizer.h"
 
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -38,29 +35,18 @@ class Adamw final : public Optimizer {
     this->update(update, stretch);
   }
 
-  at::Tensor largest_after(const ScaledUpdate& update) const override {
-    at::Tensor largest = at::zeros({3}, update.scales.options());
-    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const OptimizerSegment& segment) {
-      // Keeps a NaN.
-      at::maximum_out(
-          largest, largest,
-          kernels::scaled_adamw_largest(scaled_state(update, begin, end), step_of(update.of, segment.decays)));
-    });
-    return largest;
+  void find_largest(std::span<const ScaledUpdate> updates) const override {
+    if (!updates.empty()) kernels::scaled_adamw_largest(tensors_of(updates), step_of(updates.front().of));
   }
 
-  void update(const ScaledUpdate& update, const at::Tensor& next) override {
-    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const OptimizerSegment& segment) {
-      std::optional<kernels::StochasticRounding> rounding = update.rounding;
-      if (rounding) rounding->skipped += begin - update.of.begin;
-      kernels::scaled_adamw_(scaled_state(update, begin, end), step_of(update.of, segment.decays), next, rounding);
-    });
+  void update(std::span<const ScaledUpdate> updates) override {
+    if (!updates.empty()) kernels::scaled_adamw_(tensors_of(updates), step_of(updates.front().of));
   }
 
   std::vector<OptimizerState> states() const override { return {{"m", first_moment_}, {"v", second_moment_}}; }
 
  private:
-  // Segments that follow each other.
+  // Segments that follow each other, in the optimizer's memory.
   struct Stretch {
     std::int64_t begin = 0, end = 0;
     kernels::DecayRuns runs;
@@ -74,15 +60,16 @@ class Adamw final : public Optimizer {
                               second_moment_.slice(0, begin, end)};
     std::optional<at::Tensor> compute_weights;
     if (update.compute_weights) compute_weights = part(*update.compute_weights);
-    kernels::adamw_(state, part(update.gradients), step_of(update, true), compute_weights, stretch.runs);
+    kernels::adamw_(state, part(update.gradients), step_of(update), compute_weights, stretch.runs);
   }
 
-  kernels::AdamwStep step_of(const OptimizerUpdate& update, bool decays) const {
+  // The step of weights that decay.
+  kernels::AdamwStep step_of(const OptimizerUpdate& update) const {
     return {.learning_rate = update.learning_rate,
             .beta1 = recipe_.beta1,
             .beta2 = recipe_.beta2,
             .eps = recipe_.eps,
-            .weight_decay = decays ? recipe_.weight_decay : 0,
+            .weight_decay = recipe_.weight_decay,
             .gradient_scale = update.gradient_scale,
             .step = update.step};
   }
@@ -95,6 +82,16 @@ class Adamw final : public Optimizer {
       const std::int64_t end = std::min(segment.end, update.begin + update.weights.numel());
       if (begin < end) work(begin, end, segment);
     }
+  }
+
+  std::vector<kernels::ScaledAdamwTensor> tensors_of(std::span<const ScaledUpdate> updates) const {
+    std::vector<kernels::ScaledAdamwTensor> tensors;
+    for (const ScaledUpdate& update : updates)
+      for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const OptimizerSegment& segment) {
+        tensors.push_back({scaled_state(update, begin, end), segment.decays, update.numbers, update.rounding});
+        if (update.rounding) tensors.back().rounding->skipped += begin - update.of.begin;
+      });
+    return tensors;
   }
 
   kernels::ScaledAdamwState scaled_state(const ScaledUpdate& update, std::int64_t begin, std::int64_t end) const {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct ScaledUpdate {
   OptimizerUpdate of;         // with payloads as weights (fp16) and gradients (E4M3, or fp32), and no compute weights
   at::Tensor scales;          // in which weights and states are stored
   at::Tensor gradient_scale;  // fp32 [1], that of the payloads; the clipping coefficient is of.gradient_scale
+  at::Tensor numbers;         // magnitudes that are found, or the next scales
   // How what is stored is rounded at random; none: to nearest.
   std::optional<kernels::StochasticRounding> rounding = std::nullopt;
 };
@@ -60,11 +62,12 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   virtual void update(const OptimizerUpdate& update) = 0;
-  // Small types take two passes: the first gives the largest magnitudes of what the update would leave, and the second
-  // stores that with the scales `next`, which the caller has chosen by them and keeps. Where only the weights are
-  // small, the second does if the scale has room for the step.
-  virtual at::Tensor largest_after(const ScaledUpdate& update) const = 0;
-  virtual void update(const ScaledUpdate& update, const at::Tensor& next) = 0;
+  // Small types take two passes: the first finds the largest magnitudes of what the updates would leave and of the
+  // `numbers`, which become them, and the second stores that with the scales `numbers`, which the caller has chosen by
+  // them and keeps. Where only the weights are small, the second does if the scale has room for the step. The updates,
+  // of tensors one after the other, have the same learning rate, clipping coefficient and step.
+  virtual void find_largest(std::span<const ScaledUpdate> updates) const = 0;
+  virtual void update(std::span<const ScaledUpdate> updates) = 0;
   virtual std::vector<OptimizerState> states() const = 0;
 };
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <bit>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -73,7 +72,8 @@ vector::ScaledAdamwConstants constants_of(const ScaledAdamwState& state, const A
           .gradients = one_over(state.gradients.scale)};
 }
 
-at::Tensor vector_step_largest(const ScaledAdamwState& state, const AdamwStep& step) {
+void vector_step_largest(const ScaledAdamwTensor& tensor, const AdamwStep& step) {
+  const ScaledAdamwState& state = tensor.state;
   const vector::ScaledAdamwConstants constants = constants_of(state, step);
   const std::int64_t n = state.weights.payload.numel(), pieces = (n + weights_per_thread - 1) / weights_per_thread;
   // Pieces of a fixed size, each with a place for its result, instead of atomic operations on three numbers.
@@ -85,23 +85,26 @@ at::Tensor vector_step_largest(const ScaledAdamwState& state, const AdamwStep& s
             loops.largest(arrays, constants, i * weights_per_thread, std::min((i + 1) * weights_per_thread, n));
     });
   });
-  std::uint32_t weights = 0, m = 0, v = 0;
+  // As bits, which order as magnitudes do, and NaN is the largest.
+  auto* const numbers = tensor.numbers.mutable_data_ptr<float>();
+  const auto note = [](float& number, std::uint32_t bits) {
+    number = std::bit_cast<float>(std::max(std::bit_cast<std::uint32_t>(number), bits));
+  };
   for (const auto& piece : found) {
-    weights = std::max(weights, piece.weights);
-    m = std::max(m, piece.m);
-    v = std::max(v, piece.v);
+    note(numbers[0], piece.weights);
+    note(numbers[1], piece.m);
+    note(numbers[2], piece.v);
   }
-  return at::tensor({std::bit_cast<float>(weights), std::bit_cast<float>(m), std::bit_cast<float>(v)}, at::kFloat);
 }
 
-void vector_step(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
-                 const std::optional<StochasticRounding>& rounding) {
+void vector_step(const ScaledAdamwTensor& tensor, const AdamwStep& step) {
+  const ScaledAdamwState& state = tensor.state;
   const vector::ScaledAdamwConstants constants = constants_of(state, step);
-  const auto* numbers = next.const_data_ptr<float>();
+  const auto* numbers = tensor.numbers.const_data_ptr<float>();
   const vector::OfAdamwStates<float> scales{numbers[0], numbers[1], numbers[2]};
   with_arrays_of(state, [&](const auto& arrays, const auto& loops) {
     at::parallel_for(0, state.weights.payload.numel(), weights_per_thread, [&](std::int64_t begin, std::int64_t end) {
-      if (rounding) return loops.random_step(arrays, constants, scales, *rounding, begin, end);
+      if (tensor.rounding) return loops.random_step(arrays, constants, scales, *tensor.rounding, begin, end);
       loops.step(arrays, constants, scales, begin, end);
     });
   });
@@ -109,13 +112,14 @@ void vector_step(const ScaledAdamwState& state, const AdamwStep& step, const at:
 
 // On GPUs, all of which bring the table of kernels.
 
-ScaledAdamwArguments arguments_of(const ScaledAdamwState& state, const AdamwStep& step) {
+ScaledAdamwOperands operands_of(const ScaledAdamwTensor& tensor, const AdamwConstants& constants) {
+  const ScaledAdamwState& state = tensor.state;
   const std::int64_t n = state.weights.payload.numel();
   const bool has_small_moments = state.m.payload.scalar_type() != at::kFloat;
   const bool has_wide_gradients = state.gradients.payload.scalar_type() == at::kFloat;
   const auto array = [&](const char* name, const ScaledAdamwState::Array& of, at::ScalarType type) {
     check_payload(name, of.payload, type, state.weights.payload.device(), n);
-    return ScaledAdamwArguments::Array{of.payload.data_ptr(), of.scale.const_data_ptr<float>()};
+    return ScaledAdamwOperands::Array{of.payload.data_ptr(), of.scale.const_data_ptr<float>()};
   };
   return {.weights = array("weights", state.weights, at::kHalf),
           .m = array("m", state.m, has_small_moments ? at::kFloat8_e4m3fn : at::kFloat),
@@ -124,39 +128,41 @@ ScaledAdamwArguments arguments_of(const ScaledAdamwState& state, const AdamwStep
           .has_small_moments = has_small_moments,
           .has_wide_gradients = has_wide_gradients,
           .n = n,
-          .step = constants_of(step)};
+          .decay = tensor.decays ? constants.decay : 1,
+          .numbers = tensor.numbers.mutable_data_ptr<float>(),
+          .rounding = tensor.rounding ? &*tensor.rounding : nullptr};
 }
 
-at::Tensor device_step_largest(const ScaledAdamwState& state, const AdamwStep& step) {
-  const at::Tensor& weights = state.weights.payload;
+using DeviceStep = void (*)(const ScaledAdamwArguments&, void*);
+
+void device_step(DeviceStep kernels, std::span<const ScaledAdamwTensor> tensors, const AdamwStep& step) {
+  const at::Tensor& weights = tensors.front().state.weights.payload;
   const c10::DeviceGuard guard(weights.device());
-  const at::Tensor partials = at::empty({scaled_adamw_partials}, weights.options().dtype(at::kInt));
-  at::Tensor largest = at::empty({3}, weights.options().dtype(at::kFloat));
-  kernel_table()->scaled_adamw->largest(arguments_of(state, step), static_cast<unsigned*>(partials.mutable_data_ptr()),
-                                        largest.mutable_data_ptr<float>(), stream_of(weights));
-  return largest;
+  const AdamwConstants constants = constants_of(step);
+  std::vector<ScaledAdamwOperands> operands;
+  for (const ScaledAdamwTensor& tensor : tensors) operands.push_back(operands_of(tensor, constants));
+  kernels({operands.data(), static_cast<std::int64_t>(operands.size()), constants}, stream_of(weights));
 }
 
-void device_step(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
-                 const std::optional<StochasticRounding>& rounding) {
-  const at::Tensor& weights = state.weights.payload;
-  const c10::DeviceGuard guard(weights.device());
-  const at::Tensor scales = next.contiguous();
-  kernel_table()->scaled_adamw->step(arguments_of(state, step), scales.const_data_ptr<float>(),
-                                     rounding ? &*rounding : nullptr, stream_of(weights));
-}
+bool are_on_host(std::span<const ScaledAdamwTensor> tensors) { return tensors.front().state.weights.payload.is_cpu(); }
 
-bool is_on_host(const ScaledAdamwState& state) { return state.weights.payload.is_cpu(); }
+AdamwStep step_of(const ScaledAdamwTensor& tensor, AdamwStep step) {
+  if (!tensor.decays) step.weight_decay = 0;
+  return step;
+}
 
 }  // namespace
 
-at::Tensor scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step) {
-  return (is_on_host(state) ? vector_step_largest : device_step_largest)(state, step);
+void scaled_adamw_largest(std::span<const ScaledAdamwTensor> tensors, const AdamwStep& step) {
+  if (tensors.empty()) return;
+  if (!are_on_host(tensors)) return device_step(kernel_table()->scaled_adamw->largest, tensors, step);
+  for (const ScaledAdamwTensor& tensor : tensors) vector_step_largest(tensor, step_of(tensor, step));
 }
 
-void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const at::Tensor& next,
-                   const std::optional<StochasticRounding>& rounding) {
-  (is_on_host(state) ? vector_step : device_step)(state, step, next, rounding);
+void scaled_adamw_(std::span<const ScaledAdamwTensor> tensors, const AdamwStep& step) {
+  if (tensors.empty()) return;
+  if (!are_on_host(tensors)) return device_step(kernel_table()->scaled_adamw->step, tensors, step);
+  for (const ScaledAdamwTensor& tensor : tensors) vector_step(tensor, step_of(tensor, step));
 }
 
 }  // namespace llmtrain::kernels

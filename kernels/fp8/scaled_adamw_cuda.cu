@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
 
+#include "kernels/cuda/device/ascending.h"
 #include "kernels/cuda/device/fp8_span.h"
 #include "kernels/cuda/device/launch.h"
 
@@ -11,6 +15,9 @@ namespace llmtrain::kernels {
 namespace {
 
 constexpr int threads = fp8_threads;
+// A block takes two portions, for which its threads compare what they have found once; more blocks than these would not
+// run at once.
+constexpr std::int64_t portions_of_block = 2, most_blocks = 2048;
 
 // Gradient is std::uint8_t (E4M3) or float, and so is M, the first moment's type; V is __half or float.
 template <class Gradient, class M, class V>
@@ -20,27 +27,46 @@ struct Arrays {
   V* v;
   const Gradient* gradients;
   const float *weights_scale, *m_scale, *v_scale, *gradients_scale;
-  const float* next;   // [3], of a step
-  unsigned* partials;  // [3, blocks], of a search
+  float* numbers;  // [3]: magnitudes that a search is to exceed, or scales of a step
   std::int64_t n;
-  AdamwConstants step;
-  Flag is_packed;
-  StochasticRounding rounding;  // of a step that rounds at random
+  float decay;
+  std::int32_t is_packed;  // with the decay it fills 8 bytes: parameters are to have no gaps
 };
+
+// Where a tensor's part of the work ends, which is dealt out to blocks in portions of as many spans as they have
+// threads.
+template <class Tensor, int tensors>
+struct List {
+  static constexpr int most = tensors;
+  AdamwConstants step;
+  std::int64_t count;
+  std::int64_t ends[tensors];  // portions of a tensor and of those before
+  Tensor of[tensors];
+};
+
+// What a kernel's parameters hold: 4 KiB on every GPU.
+template <class Gradient, class M, class V>
+using Tensors = List<Arrays<Gradient, M, V>, 40>;
+template <class Gradient, class M, class V>
+struct RandomTensors : List<Arrays<Gradient, M, V>, 29> {
+  StochasticRounding rounding[29];
+};
+static_assert(sizeof(Tensors<float, float, float>) <= 4096 && sizeof(RandomTensors<float, float, float>) <= 4096);
 
 struct Element {
   float weight, m, v;
 };
 
 // `gradient` without the clipping coefficient.
-__device__ __forceinline__ Element stepped(const Element& before, float gradient, const AdamwConstants& c) {
+__device__ __forceinline__ Element stepped(const Element& before, float gradient, float decay,
+                                           const AdamwConstants& c) {
   // Rounded by itself, as on a processor, and not with the difference below.
   const float g = __fmul_rn(gradient, c.gradient_scale);
   // As PyTorch's lerp rounds.
   const float m = fmaf(g - before.m, c.one_minus_beta1, before.m);
   const float v = fmaf(g * g, c.one_minus_beta2, before.v * c.beta2);
   const float denominator = sqrtf(v) / c.root_of_correction + c.eps;
-  return {fmaf(before.weight, c.decay, -(c.step_size * m / denominator)), m, v};
+  return {fmaf(before.weight, decay, -(c.step_size * m / denominator)), m, v};
 }
 
 __device__ __forceinline__ float number(float x) { return x; }
@@ -67,10 +93,10 @@ struct Spans {
   Span<Gradient> gradients;
 
   __device__ __forceinline__ void load(const Arrays<Gradient, M, V>& p, std::int64_t first, int count) {
-    weights.load(p.weights + first, count, p.is_packed);
-    m.load(p.m + first, count, p.is_packed);
-    v.load(p.v + first, count, p.is_packed);
-    gradients.load(p.gradients + first, count, p.is_packed);
+    weights.load(p.weights + first, count, p.is_packed != 0);
+    m.load(p.m + first, count, p.is_packed != 0);
+    v.load(p.v + first, count, p.is_packed != 0);
+    gradients.load(p.gradients + first, count, p.is_packed != 0);
   }
 };
 
@@ -85,35 +111,71 @@ __device__ __forceinline__ Units units_of(const Arrays<Gradient, M, V>& p) {
 }
 
 template <class Gradient, class M, class V>
-__device__ __forceinline__ Element after(Spans<Gradient, M, V>& of, int i, const Units& units,
+__device__ __forceinline__ Element after(Spans<Gradient, M, V>& of, int i, const Units& units, float decay,
                                          const AdamwConstants& c) {
   const Element before{number(of.weights[i]) * units.weights, number(of.m[i]) * units.m, number(of.v[i]) * units.v};
-  return stepped(before, number(of.gradients[i]) * units.gradients, c);
+  return stepped(before, number(of.gradients[i]) * units.gradients, decay, c);
+}
+
+// Calls work(first element, elements) for this thread's span of a portion of a tensor of n elements, where it has one.
+template <class Work>
+__device__ __forceinline__ void over_portion(std::int64_t portion, std::int64_t n, Work work) {
+  const std::int64_t first = (portion * threads + threadIdx.x) * span;
+  if (first < n) work(first, static_cast<int>(min(n - first, std::int64_t{span})));
+}
+
+// Calls work(tensor, portion of it) for this block's portions.
+template <class List, class Work>
+__device__ __forceinline__ void over_portions(const List& p, Work work) {
+  const std::int64_t all = p.ends[p.count - 1];
+  for (std::int64_t i = blockIdx.x; i < all; i += gridDim.x) {
+    const std::int64_t tensor = count_until(p.ends, p.count, i);
+    work(tensor, tensor == 0 ? i : i - p.ends[tensor - 1]);
+  }
+}
+
+struct Magnitudes {
+  unsigned weights = 0, m = 0, v = 0;
+};
+
+// Bits of magnitudes order as they do, and those of a NaN are the largest: the same in any order of blocks. All threads
+// of the block must call it.
+__device__ __forceinline__ void note(float* numbers, const Magnitudes& found) {
+  const unsigned weights = block_largest<threads>(found.weights), m = block_largest<threads>(found.m),
+                 v = block_largest<threads>(found.v);
+  if (threadIdx.x != 0) return;
+  auto* const bits = reinterpret_cast<unsigned*>(numbers);
+  atomicMax(bits, weights);
+  atomicMax(bits + 1, m);
+  atomicMax(bits + 2, v);
 }
 
 template <class Gradient, class M, class V>
-__global__ void __launch_bounds__(threads) scaled_adamw_largest_kernel(Arrays<Gradient, M, V> p) {
-  const Units units = units_of(p);
-  unsigned weights = 0, m = 0, v = 0;
-  over_spans(1, p.n, [&](std::int64_t, std::int64_t first, int count) {
-    Spans<Gradient, M, V> of;
-    of.load(p, first, count);
-#pragma unroll
-    for (int i = 0; i < span; ++i) {
-      const Element element = after(of, i, units, p.step);
-      if (i >= count) continue;
-      weights = max(weights, magnitude_bits(element.weight));
-      m = max(m, magnitude_bits(element.m));
-      v = max(v, magnitude_bits(element.v));
+__global__ void __launch_bounds__(threads) scaled_adamw_largest_kernel(Tensors<Gradient, M, V> p) {
+  Magnitudes most;
+  std::int64_t last = -1;
+  over_portions(p, [&](std::int64_t tensor, std::int64_t portion) {
+    if (last != tensor && last >= 0) {
+      note(p.of[last].numbers, most);
+      most = {};
     }
+    last = tensor;
+    const auto& own = p.of[tensor];
+    over_portion(portion, own.n, [&](std::int64_t first, int count) {
+      const Units units = units_of(own);
+      Spans<Gradient, M, V> of;
+      of.load(own, first, count);
+#pragma unroll
+      for (int i = 0; i < span; ++i) {
+        const Element element = after(of, i, units, own.decay, p.step);
+        if (i >= count) continue;
+        most.weights = max(most.weights, magnitude_bits(element.weight));
+        most.m = max(most.m, magnitude_bits(element.m));
+        most.v = max(most.v, magnitude_bits(element.v));
+      }
+    });
   });
-  weights = block_largest<threads>(weights);
-  m = block_largest<threads>(m);
-  v = block_largest<threads>(v);
-  if (threadIdx.x != 0) return;
-  p.partials[blockIdx.x] = weights;
-  p.partials[gridDim.x + blockIdx.x] = m;
-  p.partials[2 * gridDim.x + blockIdx.x] = v;
+  if (last >= 0) note(p.of[last].numbers, most);
 }
 
 // The random words of elements one after the other, from the one on with which it is made.
@@ -161,36 +223,54 @@ __device__ __forceinline__ float at_random(const __half& /*place*/, float v, uin
   return second_moment_at_random(v, high_threshold(words.x));
 }
 
+struct NoWords {};
+
+// Those of a tensor, for kernels that round at random.
+template <bool is_random, class List>
+__device__ __forceinline__ auto words_from(const List& p, std::int64_t tensor, std::int64_t first) {
+  if constexpr (is_random) {
+    return RandomWords(p.rounding[tensor], first);
+  } else {
+    return NoWords();
+  }
+}
+
 template <bool is_random, class Gradient, class M, class V>
-__global__ void __launch_bounds__(threads) scaled_adamw_step_kernel(Arrays<Gradient, M, V> p) {
-  const Units units = units_of(p);
-  const float weights_scale = p.next[0], m_scale = p.next[1], v_scale = p.next[2];
-  over_spans(1, p.n, [&](std::int64_t, std::int64_t first, int count) {
-    Spans<Gradient, M, V> of;
-    of.load(p, first, count);
-    RandomWords random(p.rounding, first);
+using StepTensors = std::conditional_t<is_random, RandomTensors<Gradient, M, V>, Tensors<Gradient, M, V>>;
+
+template <bool is_random, class Gradient, class M, class V>
+__global__ void __launch_bounds__(threads) scaled_adamw_step_kernel(StepTensors<is_random, Gradient, M, V> p) {
+  over_portions(p, [&](std::int64_t tensor, std::int64_t portion) {
+    const auto& own = p.of[tensor];
+    over_portion(portion, own.n, [&](std::int64_t first, int count) {
+      const Units units = units_of(own);
+      const float weights_scale = own.numbers[0], m_scale = own.numbers[1], v_scale = own.numbers[2];
+      Spans<Gradient, M, V> of;
+      of.load(own, first, count);
+      auto random = words_from<is_random>(p, tensor, first);
 #pragma unroll
-    for (int i = 0; i < span; ++i) {
-      const Element element = after(of, i, units, p.step);
-      float weight = element.weight * weights_scale, m = element.m * m_scale, v = element.v * v_scale;
-      if constexpr (is_random) {
-        const uint2 words = random.next();
-        weight = rounded_at_random<Fp16Format>(weight, low_threshold(words.x));
-        m = at_random(of.m[i], m, words);
-        v = at_random(of.v[i], v, words);
+      for (int i = 0; i < span; ++i) {
+        const Element element = after(of, i, units, own.decay, p.step);
+        float weight = element.weight * weights_scale, m = element.m * m_scale, v = element.v * v_scale;
+        if constexpr (is_random) {
+          const uint2 words = random.next();
+          weight = rounded_at_random<Fp16Format>(weight, low_threshold(words.x));
+          m = at_random(of.m[i], m, words);
+          v = at_random(of.v[i], v, words);
+        }
+        of.weights[i] = narrowed<__half>(weight);
+        store(of.m[i], m);
+        store(of.v[i], v);
       }
-      of.weights[i] = narrowed<__half>(weight);
-      store(of.m[i], m);
-      store(of.v[i], v);
-    }
-    of.weights.store(p.weights + first, count, p.is_packed);
-    of.m.store(p.m + first, count, p.is_packed);
-    of.v.store(p.v + first, count, p.is_packed);
+      of.weights.store(own.weights + first, count, own.is_packed != 0);
+      of.m.store(own.m + first, count, own.is_packed != 0);
+      of.v.store(own.v + first, count, own.is_packed != 0);
+    });
   });
 }
 
 template <class Gradient, class M, class V>
-Arrays<Gradient, M, V> arrays_of(const ScaledAdamwArguments& a) {
+Arrays<Gradient, M, V> arrays_of(const ScaledAdamwOperands& a) {
   Arrays<Gradient, M, V> p{};
   p.weights = static_cast<__half*>(a.weights.payload);
   p.m = static_cast<M*>(a.m.payload);
@@ -200,57 +280,105 @@ Arrays<Gradient, M, V> arrays_of(const ScaledAdamwArguments& a) {
   p.m_scale = a.m.scale;
   p.v_scale = a.v.scale;
   p.gradients_scale = a.gradients.scale;
+  p.numbers = a.numbers;
   p.n = a.n;
-  p.step = a.step;
-  p.is_packed = are_packed(1, a.n, p.weights, p.m, p.v, p.gradients);
+  p.decay = a.decay;
+  p.is_packed = are_packed(1, a.n, p.weights, p.m, p.v, p.gradients) ? 1 : 0;
   return p;
 }
 
 template <class Gradient, class M, class V>
-void start_largest(const ScaledAdamwArguments& a, unsigned* partials, float* largest, void* stream) {
-  Arrays<Gradient, M, V> p = arrays_of<Gradient, M, V>(a);
-  p.partials = partials;
-  const unsigned blocks = blocks_of(1, a.n);
-  const std::size_t n = size_of(a.n);
-  if (blocks > 0)
-    launch(stream, "scaled_adamw_largest", scaled_adamw_largest_kernel<Gradient, M, V>,
-           {blocks, static_cast<unsigned>(threads)}, p,
-           {reads(p.weights, n), reads(p.m, n), reads(p.v, n), reads(p.gradients, n), reads(p.weights_scale, 1),
-            reads(p.m_scale, 1), reads(p.v_scale, 1), reads(p.gradients_scale, 1), writes(partials, 3 * blocks)});
-  join_fp8(partials, 3, blocks, largest, stream);
+void keep_rounding(Tensors<Gradient, M, V>& /*p*/, std::int64_t /*i*/, const ScaledAdamwOperands& /*tensor*/) {}
+template <class Gradient, class M, class V>
+void keep_rounding(RandomTensors<Gradient, M, V>& p, std::int64_t i, const ScaledAdamwOperands& tensor) {
+  p.rounding[i] = *tensor.rounding;
 }
 
-template <bool is_random, class Gradient, class M, class V>
-void start_step(const ScaledAdamwArguments& a, const float* next, const StochasticRounding* rounding, void* stream) {
-  Arrays<Gradient, M, V> p = arrays_of<Gradient, M, V>(a);
-  p.next = next;
-  if (is_random) p.rounding = *rounding;
-  const unsigned blocks = blocks_of(1, a.n);
-  const std::size_t n = size_of(a.n);
-  if (blocks == 0) return;
-  launch(stream, "scaled_adamw", scaled_adamw_step_kernel<is_random, Gradient, M, V>,
-         {blocks, static_cast<unsigned>(threads)}, p,
-         {updates(p.weights, n), updates(p.m, n), updates(p.v, n), reads(p.gradients, n), reads(p.weights_scale, 1),
-          reads(p.m_scale, 1), reads(p.v_scale, 1), reads(p.gradients_scale, 1), reads(next, 3)});
+// Launches a kernel over the tensors that are taken, as many at a time as its parameters hold. note_memory(tensor,
+// arrays, memory) adds what it reads and writes of one.
+template <class Parameters, class Gradient, class M, class V, class Takes, class Uses>
+void start(const ScaledAdamwArguments& a, const char* name, void (*kernel)(Parameters), Takes takes, Uses note_memory,
+           void* stream) {
+  Parameters p{};
+  std::vector<MemoryUse> memory;
+  p.step = a.step;
+  const auto start_list = [&] {
+    if (p.count == 0) return;
+    const std::int64_t portions = p.ends[p.count - 1];
+    const auto blocks =
+        static_cast<unsigned>(std::min((portions + portions_of_block - 1) / portions_of_block, most_blocks));
+    launch(stream, name, kernel, {blocks, static_cast<unsigned>(threads)}, p, std::span<const MemoryUse>(memory));
+    memory.clear();
+    p.count = 0;
+  };
+  for (std::int64_t i = 0; i < a.count; ++i) {
+    const ScaledAdamwOperands& tensor = a.tensors[i];
+    if (tensor.n == 0 || !takes(tensor)) continue;
+    const auto own = arrays_of<Gradient, M, V>(tensor);
+    const std::int64_t portions = (own.n + threads * span - 1) / (threads * span);
+    p.of[p.count] = own;
+    p.ends[p.count] = portions + (p.count > 0 ? p.ends[p.count - 1] : 0);
+    keep_rounding(p, p.count, tensor);
+    note_memory(own, memory);
+    if (++p.count == Parameters::most) start_list();
+  }
+  start_list();
 }
 
-// Calls work.template operator()<Gradient, M, V>() for the types of the arrays.
+template <class Own>
+void note_reads(const Own& own, std::vector<MemoryUse>& memory) {
+  memory.insert(memory.end(), {reads(own.gradients, size_of(own.n)), reads(own.weights_scale, 1), reads(own.m_scale, 1),
+                               reads(own.v_scale, 1), reads(own.gradients_scale, 1)});
+}
+
+template <class Gradient, class M, class V, class Takes>
+void start_largest(const ScaledAdamwArguments& a, Takes takes, void* stream) {
+  const auto note_memory = [](const Arrays<Gradient, M, V>& own, std::vector<MemoryUse>& memory) {
+    const std::size_t n = size_of(own.n);
+    note_reads(own, memory);
+    memory.insert(memory.end(), {reads(own.weights, n), reads(own.m, n), reads(own.v, n), updates(own.numbers, 3)});
+  };
+  start<Tensors<Gradient, M, V>, Gradient, M, V>(a, "scaled_adamw_largest", scaled_adamw_largest_kernel<Gradient, M, V>,
+                                                 takes, note_memory, stream);
+}
+
+template <bool is_random, class Gradient, class M, class V, class Takes>
+void start_step(const ScaledAdamwArguments& a, Takes takes, void* stream) {
+  const auto note_memory = [](const Arrays<Gradient, M, V>& own, std::vector<MemoryUse>& memory) {
+    const std::size_t n = size_of(own.n);
+    note_reads(own, memory);
+    memory.insert(memory.end(), {updates(own.weights, n), updates(own.m, n), updates(own.v, n),
+                                 reads(static_cast<const float*>(own.numbers), 3)});
+  };
+  start<StepTensors<is_random, Gradient, M, V>, Gradient, M, V>(
+      a, "scaled_adamw", scaled_adamw_step_kernel<is_random, Gradient, M, V>,
+      [takes](const ScaledAdamwOperands& tensor) { return takes(tensor) && (tensor.rounding != nullptr) == is_random; },
+      note_memory, stream);
+}
+
+// Calls work.template operator()<Gradient, M, V>(takes) for each of the types that arrays may have, of which
+// takes(tensor) says whether a tensor has them.
 template <class Work>
-void with_types(const ScaledAdamwArguments& a, Work work) {
-  if (a.has_small_moments && a.has_wide_gradients) return work.template operator()<float, std::uint8_t, __half>();
-  if (a.has_small_moments) return work.template operator()<std::uint8_t, std::uint8_t, __half>();
-  if (a.has_wide_gradients) return work.template operator()<float, float, float>();
-  work.template operator()<std::uint8_t, float, float>();
+void with_types(Work work) {
+  const auto have = [](bool has_small_moments, bool has_wide_gradients) {
+    return [=](const ScaledAdamwOperands& tensor) {
+      return tensor.has_small_moments == has_small_moments && tensor.has_wide_gradients == has_wide_gradients;
+    };
+  };
+  work.template operator()<float, std::uint8_t, __half>(have(true, true));
+  work.template operator()<std::uint8_t, std::uint8_t, __half>(have(true, false));
+  work.template operator()<float, float, float>(have(false, true));
+  work.template operator()<std::uint8_t, float, float>(have(false, false));
 }
 
-void largest(const ScaledAdamwArguments& a, unsigned* partials, float* found, void* stream) {
-  with_types(a, [&]<class Gradient, class M, class V> { start_largest<Gradient, M, V>(a, partials, found, stream); });
+void largest(const ScaledAdamwArguments& a, void* stream) {
+  with_types([&]<class Gradient, class M, class V>(auto takes) { start_largest<Gradient, M, V>(a, takes, stream); });
 }
 
-void step(const ScaledAdamwArguments& a, const float* next, const StochasticRounding* rounding, void* stream) {
-  with_types(a, [&]<class Gradient, class M, class V> {
-    (rounding != nullptr ? start_step<true, Gradient, M, V> : start_step<false, Gradient, M, V>)(a, next, rounding,
-                                                                                                 stream);
+void step(const ScaledAdamwArguments& a, void* stream) {
+  with_types([&]<class Gradient, class M, class V>(auto takes) {
+    start_step<false, Gradient, M, V>(a, takes, stream);
+    start_step<true, Gradient, M, V>(a, takes, stream);
   });
 }
 

@@ -100,11 +100,14 @@ void show_update(std::int64_t elements) {
                                         {x * 0.01, one},
                                         {x.square() * 1e-4, one},
                                         {kernels::cast_to_fp8(x, scale, kernels::Fp8Format::e4m3), scale}};
+  const kernels::ScaledAdamwTensor tensor{.state = state, .numbers = ones};
   const kernels::AdamwStep step{.learning_rate = 1e-6};
   const at::Tensor from = at::full({elements * 21 / 2}, 1, at::kByte), to = at::full({elements * 21 / 2}, 1, at::kByte);
   const std::vector<double> seconds = compare({
       [&] { to.copy_(from); },
-      [&] { kernels::scaled_adamw_(state, step, ones); },
+      [&] {
+        kernels::scaled_adamw_({&tensor, 1}, step);
+      },
       [&] {
         for (std::int64_t begin = 0; begin < elements; begin += piece) {
           const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin, begin + piece); };

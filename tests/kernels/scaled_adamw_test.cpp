@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "kernels/adamw.h"
 #include "kernels/vector/adamw.h"
+#include "tests/kernels/fp8/scaled_step.h"
 #include "tests/kernels/thread_count.h"
 #include "tests/kernels/vector_levels.h"
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -21,7 +22,7 @@ struct LaunchShape {
 // `memory` is all that the kernel reads and writes. Throws std::runtime_error where the device refuses the launch.
 template <class Parameters>
 void launch(void* stream, const char* name, void (*kernel)(Parameters), const LaunchShape& shape,
-            const Parameters& parameters, std::initializer_list<MemoryUse> memory) {
+            const Parameters& parameters, std::span<const MemoryUse> memory) {
 #ifdef __CUDACC__
   static_cast<void>(memory);
   constexpr std::size_t allowed = 48 << 10;  // more must be asked for
@@ -36,11 +37,16 @@ void launch(void* stream, const char* name, void (*kernel)(Parameters), const La
   if (status != cudaSuccess)
     throw std::runtime_error(std::string("the kernel ") + name + " was not launched: " + cudaGetErrorString(status));
 #else
-  cuda_on_host::enqueue(stream, {name, memory.begin(), memory.size()}, parameters,
-                        [kernel, shape](const Parameters& p) {
-                          cuda_on_host::launch(shape.grid, shape.block, shape.shared_bytes, [&] { kernel(p); });
-                        });
+  cuda_on_host::enqueue(stream, {name, memory.data(), memory.size()}, parameters, [kernel, shape](const Parameters& p) {
+    cuda_on_host::launch(shape.grid, shape.block, shape.shared_bytes, [&] { kernel(p); });
+  });
 #endif
+}
+
+template <class Parameters>
+void launch(void* stream, const char* name, void (*kernel)(Parameters), const LaunchShape& shape,
+            const Parameters& parameters, std::initializer_list<MemoryUse> memory) {
+  launch(stream, name, kernel, shape, parameters, std::span<const MemoryUse>(memory.begin(), memory.size()));
 }
 
 }  // namespace llmtrain::kernels

@@ -296,11 +296,12 @@ void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, c
 }
 
 ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
-                                     FlatInterval place, std::size_t i, FlatInterval piece,
-                                     const at::Tensor& scales) const {
+                                     FlatInterval place, std::size_t i, FlatInterval piece, const at::Tensor& scales,
+                                     const at::Tensor& numbers) const {
   const bool is_uncast = uncast_.have(i);
   ScaledUpdate scaled{update, scales[static_cast<std::int64_t>(i)],
-                      is_uncast ? at::ones({1}, scales.options()) : gradient_scale(i)};
+                      is_uncast ? at::ones({1}, scales.options()) : gradient_scale(i),
+                      numbers[static_cast<std::int64_t>(i)]};
   scaled.of.weights = piece_of(of.weights, piece, of.held);
   scaled.of.gradients = is_uncast ? uncast_.piece(i, piece) : piece_of(gradients, piece, place);
   scaled.of.begin = piece.begin - place.begin;
@@ -309,6 +310,28 @@ ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& 
   scaled.rounding->key = kernels::rounding_key(roundings_[i].key, update.step);
   scaled.rounding->skipped = piece.begin - store_.ranges()[i].begin;
   return scaled;
+}
+
+void TensorScales::for_updates(const std::function<ScaledUpdate(std::size_t, FlatInterval)>& update_of_piece,
+                               FlatInterval place,
+                               const std::function<void(std::span<const ScaledUpdate>)>& work) const {
+  std::vector<ScaledUpdate> updates;
+  std::int64_t copied = 0;
+  const std::int64_t most = piece_elements(scales_);
+  for (std::size_t i = 0; i < store_.ranges().size(); ++i) {
+    const FlatRange& range = store_.ranges()[i];
+    const FlatInterval here = intersection({range.begin, range.end}, place);
+    const std::int64_t step = uncast_.have(i) ? most : std::max<std::int64_t>(here.count(), 1);
+    for (std::int64_t begin = here.begin; begin < here.end; begin += step) {
+      updates.push_back(update_of_piece(i, {begin, std::min(begin + step, here.end)}));
+      if (uncast_.have(i)) copied += updates.back().of.gradients.numel();
+      if (copied < most) continue;
+      work(updates);
+      updates.clear();
+      copied = 0;
+    }
+  }
+  work(updates);
 }
 
 void TensorScales::update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
@@ -326,23 +349,23 @@ void TensorScales::update_weights(Optimizer& optimizer, const OptimizerUpdate& u
     return all;
   };
   const at::Tensor next = weight_scale(maxima), before = with_ones(weight_scales_), after = with_ones(next);
-  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    optimizer.update(update_of(update, of, gradients, place, i, piece, before), after[static_cast<std::int64_t>(i)]);
-  });
+  const auto of_piece = [&](std::size_t i, FlatInterval piece) {
+    return update_of(update, of, gradients, place, i, piece, before, after);
+  };
+  for_updates(of_piece, place, [&](std::span<const ScaledUpdate> updates) { optimizer.update(updates); });
   set_weight_scales(next, maxima);
 }
 
 void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
                                  const at::Tensor& gradients, FlatInterval place) {
-  const auto of_piece = [&](std::size_t i, FlatInterval piece) {
-    return update_of(update, of, gradients, place, i, piece, scales_);
+  const auto with_numbers = [&](const at::Tensor& numbers) {
+    return [&, numbers](std::size_t i, FlatInterval piece) {
+      return update_of(update, of, gradients, place, i, piece, scales_, numbers);
+    };
   };
   const at::Tensor maxima = at::zeros_like(scales_);
-  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    at::Tensor most = maxima[static_cast<std::int64_t>(i)];
-    // Keeps a NaN.
-    at::maximum_out(most, most, optimizer.largest_after(of_piece(i, piece)));
-  });
+  for_updates(with_numbers(maxima), place,
+              [&](std::span<const ScaledUpdate> updates) { optimizer.find_largest(updates); });
   // Without shards every data rank has computed the same values.
   agree(maxima, zero_stage_ > 0);
   const at::Tensor next = at::empty_like(scales_);
@@ -351,9 +374,7 @@ void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& up
     const auto column = static_cast<std::int64_t>(what);
     next.select(1, column).copy_(scale_for(what, types[what], maxima.select(1, column).contiguous()));
   }
-  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    optimizer.update(of_piece(i, piece), next[static_cast<std::int64_t>(i)]);
-  });
+  for_updates(with_numbers(next), place, [&](std::span<const ScaledUpdate> updates) { optimizer.update(updates); });
   scales_.copy_(next);
   set_weight_scales(next.select(1, 0).contiguous(), maxima.select(1, 0).contiguous());
 }

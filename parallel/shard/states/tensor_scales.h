@@ -131,7 +131,11 @@ class TensorScales {
   double elements_of(std::size_t i) const;
   // What the optimizer updates of a piece of range i.
   ScaledUpdate update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients, FlatInterval place,
-                         std::size_t i, FlatInterval piece, const at::Tensor& scales) const;
+                         std::size_t i, FlatInterval piece, const at::Tensor& scales, const at::Tensor& numbers) const;
+  // Calls work(updates) with those of the ranges' elements within `place`, of as many tensors at once as there are but
+  // for gradients that have to be copied.
+  void for_updates(const std::function<ScaledUpdate(std::size_t, FlatInterval)>& update_of_piece, FlatInterval place,
+                   const std::function<void(std::span<const ScaledUpdate>)>& work) const;
   // Takes one pass of an optimizer that keeps its states in fp32: weights get the scale of their magnitudes before it.
   void update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
                       FlatInterval place);

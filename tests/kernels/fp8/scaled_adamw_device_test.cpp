@@ -2,13 +2,19 @@
 // AdamW over states in small types on the emulated GPU, against a processor's loops.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/adamw.h"
 #include "tests/emulator/torch/backend.h"
+#include "tests/kernels/fp8/scaled_step.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -57,6 +63,70 @@ void check_close(const ScaledAdamwState::Array& got, const ScaledAdamwState::Arr
   if (unit > 1e-4) CHECK(difference.gt(0).sum().item<std::int64_t>() <= 30);
 }
 
+constexpr std::size_t tensor_count = 203;
+
+std::int64_t number(std::size_t k) { return static_cast<std::int64_t>(k); }
+
+// Tensors in flat memory one after the other: of few elements, of many, of none, and some with gradients of their own.
+std::vector<ScaledAdamwTensor> tensors_of(const ScaledAdamwState& flat, const at::Tensor& wide, bool is_random) {
+  std::vector<ScaledAdamwTensor> tensors;
+  std::int64_t begin = 0;
+  for (std::size_t k = 0; k < tensor_count; ++k) {
+    const std::int64_t size = k == 100 ? 5003 : k % 7 == 3 ? 0 : number(k % 13) * 3;
+    ScaledAdamwState state = flat;
+    if (k % 50 == 49) state.gradients = {wide, scale_of(1).to(at::kCUDA)};
+    for (auto* array : {&state.weights, &state.m, &state.v, &state.gradients})
+      array->payload = array->payload.slice(0, begin, begin + size);
+    begin += size;
+    tensors.push_back({.state = state, .decays = k % 3 != 0, .numbers = {}});
+    if (is_random && k % 2 == 0) tensors.back().rounding = StochasticRounding{.key = k, .first = number(k)};
+  }
+  REQUIRE(begin <= n);
+  return tensors;
+}
+
+struct Bytes {
+  std::int64_t read = 0, written = 0;
+};
+
+Bytes bytes_of_arrays(const std::vector<ScaledAdamwTensor>& tensors) {
+  Bytes bytes;
+  for (const ScaledAdamwTensor& tensor : tensors) {
+    const auto& [weights, m, v, gradients] = tensor.state;
+    bytes.written += number(weights.payload.nbytes() + m.payload.nbytes() + v.payload.nbytes());
+    bytes.read += number(gradients.payload.nbytes());
+  }
+  bytes.read += bytes.written;
+  return bytes;
+}
+
+// How many have any.
+std::int64_t filled(const std::vector<ScaledAdamwTensor>& tensors) {
+  return std::ranges::count_if(tensors, [](const auto& each) { return each.state.weights.payload.numel() > 0; });
+}
+
+// What a search or a step has launched, and said that it reads and writes: in which races and overruns are looked for.
+struct Counted {
+  std::int64_t launches = 0, bytes = 0;
+};
+
+template <class NumbersOf>
+Counted counted(const std::string& kernel, std::vector<ScaledAdamwTensor>& tensors, NumbersOf numbers_of) {
+  for (std::size_t k = 0; k < tensors.size(); ++k) tensors[k].numbers = numbers_of(k);
+  const auto until_now = [&] {
+    emulated::NamedCounts counts = emulated::named_counts();
+    return Counted{counts["launches"][kernel], counts["bytes"][kernel]};
+  };
+  const Counted before = until_now();
+  if (kernel == "scaled_adamw") {
+    scaled_adamw_(tensors, step());
+  } else {
+    scaled_adamw_largest(tensors, step());
+  }
+  const Counted after = until_now();
+  return {after.launches - before.launches, after.bytes - before.bytes};
+}
+
 }  // namespace
 
 TEST_CASE("a GPU's scaled step is a processor's, and so are the largest magnitudes that it leaves") {
@@ -80,7 +150,9 @@ TEST_CASE("a GPU's scaled step is a processor's, and so are the largest magnitud
 }
 
 // As the parts of a flat array lie.
-TEST_CASE("a GPU's scaled step is two kernels and one, from any address, and changes nothing else") {
+TEST_CASE(
+    "a GPU's scaled step is one kernel, as the search of cleared numbers is, from any address, and changes nothing "
+    "else") {
   const ScaledAdamwState start = random_state(true, false);
   ScaledAdamwState there = copy_of(start, at::kCUDA);
   const auto slice = [](const ScaledAdamwState& state) {
@@ -102,6 +174,49 @@ TEST_CASE("a GPU's scaled step is two kernels and one, from any address, and cha
   check_close(there.m, here.m, 0x1p-3, 0x1p-9);
   check_close(there.v, here.v, 0x1p-10, 0x1p-24);
   CHECK(scaled_adamw_largest(slice(copy_of(start, at::kCUDA)), step()).cpu().equal(largest.cpu()));
+}
+
+TEST_CASE("hundreds of tensors make a scaled step on a GPU in few kernels, each as by itself") {
+  const bool has_small_moments = GENERATE(true, false), is_random = GENERATE(true, false);
+  const ScaledAdamwState usual = random_state(has_small_moments, false);
+  const at::Tensor wide = random_state(has_small_moments, true).gradients.payload.to(at::kCUDA);
+  const ScaledAdamwState together = copy_of(usual, at::kCUDA), apart = copy_of(usual, at::kCUDA);
+  std::vector<ScaledAdamwTensor> all = tensors_of(together, wide, is_random);
+  const at::Tensor next =
+      (has_small_moments ? at::tensor({0x1p11F, 0x1p8F, 0x1p18F}) : at::tensor({0x1p11F, 1.F, 1.F})).to(at::kCUDA);
+  const at::Tensor found = at::zeros({tensor_count, 3}, next.options());
+  const Counted search = counted("scaled_adamw_largest", all, [&](std::size_t k) { return found[number(k)]; });
+  // Those with gradients in E4M3, 40 at a time, and the few others.
+  CHECK(search.launches == 5);
+  CHECK(search.bytes == bytes_of_arrays(all).read + filled(all) * (4 + 2 * 3) * 4);
+  const Counted change = counted("scaled_adamw", all, [&](std::size_t) { return next; });
+  CHECK(change.launches <= (is_random ? 7 : 5));
+  CHECK(change.bytes == bytes_of_arrays(all).read + bytes_of_arrays(all).written + filled(all) * (4 + 3) * 4);
+  std::int64_t nonzero = 0;
+  const std::vector<ScaledAdamwTensor> singles = tensors_of(apart, wide, is_random);
+  for (std::size_t k = 0; k < tensor_count; ++k) {
+    AdamwStep own = step();
+    if (!singles[k].decays) own.weight_decay = 0;
+    const at::Tensor largest = scaled_adamw_largest(singles[k].state, own);
+    CHECK(largest.equal(found[number(k)]));
+    nonzero += largest.gt(0).any().item<bool>() ? 1 : 0;
+    scaled_adamw_(singles[k].state, own, next, singles[k].rounding);
+  }
+  CHECK(nonzero > 100);
+  const std::vector<std::pair<at::Tensor, at::Tensor>> payloads{{together.weights.payload, apart.weights.payload},
+                                                                {together.m.payload, apart.m.payload},
+                                                                {together.v.payload, apart.v.payload}};
+  for (const auto& [got, want] : payloads) CHECK(at::equal(got.cpu().view(at::kByte), want.cpu().view(at::kByte)));
+}
+
+TEST_CASE("a search for the largest magnitudes goes on from those that were found") {
+  const ScaledAdamwState state = copy_of(random_state(true, false), at::kCUDA);
+  const ScaledAdamwTensor tensor{.state = state, .numbers = at::tensor({0.0F, 1e30F, 0.0F}).to(at::kCUDA)};
+  scaled_adamw_largest({&tensor, 1}, step());
+  const at::Tensor alone = scaled_adamw_largest(state, step());
+  CHECK(tensor.numbers[1].item<float>() == 1e30F);
+  CHECK(alone[1].item<float>() < 1e30F);
+  for (const int k : {0, 2}) CHECK(tensor.numbers[k].equal(alone[k]));
 }
 
 TEST_CASE("a GPU rounds at random to a processor's bits, wherever a part of a tensor begins") {
