@@ -19,11 +19,11 @@ option(LLMTRAIN_BUNDLE_LIBTORCH "Install LibTorch's libraries for the CPU beside
 option(LLMTRAIN_BUNDLE_GPU "Install LibTorch's and NVIDIA's libraries for GPUs beside the program's, several GiB" OFF)
 
 # The planner and all that it is made of: the libraries that a program of someone else's can link.
-set(llmtrain_public_libraries core_base core_json core_page core_recipe core_graph
+set(llmtrain_public_libraries core_base core_json core_page core_recipe core_body core_graph
   parallel_schedule parallel_layout plan_accuracy plan_simulator plan_profile plan_cost plan_memory plan_report
   plan_report_html planner)
-set(llmtrain_public_folders core/base core/json core/page core/recipe core/graph parallel/schedule parallel/layout
-  parallel/plan)
+set(llmtrain_public_folders core/base core/json core/page core/recipe core/body core/graph parallel/schedule
+  parallel/layout parallel/plan)
 
 function(llmtrain_install_program)
   # By its run path the program finds the part for tables.
@@ -120,9 +120,10 @@ endfunction()
 function(llmtrain_install_package)
   install(TARGETS llmtrain_options ${llmtrain_public_libraries} EXPORT llmtrainTargets
     ARCHIVE DESTINATION ${llmtrain_library_folder} COMPONENT development)
+  # What runs bodies needs LibTorch.
   foreach(folder IN LISTS llmtrain_public_folders)
     install(DIRECTORY ${folder}/ DESTINATION ${llmtrain_header_folder}/${folder} COMPONENT development
-      FILES_MATCHING PATTERN "*.h")
+      FILES_MATCHING PATTERN "*.h" PATTERN run EXCLUDE)
   endforeach()
   install(EXPORT llmtrainTargets NAMESPACE llmtrain:: DESTINATION ${llmtrain_package_folder} COMPONENT development)
   configure_package_config_file(cmake/llmtrainConfig.cmake.in ${CMAKE_BINARY_DIR}/packaging/llmtrainConfig.cmake

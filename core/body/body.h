@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/body/facts.h"
+#include "core/body/primitives/dropout.h"
+#include "core/body/primitives/elementwise.h"
+#include "core/body/primitives/join.h"
+#include "core/body/primitives/norm.h"
+#include "core/body/primitives/product.h"
+#include "core/body/primitives/rearrange.h"
+#include "core/body/primitives/reduce.h"
+#include "core/body/primitives/softmax.h"
+
+namespace llmtrain::body {
+
+// A body is what a block computes: a short list of primitives over tensors with labelled axes, which is priced
+// (core/graph/operators/body_operators.h) and run (core/body/run). It is data: nothing rewrites or fuses it. A
+// BodyWriter makes one and checks its shapes.
+
+using Primitive = std::variant<Product, Elementwise, Softmax, Norm, Reduce, Rearrange, Join, Dropout>;
+
+struct BodyTensor {
+  enum class Role {
+    input,      // a value of an earlier block, whose gradient the body returns
+    field,      // of the samples: no gradient
+    parameter,  // its gradient is added to that of other micro-batches
+    made,       // by a step
+  };
+  std::string name;
+  std::vector<AxisId> axes;  // outermost first, each at most once
+  Role role = Role::made;
+  bool has_gradient = false;  // whether it depends on an input or on a parameter
+};
+
+struct Step {
+  Primitive primitive;
+  std::vector<TensorId> inputs;
+  TensorId output = 0;
+};
+
+struct Body {
+  std::vector<Axis> axes;
+  std::vector<BodyTensor> tensors;  // those that steps make in the order of the steps
+  std::vector<Step> steps;          // each after those whose results it reads
+  std::vector<TensorId> outputs;    // in the order of the block's outputs
+
+  std::vector<TensorId> tensors_of(BodyTensor::Role role) const;  // ascending
+  std::vector<std::int64_t> shape_of(TensorId tensor) const;
+  // Throws Error(internal_error), with the names that there are, where there is none of this.
+  TensorId tensor_named(std::string_view name) const;
+  AxisId axis_named(std::string_view name) const;
+};
+
+// "product", as names and messages have it.
+std::string_view name_of(const Primitive& primitive);
+
+// How a step of the body uses an axis; independent where nothing of it has the axis.
+AxisUse axis_use(const Body& body, const Step& step, AxisId axis);
+Work work(const Body& body, const Step& step);
+Kept kept(const Body& body, const Step& step);
+// Whether the result lies in the memory of the step's first input.
+bool is_view(const Body& body, const Step& step);
+
+}  // namespace llmtrain::body

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/body/body_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/body/step_shape.h"
+
+namespace llmtrain::body {
+namespace {
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ExitCode::internal_error, "body: " + reason); }
+
+std::vector<AxisId> with_replaced(std::vector<AxisId> axes, const std::vector<AxisId>& from,
+                                  const std::vector<AxisId>& to) {
+  const auto found = std::ranges::search(axes, from);
+  const auto place = axes.erase(found.begin(), found.end());
+  axes.insert(place, to.begin(), to.end());
+  return axes;
+}
+
+}  // namespace
+
+void BodyWriter::require_new_name(std::string_view name) const {
+  if (name.empty()) refuse("a tensor has a name");
+  if (std::ranges::find(body_.tensors, name, &BodyTensor::name) != body_.tensors.end())
+    refuse("two tensors are called " + std::string(name));
+}
+
+AxisId BodyWriter::axis(std::string name, std::int64_t extent) {
+  if (extent < 0) refuse("the axis " + name + " cannot have " + std::to_string(extent) + " elements");
+  if (std::ranges::find(body_.axes, name, &Axis::name) != body_.axes.end()) refuse("two axes are called " + name);
+  body_.axes.push_back({std::move(name), extent});
+  return body_.axes.size() - 1;
+}
+
+TensorId BodyWriter::add(BodyTensor tensor) {
+  require_new_name(tensor.name);
+  std::vector<AxisId> sorted = tensor.axes;
+  std::ranges::sort(sorted);
+  if (!sorted.empty() && sorted.back() >= body_.axes.size()) refuse(tensor.name + " has an axis that there is not");
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice != sorted.end()) refuse(tensor.name + " has the axis " + body_.axes[*twice].name + " twice");
+  body_.tensors.push_back(std::move(tensor));
+  return body_.tensors.size() - 1;
+}
+
+TensorId BodyWriter::input(std::string name, std::vector<AxisId> axes) {
+  return add({std::move(name), std::move(axes), BodyTensor::Role::input, true});
+}
+
+TensorId BodyWriter::field(std::string name, std::vector<AxisId> axes) {
+  return add({std::move(name), std::move(axes), BodyTensor::Role::field, false});
+}
+
+TensorId BodyWriter::parameter(std::string name, std::vector<AxisId> axes) {
+  return add({std::move(name), std::move(axes), BodyTensor::Role::parameter, true});
+}
+
+TensorId BodyWriter::step(const Primitive& primitive, std::vector<TensorId> inputs, std::vector<AxisId> axes) {
+  for (const TensorId input : inputs)
+    if (input >= body_.tensors.size()) refuse("a step reads a tensor that there is not");
+  const auto has_gradient = [&](TensorId id) { return body_.tensors[id].has_gradient; };
+  std::string name = std::string(name_of(primitive)) + "_" + std::to_string(body_.steps.size());
+  const TensorId output =
+      add({std::move(name), std::move(axes), BodyTensor::Role::made, std::ranges::any_of(inputs, has_gradient)});
+  body_.steps.push_back({primitive, std::move(inputs), output});
+  const StepShape shape(body_, body_.steps.back());
+  std::visit([&](const auto& of_kind) { check(of_kind, shape); }, primitive);
+  return output;
+}
+
+TensorId BodyWriter::product(TensorId left, TensorId right, std::vector<AxisId> axes) {
+  return step(Product{}, {left, right}, std::move(axes));
+}
+
+TensorId BodyWriter::elementwise(ElementwiseKind kind, std::vector<TensorId> operands) {
+  if (operands.empty()) refuse("elementwise takes a tensor at least");
+  std::vector<AxisId> axes = axes_of(operands.front());
+  return step(Elementwise{kind}, std::move(operands), std::move(axes));
+}
+
+TensorId BodyWriter::scale(TensorId x, double factor) {
+  return step(Elementwise{ElementwiseKind::scale, factor}, {x}, axes_of(x));
+}
+
+TensorId BodyWriter::softmax(TensorId x, AxisId axis) { return step(Softmax{axis}, {x}, axes_of(x)); }
+
+TensorId BodyWriter::norm(const Norm& norm, TensorId x, TensorId weight, std::optional<TensorId> bias) {
+  std::vector<TensorId> inputs{x, weight};
+  if (bias) inputs.push_back(*bias);
+  return step(norm, std::move(inputs), axes_of(x));
+}
+
+TensorId BodyWriter::reduce(ReduceKind kind, TensorId x, std::vector<AxisId> axes) {
+  return step(Reduce{kind}, {x}, std::move(axes));
+}
+
+TensorId BodyWriter::permute(TensorId x, std::vector<AxisId> axes) {
+  return step(Rearrange{.kind = Rearrange::Kind::permute}, {x}, std::move(axes));
+}
+
+TensorId BodyWriter::merge(TensorId x, std::vector<AxisId> parts, AxisId whole) {
+  std::vector<AxisId> axes = with_replaced(axes_of(x), parts, {whole});
+  return step(Rearrange{Rearrange::Kind::merge, whole, std::move(parts)}, {x}, std::move(axes));
+}
+
+TensorId BodyWriter::split(TensorId x, AxisId whole, std::vector<AxisId> parts) {
+  std::vector<AxisId> axes = with_replaced(axes_of(x), {whole}, parts);
+  return step(Rearrange{Rearrange::Kind::split, whole, std::move(parts)}, {x}, std::move(axes));
+}
+
+TensorId BodyWriter::slice(TensorId x, AxisId whole, AxisId part, std::int64_t begin) {
+  std::vector<AxisId> axes = with_replaced(axes_of(x), {whole}, {part});
+  return step(Rearrange{Rearrange::Kind::slice, whole, {part}, begin}, {x}, std::move(axes));
+}
+
+TensorId BodyWriter::join(std::vector<TensorId> parts, AxisId whole) {
+  if (parts.size() < 2) refuse("join takes two tensors at least");
+  std::vector<AxisId> axes = axes_of(parts[0]);
+  const std::vector<AxisId>& others = axes_of(parts[1]);
+  const auto difference = std::ranges::mismatch(axes, others).in1;
+  const auto place = static_cast<std::size_t>(difference - axes.begin());
+  if (place < axes.size()) axes[place] = whole;
+  return step(Join{place}, std::move(parts), std::move(axes));
+}
+
+TensorId BodyWriter::dropout(double probability, TensorId x) { return step(Dropout{probability}, {x}, axes_of(x)); }
+
+TensorId BodyWriter::named(TensorId made, std::string name) {
+  require_new_name(name);
+  body_.tensors[made].name = std::move(name);
+  return made;
+}
+
+Body BodyWriter::take() {
+  if (body_.outputs.empty()) refuse("it has an output at least");
+  return std::exchange(body_, {});
+}
+
+}  // namespace llmtrain::body

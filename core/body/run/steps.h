@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/body/step_shape.h"
+
+namespace llmtrain::body {
+
+// What a pass through a body depends on besides its tensors.
+struct BodyPass {
+  bool trains = true;  // else there is no dropout
+  std::int64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;  // index within the global batch of what is first along the first axis
+};
+
+struct StepContext {
+  const StepShape& shape;
+  const BodyPass& pass;
+  std::uint64_t site = 0;  // of what the step draws at random
+};
+
+// Shaped as the body says, of any strides. A backward is given what kept() names, parameters and fields.
+struct StepTensors {
+  std::vector<at::Tensor> inputs;  // by place
+  at::Tensor output{};
+  std::vector<at::Tensor> statistics{};
+};
+
+struct StepResult {
+  at::Tensor output;  // perhaps a view of an input
+  std::vector<at::Tensor> statistics{};
+};
+
+// The gradients of a step's inputs, by place; undefined where there is none. Those of parameters are in the type of
+// sums, as they are added up; others in that of dy, and perhaps dy itself or a view of it.
+using StepGradients = std::vector<at::Tensor>;
+
+// Each primitive's arithmetic: forward, and backward for the gradient dy of the result. No graph is recorded.
+StepResult forward(const Product& product, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Elementwise& elementwise, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Softmax& softmax, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Norm& norm, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Reduce& reduce, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Rearrange& rearrange, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Join& join, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Dropout& dropout, const StepTensors& tensors, const StepContext& context);
+
+StepGradients backward(const Product& product, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Elementwise& elementwise, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Softmax& softmax, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Norm& norm, const at::Tensor& dy, const StepTensors& tensors, const StepContext& context);
+StepGradients backward(const Reduce& reduce, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Rearrange& rearrange, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Join& join, const at::Tensor& dy, const StepTensors& tensors, const StepContext& context);
+StepGradients backward(const Dropout& dropout, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+
+}  // namespace llmtrain::body

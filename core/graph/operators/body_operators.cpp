@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/operators/body_operators.h"
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include "core/body/kept_tensors.h"
+
+namespace llmtrain {
+namespace {
+
+using body::Body;
+using body::BodyTensor;
+using body::KeptTensor;
+using body::TensorId;
+
+constexpr double sum_bytes = 4, body_index_bytes = 8;
+
+OperatorKind kind_of(const body::Product& /*product*/) { return OperatorKind::product; }
+template <class PassOverMemory>
+OperatorKind kind_of(const PassOverMemory& /*primitive*/) {
+  return OperatorKind::elementwise;
+}
+
+Recompute kept_through(body::Keeping keeping) {
+  switch (keeping) {
+    case body::Keeping::all:
+      return Recompute::none;
+    case body::Keeping::costly:
+      return Recompute::selective;
+    case body::Keeping::inputs:
+      return Recompute::full;
+  }
+  return Recompute::full;
+}
+
+double element_bytes(body::Statistic::Type type, double element) {
+  switch (type) {
+    case body::Statistic::Type::accumulated:
+      return sum_bytes;
+    case body::Statistic::Type::computed:
+      return element;
+    case body::Statistic::Type::index:
+      return body_index_bytes;
+  }
+  return element;
+}
+
+// When a tensor's memory is held, in steps of the forward.
+struct Lifetime {
+  std::size_t made = 0, last_read = 0;
+  double bytes = 0;       // of tensors that lie in the memory of others 0
+  std::size_t saved = 0;  // the step from which on it counts as saved; past the last: never
+};
+
+std::vector<Lifetime> lifetimes_of(const Body& body, double element) {
+  const std::vector<TensorId> memory = body::memory_of(body);
+  std::vector<Lifetime> lifetimes(body.tensors.size());
+  for (TensorId id = 0; id < body.tensors.size(); ++id) {
+    if (memory[id] != id) continue;
+    lifetimes[id] = {.bytes = element, .saved = body.steps.size()};
+    for (const std::int64_t extent : body.shape_of(id)) lifetimes[id].bytes *= static_cast<double>(extent);
+  }
+  for (std::size_t i = 0; i < body.steps.size(); ++i) {
+    const TensorId output = body.steps[i].output;
+    if (memory[output] == output) lifetimes[output].made = lifetimes[output].last_read = i;
+    for (const TensorId input : body.steps[i].inputs) lifetimes[memory[input]].last_read = i;
+  }
+  for (const TensorId output : body.outputs) lifetimes[memory[output]].last_read = body.steps.size() - 1;
+  for (const KeptTensor& item : kept_tensors(body))
+    if (item.tensor) lifetimes[*item.tensor].saved = item.step;
+  return lifetimes;
+}
+
+// Results that are alive while a step of the forward runs, beside inputs of the body and what counts as saved.
+double forward_working(const Body& body, const std::vector<Lifetime>& lifetimes, std::size_t step) {
+  double bytes = 0;
+  for (TensorId id = 0; id < body.tensors.size(); ++id) {
+    const Lifetime& life = lifetimes[id];
+    const bool is_alive = life.made <= step && life.last_read >= step && life.saved > step;
+    if (body.tensors[id].role == BodyTensor::Role::made && is_alive) bytes += life.bytes;
+  }
+  return bytes;
+}
+
+// Gradients that are alive while a step's backward runs: from a tensor's last reader to the step that made it.
+double backward_working(const Body& body, const std::vector<Lifetime>& lifetimes, std::size_t step) {
+  double bytes = 0;
+  for (TensorId id = 0; id < body.tensors.size(); ++id) {
+    const BodyTensor& tensor = body.tensors[id];
+    if (tensor.role == BodyTensor::Role::parameter || !tensor.has_gradient) continue;
+    const Lifetime& life = lifetimes[id];
+    const bool is_input = tensor.role == BodyTensor::Role::input;
+    if ((is_input || life.made <= step) && life.last_read >= step) bytes += life.bytes;
+  }
+  return bytes;
+}
+
+double parameter_gradients(const Body& body, const body::Step& step) {
+  double bytes = 0;
+  for (const TensorId input : step.inputs) {
+    if (body.tensors[input].role != BodyTensor::Role::parameter) continue;
+    double elements = sum_bytes;
+    for (const std::int64_t extent : body.shape_of(input)) elements *= static_cast<double>(extent);
+    bytes += elements;
+  }
+  return bytes;
+}
+
+Operator operator_of(const Body& body, const body::Step& step) {
+  const body::Work work = body::work(body, step);
+  Operator item{.name = body.tensors[step.output].name,
+                .kind = std::visit([](const auto& primitive) { return kind_of(primitive); }, step.primitive)};
+  item.flops = work.forward_flops;
+  if (work.forward_flops > 0) {
+    item.product = {work.product.rows, work.product.columns, work.product.inner, work.product.batch};
+    item.has_weight_gradient = work.backward_flops > work.forward_flops;
+  } else {
+    item.forward.elements = work.forward_elements;
+    item.backward.elements = work.backward_elements;
+  }
+  item.backward_scratch = parameter_gradients(body, step);
+  return item;
+}
+
+void add_saved(const Body& body, double element, OperatorList& operators) {
+  const std::vector<TensorId> inputs = body.tensors_of(BodyTensor::Role::input);
+  for (const KeptTensor& kept : kept_tensors(body)) {
+    SavedTensor saved{kept.name, kept.elements * element_bytes(kept.type, element), kept_through(kept.through)};
+    const auto found = std::ranges::find(inputs, kept.tensor.value_or(body.tensors.size()));
+    if (found != inputs.end()) saved.input = static_cast<std::size_t>(found - inputs.begin());
+    operators[kept.step].saved.push_back(std::move(saved));
+  }
+}
+
+}  // namespace
+
+OperatorList priced(const body::Body& body, double element) {
+  using Repetition = Operator::Repetition;
+  const std::vector<bool> selective = body::runs_again(body, body::Keeping::costly),
+                          full = body::runs_again(body, body::Keeping::inputs);
+  const std::vector<Lifetime> lifetimes = lifetimes_of(body, element);
+  OperatorList operators;
+  for (std::size_t i = 0; i < body.steps.size(); ++i) {
+    Operator item = operator_of(body, body.steps[i]);
+    item.repetition = selective[i] ? Repetition::selective_and_full : full[i] ? Repetition::full : Repetition::never;
+    item.forward_working = forward_working(body, lifetimes, i);
+    item.backward_working = backward_working(body, lifetimes, i);
+    operators.push_back(std::move(item));
+  }
+  add_saved(body, element, operators);
+  return operators;
+}
+
+}  // namespace llmtrain

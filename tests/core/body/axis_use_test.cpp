@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What primitives state of their axes, by what it means: parts that are computed apart against the whole.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/body/step_shape.h"
+#include "tests/core/body/body_cases.h"
+
+namespace llmtrain::body::test {
+namespace {
+
+bool has_axis(const BodyTensor& tensor, AxisId axis) {
+  return std::ranges::find(tensor.axes, axis) != tensor.axes.end();
+}
+
+struct Part {
+  std::int64_t begin, extent;
+};
+
+// The result where there is a part of the axis alone.
+at::Tensor value_of_part(Body body, GivenTensors given, AxisId axis, const Part& part, const BodyPass& pass = {}) {
+  body.axes[axis].extent = part.extent;
+  for (auto& [id, tensor] : given.tensors)
+    if (has_axis(body.tensors[id], axis))
+      tensor = tensor.narrow(StepShape::place_in(body.tensors[id], axis), part.begin, part.extent);
+  return values_of(body, given, pass)[0];
+}
+
+std::vector<Part> parts_of(std::int64_t extent) { return {{0, extent / 2}, {extent / 2, extent - extent / 2}}; }
+
+void check_use(const BodyCase& of, const Body& body, AxisId axis, AxisUse use) {
+  const GivenTensors given(body, of.fields(body));
+  const at::Tensor whole = values_of(body, given)[0];
+  std::vector<at::Tensor> values;
+  for (const Part& part : parts_of(body.axes[axis].extent)) values.push_back(value_of_part(body, given, axis, part));
+  const BodyTensor& output = body.tensors[body.outputs[0]];
+  const bool is_in_output = has_axis(output, axis);
+  switch (use) {
+    case AxisUse::independent:
+      REQUIRE(is_in_output);
+      CHECK(distance(at::cat(values, StepShape::place_in(output, axis)), whole) <= 1e-14);
+      return;
+    case AxisUse::summed:
+      REQUIRE_FALSE(is_in_output);
+      CHECK(distance(values[0] + values[1], whole) <= 1e-14);
+      return;
+    case AxisUse::whole:
+      // Else it would be said too much.
+      if (is_in_output)
+        CHECK(distance(at::cat(values, StepShape::place_in(output, axis)), whole) > 1e-3);
+      else
+        CHECK(distance(values[0] + values[1], whole) > 1e-3);
+      return;
+    case AxisUse::window:
+      FAIL("no such axis");
+  }
+}
+
+// Labels of which the other side of the step has others: parts of one are none of the other.
+bool is_relabelled(const Primitive& primitive) {
+  return std::holds_alternative<Rearrange>(primitive) || std::holds_alternative<Join>(primitive);
+}
+
+}  // namespace
+
+TEST_CASE("parts of an axis that is independent are parts of the result, and of one that is summed they add up") {
+  std::map<AxisUse, int> seen;
+  for (const BodyCase& of : primitive_cases()) {
+    const Body body = of.make();
+    for (AxisId axis = 0; axis < body.axes.size(); ++axis) {
+      INFO(of.name << ", axis " << body.axes[axis].name);
+      const AxisUse use = axis_use(body, body.steps[0], axis);
+      if (use == AxisUse::whole && is_relabelled(body.steps[0].primitive)) continue;
+      check_use(of, body, axis, use);
+      ++seen[use];
+    }
+  }
+  CHECK(seen[AxisUse::independent] > 50);
+  CHECK(seen[AxisUse::summed] > 8);
+  CHECK(seen[AxisUse::whole] > 5);
+}
+
+}  // namespace llmtrain::body::test
