@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "core/body/facts.h"
+#include "core/body/primitives/attention.h"
+#include "core/body/primitives/cross_entropy.h"
 #include "core/body/primitives/dropout.h"
 #include "core/body/primitives/elementwise.h"
+#include "core/body/primitives/gather.h"
 #include "core/body/primitives/join.h"
 #include "core/body/primitives/norm.h"
 #include "core/body/primitives/product.h"
@@ -24,7 +27,8 @@ namespace llmtrain::body {
 // (core/graph/operators/body_operators.h) and run (core/body/run). It is data: nothing rewrites or fuses it. A
 // BodyWriter makes one and checks its shapes.
 
-using Primitive = std::variant<Product, Elementwise, Softmax, Norm, Reduce, Rearrange, Join, Dropout>;
+using Primitive = std::variant<Product, Elementwise, Softmax, Norm, Reduce, Gather, Rearrange, Join, Dropout, Attention,
+                               CrossEntropy>;
 
 struct BodyTensor {
   enum class Role {
@@ -37,6 +41,9 @@ struct BodyTensor {
   std::vector<AxisId> axes;  // outermost first, each at most once
   Role role = Role::made;
   bool has_gradient = false;  // whether it depends on an input or on a parameter
+
+  // To both passes, so that it is never kept.
+  bool is_given() const { return role == Role::field || role == Role::parameter; }
 };
 
 struct Step {

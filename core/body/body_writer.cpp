@@ -126,6 +126,23 @@ TensorId BodyWriter::join(std::vector<TensorId> parts, AxisId whole) {
   return step(Join{place}, std::move(parts), std::move(axes));
 }
 
+TensorId BodyWriter::attention(const Attention& attention, TensorId queries, TensorId keys, TensorId values,
+                               std::optional<TensorId> bias) {
+  std::vector<TensorId> inputs{queries, keys, values};
+  if (bias) inputs.push_back(*bias);
+  return step(attention, std::move(inputs), axes_of(queries));
+}
+
+TensorId BodyWriter::gather(TensorId table, TensorId numbers) {
+  std::vector<AxisId> axes = axes_of(numbers);
+  if (!axes_of(table).empty()) axes.push_back(axes_of(table).back());
+  return step(Gather{}, {table, numbers}, std::move(axes));
+}
+
+TensorId BodyWriter::cross_entropy(TensorId logits, TensorId targets) {
+  return step(CrossEntropy{}, {logits, targets}, axes_of(targets));
+}
+
 TensorId BodyWriter::dropout(double probability, TensorId x) { return step(Dropout{probability}, {x}, axes_of(x)); }
 
 TensorId BodyWriter::named(TensorId made, std::string name) {

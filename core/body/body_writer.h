@@ -15,6 +15,9 @@ namespace llmtrain::body {
 //
 //   const TensorId gate = writer.product(x, writer.parameter("gate", {f, h}), {t, f});
 //
+// Tensors are in the order in which they are written: a compiler may evaluate two arguments in any order, so what reads
+// two new parameters has them written before.
+//
 // What a primitive cannot take is refused at its step with Error(internal_error), which names the tensors, their axes
 // and the rule; so are names that are taken.
 class BodyWriter {
@@ -38,6 +41,11 @@ class BodyWriter {
   TensorId slice(TensorId x, AxisId whole, AxisId part, std::int64_t begin = 0);
   // Along the axis of `parts` that `whole` takes the place of: the one in which the first two of them differ.
   TensorId join(std::vector<TensorId> parts, AxisId whole);
+  // `keys` and `values` of the same tokens; `bias`: of scores.
+  TensorId attention(const Attention& attention, TensorId queries, TensorId keys, TensorId values,
+                     std::optional<TensorId> bias = {});
+  TensorId gather(TensorId table, TensorId numbers);
+  TensorId cross_entropy(TensorId logits, TensorId targets);
   TensorId dropout(double probability, TensorId x);
 
   // Names what a step has made: kept tensors and sites of dropout are called so.

@@ -40,6 +40,8 @@ struct Work {
   ProductSize product{};  // whose size decides about the speed; of what makes no product empty
   double forward_flops = 0, backward_flops = 0;
   double forward_elements = 0, backward_elements = 0;
+  // Elements of the type of sums that are alive while it runs, beside operands, result and their gradients.
+  double forward_temporaries = 0, backward_temporaries = 0;
 };
 
 // What the forward computes beside its result, for the backward.

@@ -12,16 +12,12 @@ namespace {
 
 using Readers = std::vector<std::optional<std::size_t>>;  // by tensor, the first step whose backward reads it
 
-bool is_given(const BodyTensor& tensor) {
-  return tensor.role == BodyTensor::Role::parameter || tensor.role == BodyTensor::Role::field;
-}
-
 Readers readers_of(const Body& body) {
   const std::vector<TensorId> memory = memory_of(body);
   Readers readers(body.tensors.size());
   const auto read = [&](TensorId tensor, std::size_t step) {
     const TensorId held = memory[tensor];
-    if (!is_given(body.tensors[held]) && !readers[held]) readers[held] = step;
+    if (!body.tensors[held].is_given() && !readers[held]) readers[held] = step;
   };
   for (const TensorId input : body.tensors_of(BodyTensor::Role::input)) read(input, 0);
   for (std::size_t i = 0; i < body.steps.size(); ++i) {

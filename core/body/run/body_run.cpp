@@ -65,7 +65,7 @@ class BodyRun::Passage {
     tensors.inputs.resize(described.inputs.size());
     for (std::size_t place = 0; place < described.inputs.size(); ++place) {
       const bool is_read = std::ranges::find(read.inputs, place) != read.inputs.end();
-      if (is_read || body().tensors[described.inputs[place]].role == BodyTensor::Role::parameter)
+      if (is_read || body().tensors[described.inputs[place]].is_given())
         tensors.inputs[place] = value(described.inputs[place]);
     }
     if (read.output) tensors.output = value(described.output);

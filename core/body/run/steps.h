@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/body/step_shape.h"
+#include "kernels/attention/row_documents.h"
 
 namespace llmtrain::body {
 
@@ -16,6 +17,13 @@ struct BodyPass {
   std::int64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index within the global batch of what is first along the first axis
+  // The documents of the sequences along an axis of tokens, to which attention keeps; of keys of another axis as many
+  // as of the queries'. An axis that is not named has one document in each sequence.
+  struct Documents {
+    AxisId tokens = 0;
+    kernels::RowDocuments documents{};
+  };
+  std::vector<Documents> documents{};
 };
 
 struct StepContext {
@@ -46,9 +54,12 @@ StepResult forward(const Elementwise& elementwise, const StepTensors& tensors, c
 StepResult forward(const Softmax& softmax, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Norm& norm, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Reduce& reduce, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Gather& gather, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Rearrange& rearrange, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Join& join, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Dropout& dropout, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Attention& attention, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const CrossEntropy& cross_entropy, const StepTensors& tensors, const StepContext& context);
 
 StepGradients backward(const Product& product, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
@@ -59,10 +70,16 @@ StepGradients backward(const Softmax& softmax, const at::Tensor& dy, const StepT
 StepGradients backward(const Norm& norm, const at::Tensor& dy, const StepTensors& tensors, const StepContext& context);
 StepGradients backward(const Reduce& reduce, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
+StepGradients backward(const Gather& gather, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
 StepGradients backward(const Rearrange& rearrange, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 StepGradients backward(const Join& join, const at::Tensor& dy, const StepTensors& tensors, const StepContext& context);
 StepGradients backward(const Dropout& dropout, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Attention& attention, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const CrossEntropy& cross_entropy, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 
 }  // namespace llmtrain::body

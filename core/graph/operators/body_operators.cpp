@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/body/kept_tensors.h"
+#include "core/body/step_shape.h"
 
 namespace llmtrain {
 namespace {
@@ -16,12 +17,6 @@ using body::KeptTensor;
 using body::TensorId;
 
 constexpr double sum_bytes = 4, body_index_bytes = 8;
-
-OperatorKind kind_of(const body::Product& /*product*/) { return OperatorKind::product; }
-template <class PassOverMemory>
-OperatorKind kind_of(const PassOverMemory& /*primitive*/) {
-  return OperatorKind::elementwise;
-}
 
 Recompute kept_through(body::Keeping keeping) {
   switch (keeping) {
@@ -108,10 +103,31 @@ double parameter_gradients(const Body& body, const body::Step& step) {
   return bytes;
 }
 
+// Whatever a primitive's operator has beside work and memory.
+template <class PassOverMemory>
+void describe(const PassOverMemory& /*primitive*/, const body::StepShape& /*shape*/, Operator& item) {
+  item.kind = OperatorKind::elementwise;
+}
+void describe(const body::Product& /*product*/, const body::StepShape& /*shape*/, Operator& item) {
+  item.kind = OperatorKind::product;
+}
+void describe(const body::CrossEntropy& /*cross_entropy*/, const body::StepShape& /*shape*/, Operator& item) {
+  item.kind = OperatorKind::cross_entropy;
+}
+void describe(const body::Attention& attention, const body::StepShape& shape, Operator& item) {
+  const bool is_stored = stores_scores(attention, shape);
+  item.kind = is_stored ? OperatorKind::stored_attention : OperatorKind::fused_attention;
+  item.is_causal = attention.is_causal;
+  const double scores = body::work(attention, shape).forward_temporaries;
+  if (attention.dropout > 0) item.forward.elements = item.backward.elements = 2 * scores;
+  item.heads_per_key = static_cast<double>(shape.extent(shape.input(0).axes[2])) /
+                       static_cast<double>(shape.extent(shape.input(1).axes[2]));
+}
+
 Operator operator_of(const Body& body, const body::Step& step) {
   const body::Work work = body::work(body, step);
-  Operator item{.name = body.tensors[step.output].name,
-                .kind = std::visit([](const auto& primitive) { return kind_of(primitive); }, step.primitive)};
+  Operator item{.name = body.tensors[step.output].name};
+  std::visit([&](const auto& primitive) { describe(primitive, body::StepShape(body, step), item); }, step.primitive);
   item.flops = work.forward_flops;
   if (work.forward_flops > 0) {
     item.product = {work.product.rows, work.product.columns, work.product.inner, work.product.batch};
@@ -120,7 +136,8 @@ Operator operator_of(const Body& body, const body::Step& step) {
     item.forward.elements = work.forward_elements;
     item.backward.elements = work.backward_elements;
   }
-  item.backward_scratch = parameter_gradients(body, step);
+  item.forward_scratch = sum_bytes * work.forward_temporaries;
+  item.backward_scratch = sum_bytes * work.backward_temporaries + parameter_gradients(body, step);
   return item;
 }
 

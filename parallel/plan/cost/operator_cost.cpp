@@ -85,7 +85,7 @@ WorkPair elementwise_cost(const PricedLayout& priced, const Operator& item) {
 }
 
 WorkPair fused_attention_cost(const PricedLayout& priced, const Operator& item) {
-  const CausalFlops flops = causal_flops(item);
+  const FusedAttentionFlops flops = fused_attention_flops(item);
   const AttentionSizes sizes = attention_sizes(item);
   return {priced.roofline.attention_forward(flops.forward, sizes),
           priced.roofline.attention_backward(flops.backward, sizes)};
@@ -303,9 +303,9 @@ double logit_bytes(const PricedLayout& priced) {
   return priced.program().traffic.loss_in_fp32 ? element_bytes(ElementType::float32) : priced.roofline.element_bytes();
 }
 
-CausalFlops causal_flops(const Operator& item) {
+FusedAttentionFlops fused_attention_flops(const Operator& item) {
   // item.flops counts the whole square of scores.
-  const double flops = item.flops / 2;
+  const double flops = item.is_causal ? item.flops / 2 : item.flops;
   return {flops, 2.5 * flops};
 }
 

@@ -46,13 +46,13 @@ WireSeconds transfer_wires(const PricedLayout& priced, std::span<const std::size
 // Seconds of an operator's matrix products for one micro-batch, forward and backward, with the casts of FP8.
 double product_seconds(const PricedLayout& priced, const Operator& item);
 
-// FLOPs of fused attention, which skips the masked half of the scores. Its backward computes five products where the
-// forward computes two (Dao, arXiv 2307.08691).
-struct CausalFlops {
+// FLOPs of fused attention, which skips the half of the scores that a causal mask hides. Its backward computes five
+// products where the forward computes two (Dao, arXiv 2307.08691).
+struct FusedAttentionFlops {
   double forward = 0;
   double backward = 0;
 };
-CausalFlops causal_flops(const Operator& item);
+FusedAttentionFlops fused_attention_flops(const Operator& item);
 AttentionSizes attention_sizes(const Operator& item);
 
 // Bytes of each of the logits that the loss is computed from: most frameworks take fp32 whatever the compute type, for

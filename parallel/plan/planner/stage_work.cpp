@@ -209,7 +209,7 @@ class WorkList {
       case OperatorKind::product:
         return {item.product.flops() * (is_forward || !item.has_weight_gradient ? 1 : 2)};
       case OperatorKind::fused_attention:
-        return {is_forward ? causal_flops(item).forward : causal_flops(item).backward};
+        return {is_forward ? fused_attention_flops(item).forward : fused_attention_flops(item).backward};
       case OperatorKind::stored_attention:
         return {item.product.flops() * (is_forward ? 2 : 4)};
       case OperatorKind::elementwise:

@@ -85,6 +85,23 @@ TEST_CASE("tensors of any strides are what bodies take") {
   }
 }
 
+TEST_CASE("in 16 bits gradients of parameters are sums in fp32, and others in the type of the activations") {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const BodyCase& of : all_cases()) {
+      INFO(of.name << " in " << at::toString(type));
+      const Body body = of.make();
+      GivenTensors given(body, of.fields(body), type);
+      const bool makes_losses = std::holds_alternative<CrossEntropy>(body.steps.back().primitive);
+      const at::Tensor dy = random_tensor(body.shape_of(body.outputs[0]), makes_losses ? at::kFloat : type);
+      const Passes got = passes_of(run_of(body), given, {dy});
+      for (const auto& [id, gradient] : got.gradients)
+        CHECK(gradient.scalar_type() == (body.tensors[id].is_given() ? at::kFloat : type));
+      // A few roundings to 8 or 11 bits.
+      check_same(body, got, expected_of(of, body, given, dy), type == at::kHalf ? 5e-3 : 4e-2);
+    }
+  }
+}
+
 TEST_CASE("a body of no rows has gradients of zero") {
   for (const BodyCase& of : composed_cases()) {
     INFO(of.name);

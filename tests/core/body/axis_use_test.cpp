@@ -30,9 +30,22 @@ at::Tensor value_of_part(Body body, GivenTensors given, AxisId axis, const Part&
 
 std::vector<Part> parts_of(std::int64_t extent) { return {{0, extent / 2}, {extent / 2, extent - extent / 2}}; }
 
-void check_use(const BodyCase& of, const Body& body, AxisId axis, AxisUse use) {
+// Where a part has no meaning, as a causal mask where there are not as many keys as queries, or numbers of rows that
+// are in another part of the table.
+bool refuses_part(const Body& body, const GivenTensors& given, AxisId axis) {
+  try {
+    value_of_part(body, given, axis, parts_of(body.axes[axis].extent).front());
+  } catch (const std::exception&) {
+    return true;
+  }
+  return false;
+}
+
+// Whether the parts could be computed.
+bool check_use(const BodyCase& of, const Body& body, AxisId axis, AxisUse use) {
   const GivenTensors given(body, of.fields(body));
   const at::Tensor whole = values_of(body, given)[0];
+  if (use == AxisUse::whole && refuses_part(body, given, axis)) return false;
   std::vector<at::Tensor> values;
   for (const Part& part : parts_of(body.axes[axis].extent)) values.push_back(value_of_part(body, given, axis, part));
   const BodyTensor& output = body.tensors[body.outputs[0]];
@@ -41,21 +54,22 @@ void check_use(const BodyCase& of, const Body& body, AxisId axis, AxisUse use) {
     case AxisUse::independent:
       REQUIRE(is_in_output);
       CHECK(distance(at::cat(values, StepShape::place_in(output, axis)), whole) <= 1e-14);
-      return;
+      return true;
     case AxisUse::summed:
       REQUIRE_FALSE(is_in_output);
       CHECK(distance(values[0] + values[1], whole) <= 1e-14);
-      return;
+      return true;
     case AxisUse::whole:
       // Else it would be said too much.
       if (is_in_output)
         CHECK(distance(at::cat(values, StepShape::place_in(output, axis)), whole) > 1e-3);
       else
         CHECK(distance(values[0] + values[1], whole) > 1e-3);
-      return;
+      return true;
     case AxisUse::window:
       FAIL("no such axis");
   }
+  return false;
 }
 
 // Labels of which the other side of the step has others: parts of one are none of the other.
@@ -73,13 +87,12 @@ TEST_CASE("parts of an axis that is independent are parts of the result, and of 
       INFO(of.name << ", axis " << body.axes[axis].name);
       const AxisUse use = axis_use(body, body.steps[0], axis);
       if (use == AxisUse::whole && is_relabelled(body.steps[0].primitive)) continue;
-      check_use(of, body, axis, use);
-      ++seen[use];
+      if (check_use(of, body, axis, use)) ++seen[use];
     }
   }
   CHECK(seen[AxisUse::independent] > 50);
   CHECK(seen[AxisUse::summed] > 8);
-  CHECK(seen[AxisUse::whole] > 5);
+  CHECK(seen[AxisUse::whole] > 15);
 }
 
 }  // namespace llmtrain::body::test

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/body/facts.h"
+
+namespace llmtrain::body {
+
+// log Σ exp(logits) over their last axis less the logit of the target, a field of int64 of the others: a loss of each
+// row, in the type of sums.
+struct CrossEntropy {
+  static constexpr const char* name = "cross_entropy";
+};
+
+void check(const CrossEntropy& cross_entropy, const StepShape& shape);
+AxisUse axis_use(const CrossEntropy& cross_entropy, const StepShape& shape, AxisId axis);
+Work work(const CrossEntropy& cross_entropy, const StepShape& shape);
+Kept kept(const CrossEntropy& cross_entropy, const StepShape& shape);
+
+}  // namespace llmtrain::body

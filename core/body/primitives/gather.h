@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/body/facts.h"
+
+namespace llmtrain::body {
+
+// Rows of a table [v, h] by their numbers, a field of int64 of any axes, to which h is added: embeddings, and tokens of
+// a batch that are looked at.
+struct Gather {
+  static constexpr const char* name = "gather";
+};
+
+void check(const Gather& gather, const StepShape& shape);
+AxisUse axis_use(const Gather& gather, const StepShape& shape, AxisId axis);
+Work work(const Gather& gather, const StepShape& shape);
+Kept kept(const Gather& gather, const StepShape& shape);
+
+}  // namespace llmtrain::body
