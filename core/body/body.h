@@ -10,12 +10,14 @@
 
 #include "core/body/facts.h"
 #include "core/body/primitives/attention.h"
+#include "core/body/primitives/convolution.h"
 #include "core/body/primitives/cross_entropy.h"
 #include "core/body/primitives/dropout.h"
 #include "core/body/primitives/elementwise.h"
 #include "core/body/primitives/gather.h"
 #include "core/body/primitives/join.h"
 #include "core/body/primitives/norm.h"
+#include "core/body/primitives/pool.h"
 #include "core/body/primitives/product.h"
 #include "core/body/primitives/rearrange.h"
 #include "core/body/primitives/reduce.h"
@@ -27,8 +29,8 @@ namespace llmtrain::body {
 // (core/graph/operators/body_operators.h) and run (core/body/run). It is data: nothing rewrites or fuses it. A
 // BodyWriter makes one and checks its shapes.
 
-using Primitive = std::variant<Product, Elementwise, Softmax, Norm, Reduce, Gather, Rearrange, Join, Dropout, Attention,
-                               CrossEntropy>;
+using Primitive = std::variant<Product, Elementwise, Softmax, Norm, Reduce, Gather, Rearrange, Join, Dropout,
+                               Convolution, Pool, Attention, CrossEntropy>;
 
 struct BodyTensor {
   enum class Role {

@@ -10,6 +10,8 @@
 namespace llmtrain::body {
 namespace {
 
+constexpr std::size_t windows_begin = 2;  // behind samples and channels
+
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ExitCode::internal_error, "body: " + reason); }
 
 std::vector<AxisId> with_replaced(std::vector<AxisId> axes, const std::vector<AxisId>& from,
@@ -131,6 +133,40 @@ TensorId BodyWriter::attention(const Attention& attention, TensorId queries, Ten
   std::vector<TensorId> inputs{queries, keys, values};
   if (bias) inputs.push_back(*bias);
   return step(attention, std::move(inputs), axes_of(queries));
+}
+
+std::vector<AxisId> BodyWriter::with_windows(TensorId x, const std::vector<std::int64_t>& extents) {
+  std::vector<AxisId> axes = axes_of(x);
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    AxisId& window = axes[windows_begin + i];
+    window = axis(body_.axes[window].name + "_" + std::to_string(body_.steps.size()), extents[i]);
+  }
+  return axes;
+}
+
+TensorId BodyWriter::convolution(const Convolution& convolution, TensorId x, TensorId kernel) {
+  const std::vector<AxisId>&of_x = axes_of(x), &of_kernel = axes_of(kernel);
+  if (of_x.size() <= windows_begin || of_kernel.size() != of_x.size()) return step(convolution, {x, kernel}, of_x);
+  const std::size_t windows = of_x.size() - windows_begin;
+  const Convolution along = along_axes(convolution, windows);
+  std::vector<std::int64_t> extents;
+  for (std::size_t i = 0; i < std::min({windows, along.stride.size(), along.padding.size(), along.dilation.size()});
+       ++i)
+    extents.push_back(convolved_extent(along, i, body_.axes[of_x[windows_begin + i]].extent,
+                                       body_.axes[of_kernel[windows_begin + i]].extent));
+  const AxisId channels = of_kernel[0];
+  std::vector<AxisId> axes = with_windows(x, extents);
+  axes[1] = channels;
+  return step(convolution, {x, kernel}, std::move(axes));
+}
+
+TensorId BodyWriter::pool(const Pool& pool, TensorId x) {
+  const std::vector<AxisId>& of_x = axes_of(x);
+  if (of_x.size() != windows_begin + pool.window.size()) return step(pool, {x}, of_x);
+  std::vector<std::int64_t> extents;
+  for (std::size_t i = 0; i < pool.window.size(); ++i)
+    extents.push_back(pooled_extent(pool, i, body_.axes[of_x[windows_begin + i]].extent));
+  return step(pool, {x}, with_windows(x, extents));
 }
 
 TensorId BodyWriter::gather(TensorId table, TensorId numbers) {

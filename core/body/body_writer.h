@@ -44,6 +44,9 @@ class BodyWriter {
   // `keys` and `values` of the same tokens; `bias`: of scores.
   TensorId attention(const Attention& attention, TensorId queries, TensorId keys, TensorId values,
                      std::optional<TensorId> bias = {});
+  // The window axes of both results are new: axes_of() says which.
+  TensorId convolution(const Convolution& convolution, TensorId x, TensorId kernel);
+  TensorId pool(const Pool& pool, TensorId x);
   TensorId gather(TensorId table, TensorId numbers);
   TensorId cross_entropy(TensorId logits, TensorId targets);
   TensorId dropout(double probability, TensorId x);
@@ -58,6 +61,8 @@ class BodyWriter {
  private:
   TensorId add(BodyTensor tensor);
   TensorId step(const Primitive& primitive, std::vector<TensorId> inputs, std::vector<AxisId> axes);
+  // The axes of x, of which those from the third on are replaced by new ones of the extents.
+  std::vector<AxisId> with_windows(TensorId x, const std::vector<std::int64_t>& extents);
   void require_new_name(std::string_view name) const;
 
   Body body_;

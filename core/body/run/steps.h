@@ -58,6 +58,8 @@ StepResult forward(const Gather& gather, const StepTensors& tensors, const StepC
 StepResult forward(const Rearrange& rearrange, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Join& join, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Dropout& dropout, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Convolution& convolution, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Pool& pool, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Attention& attention, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const CrossEntropy& cross_entropy, const StepTensors& tensors, const StepContext& context);
 
@@ -77,6 +79,9 @@ StepGradients backward(const Rearrange& rearrange, const at::Tensor& dy, const S
 StepGradients backward(const Join& join, const at::Tensor& dy, const StepTensors& tensors, const StepContext& context);
 StepGradients backward(const Dropout& dropout, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
+StepGradients backward(const Convolution& convolution, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Pool& pool, const at::Tensor& dy, const StepTensors& tensors, const StepContext& context);
 StepGradients backward(const Attention& attention, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 StepGradients backward(const CrossEntropy& cross_entropy, const at::Tensor& dy, const StepTensors& tensors,

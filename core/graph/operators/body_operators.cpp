@@ -111,6 +111,9 @@ void describe(const PassOverMemory& /*primitive*/, const body::StepShape& /*shap
 void describe(const body::Product& /*product*/, const body::StepShape& /*shape*/, Operator& item) {
   item.kind = OperatorKind::product;
 }
+void describe(const body::Convolution& /*convolution*/, const body::StepShape& /*shape*/, Operator& item) {
+  item.kind = OperatorKind::product;
+}
 void describe(const body::CrossEntropy& /*cross_entropy*/, const body::StepShape& /*shape*/, Operator& item) {
   item.kind = OperatorKind::cross_entropy;
 }

@@ -3,20 +3,12 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-#include <limits>
-
 #include "core/body/body_writer.h"
 
 namespace llmtrain::body::test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-Body finished(BodyWriter& writer, TensorId output) {
-  writer.output(output);
-  return writer.take();
-}
 
 // The product of an input with a parameter, by letters: {"thd", "fhd", "tf"}.
 BodyCase product_case(const std::string& left, const std::string& right, const std::string& result) {
@@ -193,86 +185,6 @@ BodyCase join_case() {
           [](const Tensors& t) { return at::cat(t, 1); }};
 }
 
-struct AttentionShape {
-  std::string name;
-  Attention attention;
-  std::int64_t queries = 5, keys = 5, heads = 4, groups = 4;
-  bool has_bias = false;
-};
-
-// Queries and keys of the same extents have one label, but with a bias.
-Body attention_body(const AttentionShape& of) {
-  BodyWriter w;
-  const AxisId b = w.axis("b", 3), s = w.axis("s", of.queries), n = w.axis("n", of.heads), d = w.axis("d", 6);
-  const AxisId m = of.keys == of.queries && !of.has_bias ? s : w.axis("m", of.keys);
-  const AxisId g = of.groups == of.heads ? n : w.axis("g", of.groups);
-  const TensorId query = w.input("query", {b, s, n, d});
-  const TensorId key = w.input("key", {b, m, g, d}), value = w.input("value", {b, m, g, d});
-  std::optional<TensorId> bias;
-  if (of.has_bias) bias = w.parameter("bias", {n, s, m});
-  return finished(w, w.attention(of.attention, query, key, value, bias));
-}
-
-BodyCase attention_case(const AttentionShape& of) {
-  return {of.name, [=] { return attention_body(of); },
-          [=](const Tensors& t) {
-            const auto heads = [&](const at::Tensor& x) {
-              return x.repeat_interleave(of.heads / x.size(2), 2).transpose(1, 2);
-            };
-            const double scale = of.attention.scale.value_or(1 / std::sqrt(6.0));
-            at::Tensor scores = at::matmul(heads(t[0]), heads(t[1]).transpose(2, 3)) * scale;
-            if (of.has_bias) scores = scores + t[3];
-            const at::Tensor future = at::ones({of.queries, of.keys}, at::kBool).triu(1);
-            if (of.attention.is_causal) scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
-            return at::matmul(at::softmax(scores, 3), heads(t[2])).transpose(1, 2);
-          }};
-}
-
-std::vector<BodyCase> attention_cases() {
-  std::vector<BodyCase> cases;
-  for (const AttentionShape& of :
-       {AttentionShape{"attention", {}}, AttentionShape{"causal attention", {.is_causal = true}},
-        AttentionShape{"stored attention", {.scale = 0.7, .stores_scores = true}},
-        AttentionShape{"attention of groups", {}, 5, 5, 4, 2}, AttentionShape{"cross-attention", {}, 4, 7, 4, 4},
-        AttentionShape{"causal attention with a bias", {.is_causal = true, .scale = 1}, 5, 5, 4, 4, true},
-        AttentionShape{"attention of groups with a bias", {}, 3, 5, 4, 2, true}})
-    cases.push_back(attention_case(of));
-  return cases;
-}
-
-std::vector<at::Tensor> numbers_below(std::int64_t limit, const Body& body) {
-  std::vector<at::Tensor> fields;
-  for (const TensorId id : body.tensors_of(BodyTensor::Role::field)) {
-    const at::Tensor wide = random_tensor(body.shape_of(id)).abs() * 1000;
-    fields.push_back(wide.to(at::kLong).remainder(limit));
-  }
-  return fields;
-}
-
-// Rows of a parameter, and of what other blocks make; some more than once, others never.
-BodyCase gather_case(bool of_input) {
-  const auto make = [=] {
-    BodyWriter w;
-    const AxisId v = w.axis("v", 9), h = w.axis("h", 4), b = w.axis("b", 3), s = w.axis("s", 5);
-    const TensorId table = of_input ? w.input("table", {v, h}) : w.parameter("table", {v, h});
-    return finished(w, w.gather(table, w.field("numbers", {b, s})));
-  };
-  return {"gather", make, [](const Tensors& t) { return at::embedding(t[0], t[1]); },
-          [](const Body& body) { return numbers_below(9, body); }};
-}
-
-BodyCase cross_entropy_case() {
-  const auto make = [] {
-    BodyWriter w;
-    const AxisId b = w.axis("b", 3), s = w.axis("s", 5), v = w.axis("v", 7);
-    const TensorId logits = w.input("logits", {b, s, v});
-    return finished(w, w.cross_entropy(logits, w.field("targets", {b, s})));
-  };
-  return {"cross-entropy", make,
-          [](const Tensors& t) { return -at::log_softmax(t[0], 2).gather(2, t[1].unsqueeze(2)).squeeze(2); },
-          [](const Body& body) { return numbers_below(7, body); }};
-}
-
 // A pre-norm network whose input has two readers, and one of whose weights has two as well.
 Body network() {
   BodyWriter w;
@@ -316,6 +228,11 @@ at::Tensor written_attention_reference(const Tensors& t) {
 
 }  // namespace
 
+Body finished(BodyWriter& writer, TensorId output) {
+  writer.output(output);
+  return writer.take();
+}
+
 std::vector<BodyCase> primitive_cases() {
   std::vector<BodyCase> cases = product_cases();
   const auto add = [&](const std::vector<BodyCase>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
@@ -328,13 +245,16 @@ std::vector<BodyCase> primitive_cases() {
     add({reduce_case(kind, false), reduce_case(kind, true)});
   add(rearrange_cases());
   add(attention_cases());
-  add({join_case(), gather_case(false), gather_case(true), cross_entropy_case()});
+  add(image_cases());
+  add(lookup_cases());
+  add({join_case()});
   return cases;
 }
 
 std::vector<BodyCase> composed_cases() {
   return {{"network", network, network_reference},
-          {"written attention", written_attention, written_attention_reference}};
+          {"written attention", written_attention, written_attention_reference},
+          patches_case()};
 }
 
 }  // namespace llmtrain::body::test

@@ -30,7 +30,7 @@ TEST_CASE("a body says which step cannot be, with its tensors, and why") {
   CHECK_REFUSED(Axes().w.elementwise(ElementwiseKind::gelu, {0, 0}), "it takes 1 tensors, not 2");
   CHECK_REFUSED(Axes().w.elementwise(ElementwiseKind::swiglu, {0, 1}), "both operands have the same axes");
   CHECK_REFUSED(Axes().w.softmax(0, 2), "the operand lacks the axis f");
-  CHECK_REFUSED(Axes().w.norm({}, 0, 1), "weight and bias are of the last axis, h");
+  CHECK_REFUSED(Axes().w.norm({}, 0, 1), "weight and bias are of the axis h");
   CHECK_REFUSED(Axes().w.reduce(ReduceKind::sum, 0, {1, 0}), "some of the operand's axes, in its order");
   CHECK_REFUSED(Axes().w.permute(0, {0}), "the result has the operand's axes");
   CHECK_REFUSED(Axes().w.merge(0, {1, 0}, 2), "side by side");
@@ -38,6 +38,31 @@ TEST_CASE("a body says which step cannot be, with its tensors, and why") {
   CHECK_REFUSED(Axes().w.slice(0, 1, 2, 4), "ends behind its axis");
   CHECK_REFUSED(Axes().w.join({0, 0}, 2), "the result lacks the axis along which it joins");
   CHECK_REFUSED(Axes().w.dropout(1, 0), "at least 0 and below 1");
+}
+
+TEST_CASE("a body says which image cannot be convolved or pooled, and why") {
+  struct Image {
+    BodyWriter w;
+    AxisId b = w.axis("b", 2), c = w.axis("c", 3), y = w.axis("y", 5), x = w.axis("x", 6), o = w.axis("o", 4);
+    TensorId image = w.input("image", {b, c, y, x});
+
+    TensorId convolve(const Convolution& convolution, std::int64_t kernel) {
+      const AxisId ky = w.axis("ky", kernel), kx = w.axis("kx", kernel);
+      return w.convolution(convolution, image, w.parameter("kernel", {o, c, ky, kx}));
+    }
+  };
+  Image good;
+  const TensorId made = good.convolve({.stride = {2, 2}, .padding = {1, 1}}, 3);
+  good.w.output(made);
+  CHECK(good.w.take().shape_of(made) == std::vector<std::int64_t>{2, 4, 3, 3});
+  CHECK_REFUSED(Image().convolve({}, 6), "the kernel is longer than what it is applied to");
+  CHECK_REFUSED(Image().convolve({.stride = {0, 1}}, 1), "strides and dilations are 1 at least");
+  CHECK_REFUSED(Image().convolve({.stride = {2}}, 3), "a stride, a padding and a dilation");
+  CHECK_REFUSED(Image().convolve({.groups = 2}, 3), "groups divide the channels");
+  CHECK_REFUSED(Image().w.convolution({}, 0, 0), "has the axis b twice");
+  CHECK_REFUSED(Image().w.pool({PoolKind::max, {7, 2}}, 0), "the window is longer than the image");
+  CHECK_REFUSED(Image().w.pool({PoolKind::max, {3, 3}, {1, 1}, {2, 0}}, 0), "padding is half of a window at most");
+  CHECK_REFUSED(Image().w.pool({PoolKind::average, {3, 3}, {1, 1}, {1, 1}}, 0), "means have no padding");
 }
 
 TEST_CASE("names and axes are taken once") {
