@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/fp8/fp8.h"
+#include "kernels/fp8/parts.h"
 
 namespace llmtrain {
 
@@ -59,21 +59,12 @@ void ParameterStore::attach_scaled_weights(at::Tensor flat, at::Tensor scales, a
 at::Tensor ParameterStore::widened_weight(std::size_t first, std::size_t last) const {
   const at::Tensor stored = view(weights_, first, last);
   at::Tensor widened = at::empty(stored.sizes(), stored.options().dtype(widened_type_));
-  const std::int64_t start = ranges_[position(first)].begin;
-  for (std::size_t i = position(first); i <= position(last); ++i) {
-    const auto [parameter, begin, end] = ranges_[i];
-    const at::Tensor from = weights_.slice(0, begin, end);
-    const at::Tensor to = widened.view({-1}).slice(0, begin - start, end - start);
-    const at::Tensor scale = scales_.narrow(0, static_cast<std::int64_t>(i), 1);
-    if (has_fp8_weights_) {
-      kernels::widen_fp8_into(from, scale, to);
-    } else if (to.is_cpu()) {
-      // A power of two: its reciprocal and the products with it are exact.
-      to.copy_(from).mul_(1 / *scale.const_data_ptr<float>());
-    } else {
-      to.copy_(from).div_(scale);
-    }
-  }
+  const std::size_t begin = position(first), end = position(last) + 1;
+  std::vector<kernels::FlatPart> parts;
+  for (std::size_t i = begin; i < end; ++i)
+    parts.push_back(
+        {ranges_[i].begin - ranges_[begin].begin, ranges_[i].end - ranges_[begin].begin, static_cast<std::int64_t>(i)});
+  kernels::widen_parts(stored.view({-1}), scales_, parts, widened.view({-1}));
   return widened;
 }
 

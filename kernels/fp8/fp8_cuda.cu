@@ -200,6 +200,17 @@ void settle_fp8(const Fp8Measure& measure, const float* scale, unsigned blocks, 
           writes(shown.turned, size_of(shown.columns * shown.stride))});
 }
 
-const Fp8Kernels cuda_fp8_kernels{cast, round, widen, largest_fp8, turn_fp8, count_saturated_fp8, scale_fp8};
+const Fp8Kernels cuda_fp8_kernels{cast,
+                                  round,
+                                  widen,
+                                  largest_fp8,
+                                  turn_fp8,
+                                  count_saturated_fp8,
+                                  scale_fp8,
+                                  largest_of_fp8_parts,
+                                  cast_fp8_parts,
+                                  widen_fp8_parts,
+                                  count_saturated_fp8_parts,
+                                  squares_of_fp8_parts};
 
 }  // namespace llmtrain::kernels

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/cuda/device/fp8_format.h"
+#include "kernels/cuda/fp8/flat_part.h"
 #include "kernels/cuda/kernel_element.h"
 
 namespace llmtrain::kernels {
@@ -93,6 +94,59 @@ struct Fp8CountArguments {
   std::int64_t elements = 0;
 };
 
+// Parts in the host's memory; a kernel's parameters hold 120 of them.
+struct FlatParts {
+  const FlatPart* parts = nullptr;
+  std::int64_t count = 0;
+};
+
+// What follows is of parts of flat arrays in E4M3, with numbers and scales by the parts' `number`. Scales are powers of
+// two; value = payload / scale.
+struct Fp8PartsLargestArguments {
+  FlatParts of;
+  KernelElement element;
+  const void* x = nullptr;
+  float* largest = nullptr;  // not below 0: becomes the larger of itself and the magnitudes; NaN where there is one
+};
+
+struct Fp8PartsCastArguments {
+  FlatParts of;
+  KernelElement element;
+  const void* x = nullptr;
+  const float* x_scales = nullptr;  // of x; null: 1
+  const float* scales = nullptr;
+  void* payload = nullptr;
+};
+
+struct Fp8PartsWidenArguments {
+  FlatParts of;
+  bool is_fp8 = true;  // else the payload is fp16
+  const void* payload = nullptr;
+  const float* scales = nullptr;
+  KernelElement element;
+  void* x = nullptr;
+};
+
+struct Fp8PartsCountArguments {
+  FlatParts of;
+  const void* payload = nullptr;
+  std::int64_t* counts = nullptr;  // to which those of the largest magnitude are added
+};
+
+struct Fp8PartsSquaresArguments {
+  FlatParts of;
+  const void* payload = nullptr;
+  const float* scales = nullptr;
+  double* partials = nullptr;  // scratch, as many as fp8_portions() of the parts together
+  double* sum = nullptr;       // [1]
+};
+
+// In how many portions, each a block's work, a part is read.
+constexpr std::int64_t fp8_portion_elements = 16384;
+inline std::int64_t fp8_portions(const FlatPart& part) {
+  return (part.end - part.begin + fp8_portion_elements - 1) / fp8_portion_elements;
+}
+
 // One kernel each, and another one where it says so. Bytes per element of size s.
 struct Fp8Kernels {
   void (*cast)(const Fp8CastArguments& arguments, void* stream);    // s + 1
@@ -104,6 +158,14 @@ struct Fp8Kernels {
   // 1; a second kernel for the sum. How many codes are the format's largest number or its negative, below 2³².
   void (*count_saturated)(const Fp8CountArguments& arguments, void* stream);
   void (*scale)(const Fp8ScaleArguments& arguments, void* stream);  // 8
+  // These take all parts at once, or as many as a kernel's parameters hold.
+  void (*largest_of_parts)(const Fp8PartsLargestArguments& arguments, void* stream);     // s
+  void (*cast_parts)(const Fp8PartsCastArguments& arguments, void* stream);              // s + 1
+  void (*widen_parts)(const Fp8PartsWidenArguments& arguments, void* stream);            // those of a payload's, and s
+  void (*count_saturated_parts)(const Fp8PartsCountArguments& arguments, void* stream);  // 1
+  // 1; another kernel adds up the portions. A portion's sum is exact, and so is its product with the scale unless that
+  // is beyond float64; all are added in an order that the parts alone decide.
+  void (*squares_of_parts)(const Fp8PartsSquaresArguments& arguments, void* stream);
 };
 
 // Defined where kernels/fp8/fp8_cuda.cu is compiled.
@@ -124,5 +186,10 @@ struct Fp8Codes {
 };
 void settle_fp8(const Fp8Measure& measure, const float* scale, unsigned blocks, const Fp8Codes& codes, void* stream);
 void turn_fp8(const Fp8TurnArguments& arguments, void* stream);
+void largest_of_fp8_parts(const Fp8PartsLargestArguments& arguments, void* stream);
+void cast_fp8_parts(const Fp8PartsCastArguments& arguments, void* stream);
+void widen_fp8_parts(const Fp8PartsWidenArguments& arguments, void* stream);
+void count_saturated_fp8_parts(const Fp8PartsCountArguments& arguments, void* stream);
+void squares_of_fp8_parts(const Fp8PartsSquaresArguments& arguments, void* stream);
 
 }  // namespace llmtrain::kernels

@@ -66,8 +66,7 @@ void start(const SquaresArguments& a, void* stream) {
   const auto pieces = static_cast<std::size_t>(p.pieces);
   launch(stream, "squares", squares_kernel<T>, {static_cast<unsigned>(p.pieces), static_cast<unsigned>(threads)}, p,
          {reads(x, static_cast<std::size_t>(a.n)), writes(p.partials, pieces)});
-  launch(stream, "squares_total", squares_total_kernel, {1U, static_cast<unsigned>(threads)},
-         Partials{p.partials, a.sum, p.pieces}, {reads(p.partials, pieces), writes(a.sum, 1)});
+  total_squares(p.partials, p.pieces, a.sum, stream);
 }
 
 void sum(const SquaresArguments& a, void* stream) {
@@ -75,6 +74,11 @@ void sum(const SquaresArguments& a, void* stream) {
 }
 
 }  // namespace
+
+void total_squares(const double* partials, std::int64_t pieces, double* sum, void* stream) {
+  launch(stream, "squares_total", squares_total_kernel, {1U, static_cast<unsigned>(threads)},
+         Partials{partials, sum, pieces}, {reads(partials, static_cast<std::size_t>(pieces)), writes(sum, 1)});
+}
 
 const SquaresKernels cuda_squares_kernels{sum};
 

@@ -34,4 +34,7 @@ struct SquaresKernels {
 // Defined where kernels/cuda/optimizer/squares.cu is compiled.
 extern const SquaresKernels cuda_squares_kernels;
 
+// sum[1] of partials[pieces], in an order that their number alone decides: the second of the two.
+void total_squares(const double* partials, std::int64_t pieces, double* sum, void* stream);
+
 }  // namespace llmtrain::kernels

@@ -5,9 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -18,6 +16,7 @@
 #include <utility>
 
 #include "kernels/fp8/fp8.h"
+#include "kernels/fp8/parts.h"
 #include "kernels/reduction.h"
 #include "parallel/shard/states/flat_piece.h"
 
@@ -133,13 +132,20 @@ void TensorScales::for_pieces(FlatInterval place, const std::function<void(std::
   }
 }
 
+std::vector<kernels::FlatPart> TensorScales::parts_within(FlatInterval part, FlatInterval place) const {
+  std::vector<kernels::FlatPart> parts;
+  for (std::size_t i = 0; i < store_.ranges().size(); ++i) {
+    const FlatRange& range = store_.ranges()[i];
+    const FlatInterval here = intersection({range.begin, range.end}, part);
+    if (here.count() > 0)
+      parts.push_back({here.begin - place.begin, here.end - place.begin, static_cast<std::int64_t>(i)});
+  }
+  return parts;
+}
+
 at::Tensor TensorScales::largest(const at::Tensor& values, FlatInterval place) const {
   at::Tensor maxima = at::zeros_like(weight_scales_);
-  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    at::Tensor most = of_range(maxima, i);
-    // Keeps a NaN.
-    at::maximum_out(most, most, kernels::largest_magnitude(piece_of(values, piece, place)));
-  });
+  kernels::largest_of_parts(values, parts_within(place, place), maxima);
   return maxima;
 }
 
@@ -190,17 +196,19 @@ at::Tensor TensorScales::weights(const at::Tensor& payload, FlatInterval place) 
 }
 
 void TensorScales::copy_weights(const at::Tensor& payload, const at::Tensor& copy, FlatInterval place) const {
-  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor values = piece_of(payload, piece, place).to(at::kFloat).div_(of_range(scales_of(0), i));
-    const at::Tensor scale = of_range(weight_scales_, i);
-    if (statistics_ != nullptr) statistics_->add(Fp8Tensors::weights, values, scale, Fp8Format::e4m3);
-    kernels::cast_to_fp8_into(values, scale, piece_of(copy, piece, place));
-  });
+  const at::Tensor scales = scales_of(0).contiguous();
+  if (statistics_ != nullptr)
+    for_pieces(place, [&](std::size_t i, FlatInterval piece) {
+      statistics_->add(Fp8Tensors::weights, piece_of(payload, piece, place).to(at::kFloat).div_(of_range(scales, i)),
+                       of_range(weight_scales_, i), Fp8Format::e4m3);
+    });
+  kernels::cast_parts_to_fp8(payload, scales, weight_scales_, parts_within(place, place), copy);
 }
 
 void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload) {
   const auto& ranges = store_.ranges();
-  const at::Tensor maxima = largest(accumulated, {0, accumulated.numel()});
+  const FlatInterval all{0, accumulated.numel()};
+  const at::Tensor maxima = largest(accumulated, all);
   // Payloads are summed as they are, so that all ranks of a tensor have to scale alike.
   agree(maxima, true);
   gradient_scales_ = kernels::fp8_scale(maxima.mul(largest_own_payload), Fp8Format::e4m3);
@@ -209,13 +217,12 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (uncast_.have(i)) {
       payload.slice(0, ranges[i].begin, ranges[i].end).zero_();
-      continue;
+    } else if (statistics_ != nullptr) {
+      statistics_->add(Fp8Tensors::weight_gradients, accumulated.slice(0, ranges[i].begin, ranges[i].end),
+                       gradient_scale(i), Fp8Format::e4m3);
     }
-    const at::Tensor scale = gradient_scale(i);
-    const at::Tensor own = accumulated.slice(0, ranges[i].begin, ranges[i].end);
-    if (statistics_ != nullptr) statistics_->add(Fp8Tensors::weight_gradients, own, scale, Fp8Format::e4m3);
-    kernels::cast_to_fp8_into(own, scale, payload.slice(0, ranges[i].begin, ranges[i].end));
   }
+  kernels::cast_parts_to_fp8(accumulated, {}, gradient_scales_, cast_parts(all, all), payload);
 }
 
 void TensorScales::compare_sums(const at::Tensor& sums, const at::Tensor& exact, FlatInterval place) const {
@@ -227,10 +234,7 @@ void TensorScales::compare_sums(const at::Tensor& sums, const at::Tensor& exact,
 }
 
 void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
-  const at::Tensor counts = at::zeros_like(weight_scales_);
-  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    of_range(counts, i).add_(kernels::saturated_count(piece_of(sums, piece, place)));
-  });
+  const at::Tensor counts = kernels::saturated_counts(sums, parts_within(place, place), weight_scales_.numel());
   if (zero_stage_ > 0) ranks_.sum(counts).wait();
   if (parts_.ranks() > 1) parts_.sum(counts);
   counts_ = counts;
@@ -269,24 +273,21 @@ double TensorScales::elements_of(std::size_t i) const {
 }
 
 at::Tensor TensorScales::squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const {
-  double sum = 0;
-  at::Tensor device_sum = at::zeros({}, gradients.options().dtype(at::kDouble));
-  for_pieces(intersection(place, part), [&](std::size_t i, FlatInterval piece) {
-    if (store_.part(store_.ranges()[i].parameter).copy != 0) return;
-    const at::Tensor values = gradients_in_fp32(gradients, place, i, piece);
-    if (values.is_cpu()) {
-      sum += kernels::sum_of_squares(values);
-    } else {
-      device_sum.add_(values.square().sum(at::kDouble));
-    }
+  const FlatInterval here = intersection(place, part);
+  const auto counts = [&](std::size_t i) { return store_.part(store_.ranges()[i].parameter).copy == 0; };
+  std::vector<kernels::FlatPart> parts = cast_parts(here, place);
+  std::erase_if(parts, [&](const kernels::FlatPart& of) { return !counts(static_cast<std::size_t>(of.number)); });
+  at::Tensor sum = kernels::squares_of_parts(gradients, gradient_scales_, parts);
+  for_pieces(here, [&](std::size_t i, FlatInterval piece) {
+    if (uncast_.have(i) && counts(i)) sum.add_(kernels::sum_of_squares_there(uncast_.piece(i, piece)));
   });
-  return gradients.is_cpu() ? at::scalar_tensor(sum, at::kDouble) : device_sum;
+  return sum;
 }
 
-at::Tensor TensorScales::gradients_in_fp32(const at::Tensor& gradients, FlatInterval place, std::size_t i,
-                                           FlatInterval piece) const {
-  if (uncast_.have(i)) return uncast_.piece(i, piece);
-  return kernels::widen_fp8(piece_of(gradients, piece, place), gradient_scale(i), at::kFloat);
+std::vector<kernels::FlatPart> TensorScales::cast_parts(FlatInterval part, FlatInterval place) const {
+  std::vector<kernels::FlatPart> parts = parts_within(part, place);
+  std::erase_if(parts, [&](const kernels::FlatPart& of) { return uncast_.have(static_cast<std::size_t>(of.number)); });
+  return parts;
 }
 
 void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,

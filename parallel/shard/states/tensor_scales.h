@@ -12,6 +12,7 @@
 #include "core/model/layers/fp8_statistics.h"
 #include "core/optim/optimizer.h"
 #include "core/parameters/parameter_store.h"
+#include "kernels/cuda/fp8/flat_part.h"
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
@@ -117,6 +118,10 @@ class TensorScales {
     return numbers.narrow(0, static_cast<std::int64_t>(i), 1);
   }
   at::Tensor scales_of(std::size_t what) const { return scales_.select(1, static_cast<std::int64_t>(what)); }
+  // The ranges as far as they are within `part`, in flat tensors of `place`; a number is the range's index.
+  std::vector<kernels::FlatPart> parts_within(FlatInterval part, FlatInterval place) const;
+  // The same of those whose gradients are cast.
+  std::vector<kernels::FlatPart> cast_parts(FlatInterval part, FlatInterval place) const;
   // The largest magnitudes within `place` by range, fp32.
   at::Tensor largest(const at::Tensor& values, FlatInterval place) const;
   // In place the largest over the ranks that hold parts of the tensors, and with `are_sharded` over the data ranks.
@@ -142,10 +147,6 @@ class TensorScales {
   // Takes the optimizer's two passes over states in small types.
   void update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
                      FlatInterval place);
-
-  // The sums of gradients in a piece of range i, in fp32.
-  at::Tensor gradients_in_fp32(const at::Tensor& gradients, FlatInterval place, std::size_t i,
-                               FlatInterval piece) const;
 
   const ParameterStore& store_;
   const UncastGradients& uncast_;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/adamw.h"
-#include "tests/emulator/torch/backend.h"
+#include "tests/kernels/fp8/launch_counts.h"
 #include "tests/kernels/fp8/scaled_step.h"
 
 namespace llmtrain::kernels {
@@ -105,26 +105,17 @@ std::int64_t filled(const std::vector<ScaledAdamwTensor>& tensors) {
   return std::ranges::count_if(tensors, [](const auto& each) { return each.state.weights.payload.numel() > 0; });
 }
 
-// What a search or a step has launched, and said that it reads and writes: in which races and overruns are looked for.
-struct Counted {
-  std::int64_t launches = 0, bytes = 0;
-};
-
+// What a search or a step has launched with these numbers.
 template <class NumbersOf>
-Counted counted(const std::string& kernel, std::vector<ScaledAdamwTensor>& tensors, NumbersOf numbers_of) {
+Counted counted_step(const std::string& kernel, std::vector<ScaledAdamwTensor>& tensors, NumbersOf numbers_of) {
   for (std::size_t k = 0; k < tensors.size(); ++k) tensors[k].numbers = numbers_of(k);
-  const auto until_now = [&] {
-    emulated::NamedCounts counts = emulated::named_counts();
-    return Counted{counts["launches"][kernel], counts["bytes"][kernel]};
-  };
-  const Counted before = until_now();
-  if (kernel == "scaled_adamw") {
-    scaled_adamw_(tensors, step());
-  } else {
-    scaled_adamw_largest(tensors, step());
-  }
-  const Counted after = until_now();
-  return {after.launches - before.launches, after.bytes - before.bytes};
+  return counted(kernel, [&] {
+    if (kernel == "scaled_adamw") {
+      scaled_adamw_(tensors, step());
+    } else {
+      scaled_adamw_largest(tensors, step());
+    }
+  });
 }
 
 }  // namespace
@@ -185,11 +176,11 @@ TEST_CASE("hundreds of tensors make a scaled step on a GPU in few kernels, each 
   const at::Tensor next =
       (has_small_moments ? at::tensor({0x1p11F, 0x1p8F, 0x1p18F}) : at::tensor({0x1p11F, 1.F, 1.F})).to(at::kCUDA);
   const at::Tensor found = at::zeros({tensor_count, 3}, next.options());
-  const Counted search = counted("scaled_adamw_largest", all, [&](std::size_t k) { return found[number(k)]; });
+  const Counted search = counted_step("scaled_adamw_largest", all, [&](std::size_t k) { return found[number(k)]; });
   // Those with gradients in E4M3, 40 at a time, and the few others.
   CHECK(search.launches == 5);
   CHECK(search.bytes == bytes_of_arrays(all).read + filled(all) * (4 + 2 * 3) * 4);
-  const Counted change = counted("scaled_adamw", all, [&](std::size_t) { return next; });
+  const Counted change = counted_step("scaled_adamw", all, [&](std::size_t) { return next; });
   CHECK(change.launches <= (is_random ? 7 : 5));
   CHECK(change.bytes == bytes_of_arrays(all).read + bytes_of_arrays(all).written + filled(all) * (4 + 3) * 4);
   std::int64_t nonzero = 0;
