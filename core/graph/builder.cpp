@@ -21,8 +21,10 @@ AttentionSettings attention_settings(const ModelRecipe& model) {
       .heads = model.heads, .kv_heads = model.kv_heads, .head_dim = model.head_dim, .dropout = model.dropout};
   // As in Qwen3.
   if (model.qk_norm) settings.head_norm_epsilon = model.norm_eps;
+  settings.latent = model.latent_attention;
+  const std::int64_t rotated = settings.latent ? settings.latent->rope_head_dim : model.head_dim;
   if (model.position == Position::rope)
-    settings.rope = {model.max_sequence_length, model.head_dim, model.rope_theta, model.rope_scaling};
+    settings.rope = {model.max_sequence_length, rotated, model.rope_theta, model.rope_scaling};
   return settings;
 }
 

@@ -22,9 +22,7 @@ std::int64_t sum(const std::vector<Parameter>& parameters, Count count) {
 
 }  // namespace
 
-bool has_experts(const ModelRecipe& model, std::int64_t layer) {
-  return model.moe && (layer + 1) % model.moe->every == 0;
-}
+bool has_experts(const ModelRecipe& model, std::int64_t layer) { return model.moe && model.moe->are_in(layer); }
 
 std::int64_t Block::hidden_size() const {
   return std::visit([](const auto& of_kind) { return of_kind.hidden_size; }, settings);

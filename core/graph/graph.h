@@ -61,7 +61,8 @@ struct Block {
 // Width of the space in which the cosine router compares a token with the experts (Chi et al., arXiv 2204.09179).
 constexpr std::int64_t cosine_router_width = 256;
 
-// Whether transformer layer `layer` (from 0) has a mixture of experts: the last of every `model.moe.every` layers.
+// Whether transformer layer `layer` (from 0) has a mixture of experts: the last of every `model.moe.every` layers, but
+// none of the first `model.moe.dense_layers`.
 bool has_experts(const ModelRecipe& model, std::int64_t layer);
 
 class ReplayedRouting;

@@ -23,6 +23,7 @@
 #include "core/json/json_file.h"
 #include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/model_from/model_from.h"
+#include "core/recipe/rules/planned_model.h"
 
 namespace llmtrain {
 namespace {
@@ -132,6 +133,10 @@ HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& grap
   const std::string config = (folder / "config.json").string();
   check_origin(graph.model, model_recipe_from_huggingface(folder), config);
   check_window(graph.model, huggingface_window(folder), config);
+  if (const std::string planned = planned_model_words(graph.model); !planned.empty())
+    throw Error(ExitCode::bad_data, config +
+                                        ": is of a model that can be planned but not run yet, so that its weights " +
+                                        "are not read: it has " + planned);
   const HuggingfaceType type = huggingface_type_of(graph.model);
   const std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
   // All tensors are checked before any is read: memory is not filled for a model that is refused.

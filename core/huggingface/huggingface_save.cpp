@@ -85,6 +85,7 @@ void require_experts(const ModelRecipe& model) {
            {moe.router == Router::linear, "moe/router", "a linear router"},
            {moe.shared_experts == 0, "moe/shared_experts", "none"},
            {!is_mixtral || moe.normalize_gates, "moe/normalize_gates", "normalized gates"},
+           {!is_mixtral || moe.dense_layers == 0, "moe/dense_layers", "experts in every layer"},
            {!is_mixtral || moe.every == 1, "moe/every", "experts in every layer"}});
 }
 
@@ -192,6 +193,7 @@ void add_experts(Json& config, const MixtureOfExpertsRecipe& moe, HuggingfaceTyp
   config["norm_topk_prob"] = moe.normalize_gates;
   config["decoder_sparse_step"] = moe.every;
   config["mlp_only_layers"] = Json::array();
+  for (std::int64_t layer = 0; layer < moe.dense_layers; ++layer) config["mlp_only_layers"].push_back(layer);
   if (type == HuggingfaceType::qwen2_moe)
     config["shared_expert_intermediate_size"] = moe.shared_experts * moe.ffn_hidden_size;
 }

@@ -16,6 +16,7 @@ enum class Activation { gelu, gelu_tanh, swiglu };
 enum class NormKind { layernorm, rmsnorm };
 enum class Position { learned, rope };
 enum class Router { linear, cosine };
+enum class ScoreFunction { softmax, sigmoid };
 enum class RouterPriority { position, score };
 enum class BalanceLoss { gshard, load_importance, none };
 
@@ -23,12 +24,22 @@ struct MixtureOfExpertsRecipe {
   std::int64_t experts = 0;
   std::int64_t top_k = 1;
   std::int64_t every = 1;
+  std::int64_t dense_layers = 0;
   double capacity_factor = 1.0;
   std::int64_t ffn_hidden_size = 0;
   std::int64_t shared_experts = 0;
   bool shared_gate = false;
   Router router = Router::linear;
+  bool router_bias = false;
+  ScoreFunction score_function = ScoreFunction::softmax;
+  // Whether experts are chosen by scores to which a bias is added, which moves with their load after every step (Wang
+  // et al., arXiv 2408.15664).
+  bool selection_bias = false;
+  // Experts are chosen from the best so many groups of them, in which they follow each other.
+  std::int64_t groups = 1;
+  std::int64_t top_groups = 1;   // groups
   bool normalize_gates = false;  // top_k > 1
+  double gate_scale = 1;
   RouterPriority priority = RouterPriority::position;
   BalanceLoss balance_loss = BalanceLoss::gshard;
   double balance_coefficient = 0.01;
@@ -39,6 +50,8 @@ struct MixtureOfExpertsRecipe {
   std::optional<double> routing_zipf{};
   std::optional<std::string> routing_trace{};  // a file
 
+  // Whether the model's layer of that number, from 0, has experts.
+  bool are_in(std::int64_t layer) const { return layer >= dense_layers && (layer + 1) % every == 0; }
   // Whether tokens go elsewhere than their router says.
   bool replays() const { return routing_zipf || routing_trace; }
   // Whether routers learn to send experts equally many tokens.
@@ -82,11 +95,27 @@ struct LoraRecipe {
   bool operator==(const LoraRecipe&) const = default;
 };
 
+// Multi-head latent attention (DeepSeek-AI, arXiv 2405.04434, section 2.1): queries, and keys with values, pass through
+// narrow projections. Of each query and key a part has no position; the rotated part of the keys is the same for all
+// heads.
+struct LatentAttentionRecipe {
+  std::int64_t query_rank = 0;  // 0: queries are projected at once
+  std::int64_t key_value_rank = 0;
+  std::int64_t nope_head_dim = 0;
+  std::int64_t rope_head_dim = 0;
+  std::int64_t value_head_dim = 0;
+
+  std::int64_t head_dim() const { return nope_head_dim + rope_head_dim; }
+
+  bool operator==(const LatentAttentionRecipe&) const = default;
+};
+
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
   std::int64_t layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t heads = 0;
+  std::optional<LatentAttentionRecipe> latent_attention;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t ffn_hidden_size = 0;

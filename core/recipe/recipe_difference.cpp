@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -43,6 +44,14 @@ void collect(const std::string& key, const Json& first, const Json& second, std:
     if (!first.is_object() || !first.contains(name)) collect(inner(name), nullptr, value, found);
 }
 
+// Which intervals and leading layers may say differently.
+bool are_in_the_same_layers(const MixtureOfExpertsRecipe& experts, const MixtureOfExpertsRecipe& others,
+                            std::int64_t layers) {
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    if (experts.are_in(layer) != others.are_in(layer)) return false;
+  return true;
+}
+
 // `model` with the keys of `other` that do not change what it computes.
 ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
   model.architecture = other.architecture;
@@ -50,10 +59,14 @@ ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
   model.init_std = other.init_std;
   // Nothing reads the angles where positions are learned, nor the width of dense layers where all have experts.
   if (other.position == Position::learned) model.rope_theta = other.rope_theta;
-  if (other.moe && other.moe->every == 1) model.ffn_hidden_size = other.ffn_hidden_size;
+  if (other.moe && other.moe->every == 1 && other.moe->dense_layers == 0) model.ffn_hidden_size = other.ffn_hidden_size;
   // Adapters that start beside weights without any.
   if (!other.lora) model.lora.reset();
   if (!model.moe || !other.moe) return model;
+  if (are_in_the_same_layers(*model.moe, *other.moe, other.layers)) {
+    model.moe->every = other.moe->every;
+    model.moe->dense_layers = other.moe->dense_layers;
+  }
   model.moe->capacity_factor = other.moe->capacity_factor;
   model.moe->priority = other.moe->priority;
   model.moe->balance_loss = other.moe->balance_loss;

@@ -7,16 +7,12 @@
 #include <numeric>
 #include <utility>
 
+#include "core/recipe/rules/planned_model.h"
+
 namespace llmtrain {
 namespace {
 
-// A key whose value can be planned but not run.
-struct Unsupported {
-  bool is_wanted = false;
-  const char* pointer = nullptr;
-  std::string value;
-  std::string instead;
-};
+using Unsupported = PlannedKey;
 
 // A key of launch that only the local backend has a use for, and the value that asks for nothing.
 struct Emulated {
@@ -135,6 +131,7 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},
   };
+  std::ranges::move(planned_model_keys(recipe.model), std::back_inserter(all));
   for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning})
     std::ranges::move(part(recipe), std::back_inserter(all));
   return all;

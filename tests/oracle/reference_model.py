@@ -179,7 +179,7 @@ def resolve_experts(config):
     """The `moe` section with its defaults."""
     moe = {"top_k": 1, "capacity_factor": 1.0, "router": "linear", "priority": "position", "balance_loss": "gshard",
            "balance_coefficient": 0.01, "z_coefficient": 0.0, "jitter": 0.0, "shared_experts": 0, "shared_gate": False,
-           "every": 1, **config.moe}
+           "every": 1, "dense_layers": 0, **config.moe}
     moe = {"normalize_gates": moe["top_k"] > 1, "gate_noise": float(moe["balance_loss"] == "load_importance"), **moe}
     return SimpleNamespace(**moe)
 
@@ -269,7 +269,7 @@ class Layer(nn.Module):
     @staticmethod
     def network(config, index):
         moe = resolve_experts(config) if hasattr(config, "moe") else None
-        if moe is None or (index + 1) % moe.every != 0:
+        if moe is None or index < moe.dense_layers or (index + 1) % moe.every != 0:
             return FeedForward(config)
         return Mixture(config, moe) if has_transformers_block(config, moe) else PlainMixture(config, moe, index)
 

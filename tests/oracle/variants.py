@@ -41,10 +41,10 @@ VARIANTS = {
     "llama, 8 experts (Mixtral)": _variant(
         "llama", 2, 64, 4, 256, 32, kv_heads=2,
         moe={"experts": 8, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 48, "z_coefficient": 0.01}),
-    "llama, qk_norm, 6 experts and a shared one in every second layer (Qwen3-MoE)": _variant(
+    "llama, qk_norm, 6 experts and a shared one after a dense layer (Qwen3-MoE)": _variant(
         "llama", 2, 64, 4, 203, 40, kv_heads=2, qk_norm=True, ffn_hidden_size=96,
         moe={"experts": 6, "top_k": 3, "capacity_factor": 0, "ffn_hidden_size": 36, "normalize_gates": False,
-             "shared_experts": 1, "every": 2, "balance_coefficient": 0.1}),
+             "shared_experts": 1, "dense_layers": 1, "balance_coefficient": 0.1}),
     "llama, qkv_bias, 5 experts and a gated shared one (Qwen2-MoE)": _variant(
         "llama", 2, 64, 4, 211, 32, qkv_bias=True,
         moe={"experts": 5, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 40, "normalize_gates": False,

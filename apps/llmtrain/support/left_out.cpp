@@ -14,6 +14,13 @@ struct KeyGroup {
   std::vector<std::string_view> keys;  // or sections with all their keys
 };
 
+constexpr std::string_view size_reason = "a size or a constant, of which plan and run take all that validate accepts";
+
+const KeyGroup further_sizes{
+    size_reason,
+    {"model.latent_attention.key_value_rank", "model.latent_attention.nope_head_dim",
+     "model.latent_attention.rope_head_dim", "model.latent_attention.value_head_dim", "model.moe.groups"}};
+
 const std::array left_out_groups = {
     KeyGroup{"a name or a note", {"$schema", "name", "description", "cluster.currency", "log.directory"}},
     KeyGroup{"needs files",
@@ -22,7 +29,7 @@ const std::array left_out_groups = {
     KeyGroup{
         "what files of data call something",
         {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.fields", "data.fine_tuning.roles"}},
-    KeyGroup{"a size or a constant, of which plan and run take all that validate accepts",
+    KeyGroup{size_reason,
              {"seed",
               "model.layers",
               "model.hidden_size",
@@ -62,6 +69,7 @@ const std::array left_out_groups = {
               "precision.fp8_scaling.history_steps",
               "precision.fp8_scaling.margin",
               "precision.loss_scale"}},
+    further_sizes,
     KeyGroup{"when and by how much weights change, in every layout alike",
              {"training.clip_norm", "training.spikes", "training.skip_limit", "training.rollbacks",
               "training.optimizer.beta1", "training.optimizer.beta2", "training.optimizer.eps",

@@ -22,6 +22,12 @@ struct Tried {
 };
 
 const Needs needs_experts = {{"model.moe.experts", "4"}};
+const Needs needs_latent_attention = {{"model.position", "rope"},
+                                      {"model.qkv_bias", "false"},
+                                      {"model.latent_attention.key_value_rank", "16"},
+                                      {"model.latent_attention.nope_head_dim", "16"},
+                                      {"model.latent_attention.rope_head_dim", "8"},
+                                      {"model.latent_attention.value_head_dim", "16"}};
 const Needs needs_expert_ranks = {{"model.moe.experts", "4"}, {"parallel.data", "4"}, {"parallel.expert", "2"}};
 const Needs needs_expert_shards = {{"model.moe.experts", "4"}, {"parallel.data", "4"}, {"parallel.zero_stage", "3"}};
 const Needs needs_yarn = {
@@ -39,13 +45,18 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.rope_scaling.type", {}, {{"model.position", "rope"}, {"model.rope_scaling.factor", "2"}}});
   add({"model.rope_scaling.truncate", {}, needs_yarn});
   add({"model.dropout", {"0.1"}});
+  add({"model.latent_attention.query_rank", {"0", "32"}, needs_latent_attention});
   add({"model.moe.experts", {"4"}});
   add({"model.moe.top_k", {"2"}, needs_experts});
   add({"model.moe.every", {"2"}, needs_experts});
+  add({"model.moe.dense_layers", {"1"}, needs_experts});
+  add({"model.moe.top_groups", {"1"}, {{"model.moe.experts", "4"}, {"model.moe.groups", "2"}}});
+  add({"model.moe.gate_scale", {"2.5"}, needs_experts});
   add({"model.moe.capacity_factor", {"0"}, needs_experts});
   add({"model.moe.shared_experts", {"1"}, needs_experts});
   add({"model.moe.shared_gate", {}, {{"model.moe.experts", "4"}, {"model.moe.shared_experts", "1"}}});
-  for (const char* key : {"router", "normalize_gates", "priority", "balance_loss"})
+  for (const char* key :
+       {"router", "router_bias", "score_function", "selection_bias", "normalize_gates", "priority", "balance_loss"})
     add({std::string("model.moe.") + key, {}, needs_experts});
   add({"model.moe.z_coefficient", {"0.001"}, needs_experts});
   add({"model.moe.jitter", {"0.1"}, needs_experts});

@@ -13,6 +13,31 @@ namespace {
 
 using Linear = GraphWriter::Linear;
 
+// A root-mean-square norm of the latent vector, which every tensor rank has.
+void add_latent_norm(GraphWriter& writer, const std::string& name, std::int64_t rank) {
+  writer.add({.local_name = name + ".weight", .shape = {rank}, .initialization = Initialization::ones});
+}
+
+// Tensor ranks split the heads, which the projections out of the latent vectors make; all have what leads into them.
+void add_latent_attention(GraphWriter& writer, const AttentionSettings& attention) {
+  const LatentAttentionRecipe& latent = *attention.latent;
+  const std::int64_t hidden = writer.model().hidden_size, heads = attention.heads;
+  const std::int64_t query = heads * latent.head_dim(), value = heads * latent.value_head_dim;
+  if (latent.query_rank > 0) {
+    writer.add_matrix({"attention.query_down", latent.query_rank, hidden});
+    add_latent_norm(writer, "attention.query_norm", latent.query_rank);
+    writer.add_matrix({"attention.query_up", query, latent.query_rank, even_outputs(heads)});
+  } else {
+    writer.add_matrix({"attention.query", query, hidden, even_outputs(heads)});
+  }
+  writer.add_matrix({"attention.key_value_down", latent.key_value_rank + latent.rope_head_dim, hidden});
+  add_latent_norm(writer, "attention.key_value_norm", latent.key_value_rank);
+  writer.add_matrix({"attention.key_value_up", heads * (latent.nope_head_dim + latent.value_head_dim),
+                     latent.key_value_rank, even_outputs(heads)});
+  writer.add_last_matrix({"attention.output", hidden, value, even_inputs(heads)});
+  if (writer.model().bias) writer.add_bias({"attention.output", hidden});
+}
+
 // One weight for all heads, of which each rank has some.
 void add_head_norm(GraphWriter& writer, const std::string& name, std::int64_t head_dim) {
   writer.add({.local_name = name + ".weight",
@@ -53,7 +78,14 @@ void add_router_weight(GraphWriter& writer, const std::string& name, std::int64_
 // cosines by 2·exp(τ), at most 100, where the temperature τ starts at 0 (Chi et al., arXiv 2204.09179).
 void add_router(GraphWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const std::int64_t hidden = writer.model().hidden_size;
-  if (moe.router == Router::linear) return add_router_weight(writer, "ffn.router", moe.experts, hidden);
+  if (moe.router == Router::linear) {
+    add_router_weight(writer, "ffn.router", moe.experts, hidden);
+    if (!moe.router_bias) return;
+    return writer.add({.local_name = "ffn.router.bias",
+                       .shape = {moe.experts},
+                       .sums_over_ranks = true,
+                       .initialization = Initialization::zeros});
+  }
   add_router_weight(writer, "ffn.router_projection", cosine_router_width, hidden);
   add_router_weight(writer, "ffn.router", moe.experts, cosine_router_width);
   writer.add({.local_name = "ffn.router.temperature",
@@ -97,7 +129,7 @@ void write_graph(GraphWriter& writer, const LayerSettings& layer) {
   writer.make_value();
   writer.block().is_unit = true;
   writer.add_norm("attention_norm", layer.norm);
-  add_attention(writer, layer.attention);
+  layer.attention.latent ? add_latent_attention(writer, layer.attention) : add_attention(writer, layer.attention);
   writer.add_norm("ffn_norm", layer.norm);
   if (layer.feed_forward.experts) {
     add_experts(writer, *layer.feed_forward.experts, layer.feed_forward.activation);

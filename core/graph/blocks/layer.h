@@ -19,11 +19,12 @@ struct RopeSettings {
   bool operator==(const RopeSettings&) const = default;
 };
 
-// Causal self-attention with grouped queries.
+// Causal self-attention with grouped queries, or with latent keys and values.
 struct AttentionSettings {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
+  std::optional<LatentAttentionRecipe> latent{};
   std::optional<double> head_norm_epsilon{};  // of root-mean-square norms of each query and key; none: no such norms
   std::optional<RopeSettings> rope{};
   double dropout = 0;  // of probabilities

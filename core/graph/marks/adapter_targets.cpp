@@ -10,9 +10,21 @@ std::vector<std::string> adapter_patterns(const std::string& target) {
   const std::string value = "*.attention.value.weight", output = "*.attention.output.weight";
   const std::string gate = "*.ffn.gate.weight", up = "*.ffn.up.weight", down = "*.ffn.down.weight";
   const std::map<std::string, std::vector<std::string>> modules{
-      {"q_proj", {query}},   {"k_proj", {key}},          {"v_proj", {value}},   {"o_proj", {output}},
-      {"gate_proj", {gate}}, {"up_proj", {up}},          {"down_proj", {down}}, {"c_attn", {query, key, value}},
-      {"c_fc", {up}},        {"c_proj", {output, down}}, {"all-linear", {"*"}},
+      {"q_proj", {query}},
+      {"k_proj", {key}},
+      {"v_proj", {value}},
+      {"o_proj", {output}},
+      {"gate_proj", {gate}},
+      {"up_proj", {up}},
+      {"down_proj", {down}},
+      {"c_attn", {query, key, value}},
+      {"c_fc", {up}},
+      {"c_proj", {output, down}},
+      {"all-linear", {"*"}},
+      {"q_a_proj", {"*.attention.query_down.weight"}},
+      {"q_b_proj", {"*.attention.query_up.weight"}},
+      {"kv_a_proj_with_mqa", {"*.attention.key_value_down.weight"}},
+      {"kv_b_proj", {"*.attention.key_value_up.weight"}},
   };
   const auto found = modules.find(target);
   return found == modules.end() ? std::vector<std::string>{target} : found->second;

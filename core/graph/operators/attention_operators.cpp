@@ -1,45 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/graph/operators/attention_operators.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "core/graph/operators/operator_writer.h"
-
 namespace llmtrain {
 namespace {
-
-// The sizes of a rank's attention in one micro-batch, in elements.
-struct AttentionShape : LocalShape {
-  double head_dim = 0;
-  double heads = 0;
-  double kv_heads = 0;
-  double query = 0;  // features of the rank's query heads
-  double key = 0;    // features of its key heads, and of its value heads
-  double scores = 0;
-};
-
-AttentionShape shape_of(const OperatorWriter& writer, const AttentionSettings& attention) {
-  const std::int64_t ranks = writer.setting().shards.tensor;
-  AttentionShape shape{writer.shape()};
-  shape.head_dim = static_cast<double>(attention.head_dim);
-  shape.heads = static_cast<double>(attention.heads) / static_cast<double>(ranks);
-  shape.kv_heads = static_cast<double>(local_units({Split::Kind::repeated, 0, attention.kv_heads}, ranks));
-  shape.query = shape.heads * shape.head_dim;
-  shape.key = shape.kv_heads * shape.head_dim;
-  // A context rank has a part of the queries and all keys.
-  shape.scores = shape.heads * shape.tokens * shape.sequence_length;
-  return shape;
-}
 
 // Query, key and value as the attention core reads them.
 void save_inputs(const OperatorWriter& writer, const AttentionShape& shape, Operator& core) {
   // core/model keeps the projection's output and reads query, key and value as views of it.
   if (writer.is_own()) {
-    writer.save(core, "attention.query_key_value", shape.element * shape.tokens * (shape.query + 2 * shape.key));
+    writer.save(core, "attention.query_key_value",
+                shape.element * shape.tokens * (shape.query + shape.key + shape.value));
     return;
   }
   writer.save(core, "attention.query", shape.element * shape.tokens * shape.query);
   writer.save(core, "attention.key", shape.element * shape.tokens * shape.key);
-  writer.save(core, "attention.value", shape.element * shape.tokens * shape.key);
+  writer.save(core, "attention.value", shape.element * shape.tokens * shape.value);
 }
 
 // `drops`: here and below, whether probabilities have dropout.
@@ -50,7 +28,7 @@ void save_core(const OperatorWriter& writer, const AttentionShape& shape, bool d
     // Otherwise the output projection's kept input is the same tensor; at FP8 levels other programs keep that as FP8
     // only.
     if (writer.takes_fp8("attention.output.weight") && !writer.is_own())
-      writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
+      writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.output);
     return;
   }
   // s² per head: what selective recompute exists to drop (arXiv 2205.05198, section 5).
@@ -86,8 +64,8 @@ void add_scores_work(const OperatorWriter& writer, const AttentionShape& shape, 
 // math path.
 void hold_fp32_copies(const AttentionShape& shape, double keys_and_values, Operator& core) {
   const bool is_stored = core.kind == OperatorKind::stored_attention;
-  core.forward_working += fp32_bytes * (2 * shape.tokens * shape.query + keys_and_values);
-  core.backward_working += fp32_bytes * (4 * shape.tokens * shape.query + 2 * keys_and_values);
+  core.forward_working += fp32_bytes * (shape.tokens * (shape.query + shape.output) + keys_and_values);
+  core.backward_working += fp32_bytes * (2 * shape.tokens * (shape.query + shape.output) + 2 * keys_and_values);
   if (is_stored) core.backward_working += (3 * fp32_bytes - 2 * shape.element) * shape.scores;
 }
 
@@ -122,7 +100,7 @@ void hold_scratch(const OperatorWriter& writer, const AttentionShape& shape, Ope
   const double keys = shape.tokens * (has_pieces ? static_cast<double>(setting.tokens.context) + 0.5 : 1);
   hold_kernel_memory(shape, setting.program.attention, keys, core);
   if (!has_pieces) return;
-  const double copies = shape.element * keys * 2 * shape.key;
+  const double copies = shape.element * keys * (shape.key + shape.value);
   core.forward_scratch += copies;
   core.backward_scratch += 2 * copies;
 }
@@ -139,15 +117,17 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
   core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
                   shape.sequences * shape.heads};
   core.heads_per_key = shape.heads / shape.kv_heads;
-  // QKᵀ and PV: 2 multiply-adds per query element and key. The causal half is counted as well, as papers do.
-  core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
+  if (shape.value_size != shape.head_dim) core.value_size = shape.value_size;
+  // QKᵀ and PV: a multiply-add per key for each element of queries and of what they make. The causal half is counted as
+  // well, as papers do.
+  core.flops = 2 * shape.tokens * shape.sequence_length * (shape.query + shape.output);
   // Fused attention keeps no scores, so computing it again would save nothing.
   if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
   if (!is_fused && drops) core.forward = core.backward = {2 * shape.scores, writer.mask_bytes(shape.scores)};
   save_inputs(writer, shape, core);
   save_core(writer, shape, drops, core);
-  const double keys = shape.element * shape.tokens * 2 * shape.key;
-  core.backward_working = shape.element * shape.tokens * (2 * shape.query + 2 * shape.key);
+  const double keys = shape.element * shape.tokens * (shape.key + shape.value);
+  core.backward_working = shape.element * shape.tokens * (shape.query + shape.output + shape.key + shape.value);
   if (context > 1) {
     exchange_keys(writer, core, context * keys);
     core.received += context * keys;
@@ -156,7 +136,7 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
   }
   add_scores_work(writer, shape, context > 1 ? 0 : keys, core);
   if (is_fused && writer.is_cuda()) hold_scratch(writer, shape, core);
-  if (writer.widens_fp16()) hold_fp32_copies(shape, context * 2 * shape.tokens * shape.key, core);
+  if (writer.widens_fp16()) hold_fp32_copies(shape, context * shape.tokens * (shape.key + shape.value), core);
 }
 
 // One norm over the features of each head of queries and keys.
@@ -173,34 +153,55 @@ void write_query_key_norm(OperatorWriter& writer, const AttentionShape& shape, d
   writer.save(norm, "attention.norm_statistics", fp32_bytes * shape.tokens * (shape.heads + shape.kv_heads));
 }
 
-}  // namespace
-
-void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
-  const AttentionSettings& attention = layer.attention;
-  const AttentionShape shape = shape_of(writer, attention);
-  Operator& norm = writer.norm("attention.norm", layer.norm);
-  // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
-  writer.save_input(norm);
-  if (writer.is_own())
-    writer.save(norm, "attention_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
-
+void write_projections(OperatorWriter& writer, const AttentionSettings& attention, const AttentionShape& shape) {
   // One product for query, key and value.
   const char* weight = "attention.query.weight";
-  Operator& inputs =
-      writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden}, weight);
+  const double columns = shape.query + shape.key + shape.value;
+  Operator& inputs = writer.linear("attention.query_key_value", {shape.tokens, columns, shape.hidden}, weight);
   writer.save(inputs, "attention.input", writer.input_bytes(weight) * shape.residual(), writer.kept_elsewhere());
   writer.enter_features(inputs);
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
   if (attention.head_norm_epsilon) write_query_key_norm(writer, shape, rotated);
   if (attention.rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+}
+
+}  // namespace
+
+AttentionShape attention_shape(const OperatorWriter& writer, const AttentionSettings& attention) {
+  const std::int64_t ranks = writer.setting().shards.tensor;
+  const std::int64_t value_size = attention.latent ? attention.latent->value_head_dim : attention.head_dim;
+  AttentionShape shape{writer.shape()};
+  shape.head_dim = static_cast<double>(attention.head_dim);
+  shape.value_size = static_cast<double>(value_size);
+  shape.heads = static_cast<double>(attention.heads) / static_cast<double>(ranks);
+  shape.kv_heads = static_cast<double>(local_units({Split::Kind::repeated, 0, attention.kv_heads}, ranks));
+  shape.query = shape.heads * shape.head_dim;
+  shape.key = shape.kv_heads * shape.head_dim;
+  shape.value = shape.kv_heads * shape.value_size;
+  shape.output = shape.heads * shape.value_size;
+  // A context rank has a part of the queries and all keys.
+  shape.scores = shape.heads * shape.tokens * shape.sequence_length;
+  return shape;
+}
+
+void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
+  const AttentionSettings& attention = layer.attention;
+  const AttentionShape shape = attention_shape(writer, attention);
+  Operator& norm = writer.norm("attention.norm", layer.norm);
+  // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
+  writer.save_input(norm);
+  if (writer.is_own())
+    writer.save(norm, "attention_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
+
+  attention.latent ? write_latent_projections(writer, layer, shape) : write_projections(writer, attention, shape);
   write_core(writer, attention, shape);
 
   Operator& output =
-      writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, "attention.output.weight");
+      writer.linear("attention.output", {shape.tokens, shape.hidden, shape.output}, "attention.output.weight");
   // The weight's gradient of the output projection needs its input. core/model casts it to FP8 again.
   const double kept = writer.is_own() ? shape.element : writer.input_bytes("attention.output.weight");
-  writer.save(output, "attention.output", kept * shape.tokens * shape.query);
+  writer.save(output, "attention.output", kept * shape.tokens * shape.output);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual", layer.dropout);
   // The gradient of the next half is alive together with that of the output.

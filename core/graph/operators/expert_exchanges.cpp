@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/operators/distinct_places.h"
+
 namespace llmtrain {
 namespace {
 
@@ -40,15 +42,6 @@ std::vector<RowStep> row_steps(const OperatorWriter& writer, double own, const R
   const std::int64_t node_ranks = writer.setting().exchange.node_ranks;
   if (relays_rows(writer, node_ranks)) return relaying_steps(ranks, node_ranks, own, load);
   return {{RankAxis::expert, own, load.busiest, ranks, own * ranks * load.busiest}};
-}
-
-// Which share of the rows that go to experts remains where a token goes once to each of `groups` equal groups of
-// experts with any of its own, under even routing.
-double distinct_share(const MixtureOfExpertsRecipe& moe, double groups) {
-  const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
-  double missed = 1;  // the probability that none of a token's experts, which are different ones, is in a group
-  for (double chosen = 0; chosen < top_k; ++chosen) missed *= std::max(0.0, 1 - experts / groups / (experts - chosen));
-  return groups * (1 - missed) / top_k;
 }
 
 // Those that are sent along this axis.

@@ -195,8 +195,9 @@ Exchange& OperatorWriter::exchange(Operator& item, RankAxis axis, Collective col
       Exchange{.collective = collective, .axis = axis, .direction = direction, .tensors = tensors, .bytes = bytes});
 }
 
-void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const {
-  const double bytes = shape_.whole_rows();
+void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure,
+                                   double features) const {
+  const double bytes = shape_.element * shape_.tokens * features;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     if (!setting_.tokens.have_split_rows()) {
       if (direction == gathers) continue;
@@ -211,27 +212,28 @@ void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char
       rows.compression = shape_.element;
     rows.exposure = exposure;
     if (direction == Direction::forward)
-      item.received += direction == gathers ? bytes / rows.compression : shape_.element * shape_.residual();
+      item.received +=
+          direction == gathers ? bytes / rows.compression : shape_.element * shape_.split_tokens * features;
   }
 }
 
 // Rows that sequence parallelism (Korthikanti et al., arXiv 2205.05198) gathers are gathered again for the weight's
 // gradient instead of being kept.
-void OperatorWriter::enter_features(Operator& item) const {
+void OperatorWriter::enter_features(Operator& item, double features) const {
   const std::size_t gather = item.exchanges.size();
-  exchange_rows(item, Direction::forward, "activations", Exposure::beside_product);
+  exchange_rows(item, Direction::forward, "activations", Exposure::beside_product, features);
   if (!setting_.tokens.have_split_rows()) return;
   Exchange again = item.exchanges[gather];
   again.direction = Direction::backward;
   again.exposure = Exposure::gathered_again;
   item.exchanges.push_back(again);
-  hold_gathered_rows(item);
+  hold_gathered_rows(item, features);
 }
 
-void OperatorWriter::hold_gathered_rows(Operator& item) const {
+void OperatorWriter::hold_gathered_rows(Operator& item, double features) const {
   if (!setting_.tokens.have_split_rows()) return;
   // FP8 is gathered as FP8; what core/model widens is counted with the product.
-  const double rows = is_own() && item.uses_fp8 ? shape_.tokens * shape_.hidden : shape_.whole_rows();
+  const double rows = (is_own() && item.uses_fp8 ? 1 : shape_.element) * shape_.tokens * features;
   item.forward_working += rows;
   item.backward_working += 2 * rows;
 }

@@ -77,16 +77,23 @@ class OperatorWriter {
   // The collectives of the tensor ranks before features are split over them (`gathers` forward) or after (backward).
   // With sequence parallelism rows are gathered in that direction, and their partial sums scattered in the other one;
   // with whole rows every rank has them all, and the sums are of whole rows.
-  void exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const;
+  void exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const {
+    exchange_rows(item, gathers, tensors, exposure, shape_.hidden);
+  }
   // The same around the products of a layer's half.
-  void enter_features(Operator& item) const;
+  void enter_features(Operator& item) const { enter_features(item, shape_.hidden); }
+  // Rows of another width than the block's.
+  void enter_features(Operator& item, double features) const;
   void leave_features(Operator& item) const;
   // Working memory of the rows that sequence parallelism gathers: one tensor in the forward, two in the backward.
-  void hold_gathered_rows(Operator& item) const;
+  void hold_gathered_rows(Operator& item) const { hold_gathered_rows(item, shape_.hidden); }
+  void hold_gathered_rows(Operator& item, double features) const;
 
   OperatorList take() { return std::move(operators_); }
 
  private:
+  // Rows of so many features.
+  void exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure, double features) const;
   Operator& add_product(std::string name, const MatrixProduct& product, bool is_frozen);
   // Bytes of the sums over rows from which a GPU makes the gradient of a bias, if there is one beside the weight.
   double bias_scratch(const MatrixProduct& product, std::string_view weight) const;

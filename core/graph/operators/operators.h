@@ -93,6 +93,7 @@ struct Operator {
   MatrixProduct product{};              // of matrix products and attention
   double heads_per_key = 1;             // of attention: the query heads that share keys and values
   bool is_causal = true;                // of attention: each query sees the keys before it alone
+  double value_size = 0;                // of attention: elements of a value, where a key has others; 0: as many
   double parts = 1;                     // into which its rows are cut, one after another
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
   std::optional<std::size_t> matrix{};  // of a linear layer: the place of its first weight among the block's parameters

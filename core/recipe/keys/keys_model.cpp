@@ -9,10 +9,6 @@
 namespace llmtrain {
 namespace {
 
-// Far above any model in use, and low enough that products of two sizes stay far within 64 bits.
-constexpr IntegerRange width_range{1, 1 << 20};
-constexpr IntegerRange head_range{1, 1 << 16};
-constexpr IntegerRange ffn_range{1, 1 << 24};
 constexpr IntegerRange token_range{1, 1 << 27};
 constexpr IntegerRange sequence_range{1, 1 << 24};
 
@@ -21,9 +17,6 @@ constexpr std::array<std::string_view, 3> activation_words = {"gelu", "gelu_tanh
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
 constexpr std::array<std::string_view, 2> position_words = {"learned", "rope"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
-constexpr std::array<std::string_view, 2> router_words = {"linear", "cosine"};
-constexpr std::array<std::string_view, 2> priority_words = {"position", "score"};
-constexpr std::array<std::string_view, 3> balance_loss_words = {"gshard", "load_importance", "none"};
 
 // The defaults that `model.architecture` selects; each key can be overridden.
 struct Preset {
@@ -73,6 +66,28 @@ std::string by_architecture(bool Preset::*member) {
   return by_architecture(member, words);
 }
 
+std::int64_t default_head_dim(const ModelRecipe& model) {
+  if (model.latent_attention) return model.latent_attention->head_dim();
+  return model.heads > 0 ? model.hidden_size / model.heads : 0;
+}
+
+void describe_latent_attention(KeyVisitor& keys, LatentAttentionRecipe& latent) {
+  keys.integer({"query_rank", "Width of the vector from which a token's queries are made; 0: they are made at once."},
+               latent.query_rank, {0, width_range.maximum});
+  keys.integer(
+      {"key_value_rank", "Width of the vector from which a token's keys and values are made.", "", Presence::required},
+      latent.key_value_rank, width_range);
+  keys.integer({"nope_head_dim", "Elements of each query and key without a position.", "", Presence::required},
+               latent.nope_head_dim, width_range);
+  keys.integer({"rope_head_dim",
+                "Elements of each query and key that are rotated; those of the keys are the same in "
+                "all heads.",
+                "", Presence::required},
+               latent.rope_head_dim, width_range);
+  keys.integer({"value_head_dim", "Elements of each value.", "", Presence::required}, latent.value_head_dim,
+               width_range);
+}
+
 void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
   // Read before all keys (core/recipe/model_from): what has been read holds the model itself.
   std::optional<std::string> from;
@@ -88,11 +103,17 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
                width_range);
   keys.integer({"heads", "Query heads per attention layer.", "", Presence::required_without_from}, model.heads,
                head_range);
+  keys.optional_section({"latent_attention",
+                         "Multi-head latent attention: queries, and keys with values, pass through narrow projections, "
+                         "as in DeepSeek-V2; null: each head has projections of its own. Planned, not run."},
+                        model.latent_attention,
+                        [&](LatentAttentionRecipe& latent) { describe_latent_attention(keys, latent); });
   keys.integer(
       {"kv_heads", "Key and value heads per attention layer; fewer than heads gives grouped-query attention.", "heads"},
       keys.otherwise(model.kv_heads, model.heads), head_range);
-  keys.integer({"head_dim", "Dimension of each head.", "hidden_size / heads"},
-               keys.otherwise(model.head_dim, model.heads > 0 ? model.hidden_size / model.heads : 0), width_range);
+  keys.integer({"head_dim", "Dimension of each head's queries and keys.",
+                "hidden_size / heads; with latent_attention nope_head_dim + rope_head_dim"},
+               keys.otherwise(model.head_dim, default_head_dim(model)), width_range);
   keys.integer({"ffn_hidden_size", "Inner width of the feed-forward block.",
                 "4 × hidden_size; llama 8/3 × hidden_size, rounded up to a multiple of 256"},
                keys.otherwise(model.ffn_hidden_size, preset_ffn_hidden_size(model.architecture, model.hidden_size)),
@@ -156,51 +177,6 @@ void describe_rope_scaling(KeyVisitor& keys, RopeScalingRecipe& scaling, const M
               keys.otherwise(scaling.attention_factor, default_attention_factor(scaling)),
               {0, 1e6, RangeEnds::open_minimum});
   keys.boolean({"truncate", "yarn: the division begins and ends at whole pairs."}, scaling.truncate);
-}
-
-void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const ModelRecipe& model) {
-  keys.integer({"experts", "Routed experts per layer.", "", Presence::required}, moe.experts, head_range);
-  keys.integer({"top_k", "Experts that each token is routed to."}, moe.top_k, head_range);
-  keys.integer({"every", "Interval of layers with experts: 1 gives all layers experts, 2 every second one."}, moe.every,
-               layer_range);
-  keys.number({"capacity_factor",
-               "Above 0: an expert's capacity is this multiple of its even share of tokens, and the rest are dropped; "
-               "0: no token is dropped; below 0: none is dropped up to that multiple of the even share."},
-              moe.capacity_factor, {-1e6, 1e6});
-  keys.integer({"ffn_hidden_size", "Inner width of one expert.", "model.ffn_hidden_size"},
-               keys.otherwise(moe.ffn_hidden_size, model.ffn_hidden_size), ffn_range);
-  keys.integer({"shared_experts", "Experts that process every token."}, moe.shared_experts, {0, 1 << 10});
-  keys.boolean(
-      {"shared_gate", "The shared experts' output is multiplied by the sigmoid of a linear gate, as in Qwen2-MoE."},
-      moe.shared_gate);
-  keys.choice({"router", "How the router scores tokens."}, moe.router, router_words);
-  keys.boolean(
-      {"normalize_gates",
-       "A token's gates, the softmax over all experts of those that it is routed to, are divided by their sum.",
-       "top_k > 1"},
-      keys.otherwise(moe.normalize_gates, moe.top_k > 1));
-  keys.choice({"priority", "Which tokens get an expert's capacity first: earlier ones, or those with higher scores."},
-              moe.priority, priority_words);
-  keys.choice({"balance_loss", "Auxiliary loss that balances tokens over experts."}, moe.balance_loss,
-              balance_loss_words);
-  keys.number({"balance_coefficient", "Coefficient of the balance loss."}, moe.balance_coefficient, {0, 1e6});
-  keys.number({"z_coefficient", "Coefficient of the router's z-loss; 0: off."}, moe.z_coefficient, {0, 1e6});
-  keys.number({"jitter", "Router inputs are scaled by a random factor within 1 ± jitter in training; 0: off."},
-              moe.jitter, {0, 1, RangeEnds::open_maximum});
-  const double noise = moe.balance_loss == BalanceLoss::load_importance ? 1 : 0;
-  keys.number({"gate_noise",
-               "Standard deviation, times the number of experts, of normal noise that a router's logits get in "
-               "training; 0: none.",
-               "1 with balance_loss \"load_importance\", else 0"},
-              keys.otherwise(moe.gate_noise, noise), {0, 1e6});
-  keys.nullable_number({"routing_zipf",
-                        "Tokens choose expert i (from 1) with a frequency of 1 / i to this power, whatever the "
-                        "routers say: what plan prices and run measures. 0: even; null: the routers decide."},
-                       moe.routing_zipf, {0, 100});
-  keys.nullable_text({"routing_trace",
-                      "A run's routing.jsonl (log.routing), which tokens follow, step by step and layer by layer, "
-                      "whatever the routers say."},
-                     moe.routing_trace, {TextKind::path});
 }
 
 void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {

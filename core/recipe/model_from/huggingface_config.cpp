@@ -12,6 +12,8 @@
 #include "core/base/file.h"
 #include "core/json/json_file.h"
 #include "core/recipe/model_from/config_reader.h"
+#include "core/recipe/model_from/huggingface_deepseek.h"
+#include "core/recipe/model_from/huggingface_experts.h"
 #include "core/recipe/model_from/huggingface_rope.h"
 
 namespace llmtrain {
@@ -114,56 +116,6 @@ void read_heads(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) 
     model.head_dim = type == HuggingfaceType::qwen3 ? 128 : per_head(reader, "num_attention_heads", model);
 }
 
-// The layers with experts as every n-th one: decoder_sparse_step, without those that mlp_only_layers names.
-std::int64_t read_every(ConfigReader& reader, const ModelRecipe& model) {
-  const std::int64_t step = reader.size("decoder_sparse_step", 1);
-  const JsonValue* dense = reader.get("mlp_only_layers");
-  if (dense == nullptr || dense->empty()) return step;
-  const auto is_sparse = [&](std::int64_t layer) {
-    return (layer + 1) % step == 0 && std::ranges::find(*dense, JsonValue(layer)) == dense->end();
-  };
-  std::int64_t every = 1;
-  while (every <= model.layers && !is_sparse(every - 1)) ++every;
-  bool is_regular = every <= model.layers;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    is_regular &= is_sparse(layer) == ((layer + 1) % every == 0);
-  if (!is_regular)
-    reader.problem("mlp_only_layers",
-                   "is " + ConfigReader::shown(*dense) + "; only experts in the last of every n layers are supported");
-  return every;
-}
-
-// A gate weighs the output of Qwen2-MoE's one, which is as wide as several routed ones.
-void read_shared_experts(ConfigReader& reader, MixtureOfExpertsRecipe& moe) {
-  const std::int64_t width = reader.size("shared_expert_intermediate_size");
-  moe.shared_gate = true;
-  moe.shared_experts = width / moe.ffn_hidden_size;
-  if (width % moe.ffn_hidden_size != 0)
-    reader.problem("shared_expert_intermediate_size",
-                   "is " + std::to_string(width) + ", which is not a multiple of /moe_intermediate_size " +
-                       std::to_string(moe.ffn_hidden_size) + "; shared experts are supported that are as wide");
-}
-
-// They drop no tokens.
-MixtureOfExpertsRecipe read_experts(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
-  MixtureOfExpertsRecipe moe;
-  moe.capacity_factor = 0;
-  moe.top_k = reader.size("num_experts_per_tok");
-  if (type == HuggingfaceType::mixtral) {
-    moe.experts = reader.size("num_local_experts");
-    moe.ffn_hidden_size = model.ffn_hidden_size;
-    moe.normalize_gates = true;
-    return moe;
-  }
-  // Version 5 of transformers writes the first name, too.
-  moe.experts = reader.size(reader.get("num_experts") != nullptr ? "num_experts" : "num_local_experts");
-  moe.ffn_hidden_size = reader.size("moe_intermediate_size");
-  moe.normalize_gates = reader.boolean("norm_topk_prob", false);
-  moe.every = read_every(reader, model);
-  if (type == HuggingfaceType::qwen2_moe) read_shared_experts(reader, moe);
-  return moe;
-}
-
 ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   ModelRecipe model;
   model.architecture = Architecture::llama;
@@ -190,13 +142,19 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   return model;
 }
 
+ModelRecipe read_model(ConfigReader& reader, HuggingfaceType type) {
+  if (type == HuggingfaceType::gpt2) return read_gpt2(reader);
+  if (is_deepseek(type)) return read_deepseek(reader, type);
+  return read_llama_family(reader, type);
+}
+
 std::optional<HuggingfaceType> read_type(ConfigReader& reader) {
   const std::string name = reader.text("model_type", "");
   const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   if (names != huggingface_names.end()) return names->type;
-  reader.problem(
-      "model_type",
-      "is " + quoted_text(name) + "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe and qwen2_moe can be read");
+  reader.problem("model_type", "is " + quoted_text(name) +
+                                   "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2 "
+                                   "and deepseek_v3 can be read");
   return std::nullopt;
 }
 
@@ -219,8 +177,7 @@ ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
   const JsonValue config = read_config(folder, file);
   ConfigReader reader(config, file);
   ModelRecipe model;
-  if (const auto type = read_type(reader))
-    model = *type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, *type);
+  if (const auto type = read_type(reader)) model = read_model(reader, *type);
   reader.finish();
   return model;
 }

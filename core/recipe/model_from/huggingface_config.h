@@ -16,7 +16,19 @@ namespace llmtrain {
 // The model types of transformers that recipe keys can express. Mistral is Llama without biases, qwen2 has biases of
 // query, key and value, qwen3 norms of query and key. mixtral is Mistral with experts in every layer, qwen3_moe is
 // Qwen3 with experts, and qwen2_moe Qwen2 with experts and shared ones that have a gate.
-enum class HuggingfaceType { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe };
+// deepseek_v2 and deepseek_v3 have latent attention: they can be planned.
+enum class HuggingfaceType {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  mixtral,
+  qwen3_moe,
+  qwen2_moe,
+  deepseek_v2,
+  deepseek_v3
+};
 
 struct HuggingfaceNames {
   HuggingfaceType type;
@@ -25,7 +37,7 @@ struct HuggingfaceNames {
 };
 
 // In the order of the enumeration.
-inline constexpr std::array<HuggingfaceNames, 8> huggingface_names{
+inline constexpr std::array<HuggingfaceNames, 10> huggingface_names{
     {{HuggingfaceType::gpt2, "gpt2", "GPT2LMHeadModel"},
      {HuggingfaceType::llama, "llama", "LlamaForCausalLM"},
      {HuggingfaceType::mistral, "mistral", "MistralForCausalLM"},
@@ -33,11 +45,17 @@ inline constexpr std::array<HuggingfaceNames, 8> huggingface_names{
      {HuggingfaceType::qwen3, "qwen3", "Qwen3ForCausalLM"},
      {HuggingfaceType::mixtral, "mixtral", "MixtralForCausalLM"},
      {HuggingfaceType::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"},
-     {HuggingfaceType::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"}}};
+     {HuggingfaceType::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"},
+     {HuggingfaceType::deepseek_v2, "deepseek_v2", "DeepseekV2ForCausalLM"},
+     {HuggingfaceType::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM"}}};
 
 constexpr bool is_qwen(HuggingfaceType type) {
   return type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe ||
          type == HuggingfaceType::qwen2_moe;
+}
+
+constexpr bool is_deepseek(HuggingfaceType type) {
+  return type == HuggingfaceType::deepseek_v2 || type == HuggingfaceType::deepseek_v3;
 }
 
 constexpr bool has_experts(HuggingfaceType type) {

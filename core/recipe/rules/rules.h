@@ -55,7 +55,8 @@ struct Rule {
 
 // All rules between keys, and their parts.
 const std::vector<Rule>& all_rules();
-std::vector<Rule> model_rules();  // and of training
+std::vector<Rule> model_rules();      // and of training
+std::vector<Rule> attention_rules();  // of the kinds of attention
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();

@@ -23,14 +23,15 @@ Verdict check_grouped_queries(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_hidden_size(const Recipe& recipe, const Known& known) {
+  if (recipe.model.latent_attention) return {};
   // hidden_size / heads is only head_dim's default: a recipe that gives head_dim need not be divisible.
   if (known.document == nullptr || known.document->holds("/model/head_dim")) return {};
   return must_be_multiple(recipe.model.hidden_size, recipe.model.heads, "model.heads, or give model.head_dim");
 }
 
 Verdict check_head_dim(const Recipe& recipe, const Known&) {
-  // Rotary positions rotate pairs of elements.
-  if (recipe.model.position != Position::rope) return {};
+  // Rotary positions rotate pairs of elements; those of latent attention have a width of their own.
+  if (recipe.model.position != Position::rope || recipe.model.latent_attention) return {};
   return must_be_multiple(recipe.model.head_dim, 2, "2 where model.position is rope");
 }
 
@@ -61,6 +62,46 @@ Verdict check_top_k(const Recipe& recipe, const Known&) {
 Verdict check_expert_layers(const Recipe& recipe, const Known&) {
   if (!recipe.model.moe) return {};
   return must_be_at_most(recipe.model.moe->every, recipe.model.layers, "leaves no layer with experts", "model.layers");
+}
+
+Verdict check_dense_layers(const Recipe& recipe, const Known&) {
+  const auto& moe = recipe.model.moe;
+  if (!moe) return {};
+  const std::int64_t last = recipe.model.layers / moe->every * moe->every;
+  if (moe->dense_layers < last) return {};
+  return Refusal{
+      fmt::format("{} leaves no layer with experts", moe->dense_layers),
+      fmt::format("must be below the last layer with experts ({}, of model.layers and model.moe.every)", last),
+      std::to_string(last - 1)};
+}
+
+Verdict check_groups(const Recipe& recipe, const Known&) {
+  if (!recipe.model.moe) return {};
+  return must_divide(recipe.model.moe->groups, recipe.model.moe->experts, "model.moe.experts");
+}
+
+Verdict check_top_groups(const Recipe& recipe, const Known&) {
+  const auto& moe = recipe.model.moe;
+  if (!moe) return {};
+  if (moe->top_groups > moe->groups)
+    return must_be_at_most(moe->top_groups, moe->groups, "is too large", "model.moe.groups");
+  if (moe->top_groups * (moe->experts / moe->groups) >= moe->top_k) return {};
+  return Refusal{
+      fmt::format("{} of {} groups have fewer experts than a token is sent to", moe->top_groups, moe->groups),
+      fmt::format("must hold model.moe.top_k ({})", moe->top_k), std::to_string(moe->groups)};
+}
+
+Verdict check_router_bias(const Recipe& recipe, const Known&) {
+  const auto& moe = recipe.model.moe;
+  if (!moe || !moe->router_bias || moe->router == Router::linear) return {};
+  return Refusal{"true biases no cosine", "needs model.moe.router \"linear\"", "false"};
+}
+
+Verdict check_score_function(const Recipe& recipe, const Known&) {
+  const auto& moe = recipe.model.moe;
+  if (!moe || moe->score_function == ScoreFunction::softmax || moe->balance_loss != BalanceLoss::load_importance)
+    return {};
+  return Refusal{"\"sigmoid\" has no load-importance loss", "needs another model.moe.balance_loss", "\"softmax\""};
 }
 
 Verdict check_shared_gate(const Recipe& recipe, const Known&) {
@@ -179,7 +220,13 @@ constexpr double most_activations = 1e16;
 // tied weights.
 double parameters(const ModelRecipe& model) {
   const auto as = [](std::int64_t value) { return static_cast<double>(value); };
-  const double attention = 2 * (as(model.heads) + as(model.kv_heads)) * as(model.head_dim) * as(model.hidden_size);
+  double attention = 2 * (as(model.heads) + as(model.kv_heads)) * as(model.head_dim) * as(model.hidden_size);
+  if (model.latent_attention) {
+    const LatentAttentionRecipe& latent = *model.latent_attention;
+    const double inner = std::max(as(model.hidden_size), as(latent.query_rank) + as(latent.key_value_rank));
+    attention = 3 * (as(model.heads) + 1) * (as(latent.head_dim()) + as(latent.value_head_dim)) * inner +
+                as(model.hidden_size) * inner;
+  }
   double layer = attention + 3 * as(model.hidden_size) * as(model.ffn_hidden_size);
   if (model.moe) {
     layer += 3 * as(model.hidden_size) * as(model.moe->ffn_hidden_size) *
@@ -192,8 +239,9 @@ double parameters(const ModelRecipe& model) {
 double activations(const Recipe& recipe) {
   const auto& model = recipe.model;
   const auto length = recipe.batch.sequence_length;
-  const auto widest = std::max(
-      {model.vocab_size, model.ffn_hidden_size, model.hidden_size, model.heads * model.head_dim, model.heads * length});
+  const std::int64_t value_size = model.latent_attention ? model.latent_attention->value_head_dim : 0;
+  const auto widest = std::max({model.vocab_size, model.ffn_hidden_size, model.hidden_size,
+                                model.heads * (model.head_dim + value_size), model.heads * length});
   // Both factors are bounded by their keys' ranges, so this product fits 64 bits; the others are in floating point.
   return static_cast<double>(recipe.batch.micro * length) * static_cast<double>(widest) *
          static_cast<double>(block_count(model));
@@ -228,9 +276,9 @@ std::vector<Rule> model_rules() {
   const std::string_view warmup = "/training/learning_rate/warmup_steps";
   return {
       {"/model/kv_heads", {"/model/heads"}, check_grouped_queries},
-      {"/model/hidden_size", {"/model/heads", "/model/head_dim"}, check_hidden_size},
+      {"/model/hidden_size", {"/model/heads", "/model/head_dim", "/model/latent_attention"}, check_hidden_size},
       {"/model/head_dim",
-       {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture"},
+       {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture", "/model/latent_attention"},
        check_head_dim},
       {"/training/adapters_from", {"/model/lora"}, check_adapters},
       {"/model/rope_scaling", {"/model/position", "/model/architecture"}, check_rope_scaling},
@@ -238,8 +286,13 @@ std::vector<Rule> model_rules() {
        {"/model/rope_scaling/low_frequency_factor", "/model/rope_scaling/type"},
        check_frequency_factors},
       {"/model/moe/top_k", {"/model/moe/experts"}, check_top_k},
+      {"/model/moe/groups", {"/model/moe/experts"}, check_groups},
+      {"/model/moe/top_groups", {"/model/moe/groups", "/model/moe/experts", "/model/moe/top_k"}, check_top_groups},
+      {"/model/moe/router_bias", {"/model/moe/router"}, check_router_bias},
+      {"/model/moe/score_function", {"/model/moe/balance_loss"}, check_score_function},
       {"/model/moe/shared_gate", {"/model/moe/shared_experts"}, check_shared_gate},
       {"/model/moe/every", {"/model/layers"}, check_expert_layers},
+      {"/model/moe/dense_layers", {"/model/layers", "/model/moe/every"}, check_dense_layers},
       {"/model/moe/gate_noise", {"/model/moe/balance_loss"}, check_gate_noise},
       {"/model/moe/routing_trace", {"/model/moe/routing_zipf"}, check_routing},
       {"/log/routing", {"/model/moe/experts"}, check_routing_log},

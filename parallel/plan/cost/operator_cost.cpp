@@ -98,7 +98,8 @@ WorkPair stored_attention_cost(const PricedLayout& priced, const Operator& item)
   const double scores = matrices * queries * keys, element = priced.roofline.element_bytes();
   const Roofline& roofline = priced.roofline;
   const Work make_scores = roofline.product(item.product);
-  const Work use_scores = roofline.product({queries, width, keys, matrices});
+  const double value_size = item.value_size > 0 ? item.value_size : width;
+  const Work use_scores = roofline.product({queries, value_size, keys, matrices});
   // Each product has two backward products of the same size.
   WorkPair cost{make_scores + use_scores, (make_scores + use_scores) * 2};
   // The softmax reads and writes the scores; its backward reads them and their gradient, and writes a gradient.
@@ -306,7 +307,11 @@ double logit_bytes(const PricedLayout& priced) {
 FusedAttentionFlops fused_attention_flops(const Operator& item) {
   // item.flops counts the whole square of scores.
   const double flops = item.is_causal ? item.flops / 2 : item.flops;
-  return {flops, 2.5 * flops};
+  if (item.value_size == 0) return {flops, 2.5 * flops};
+  // Scores again, and the gradients of queries and keys, in the size of a key; those of probabilities and values in
+  // that of a value.
+  const double key = item.product.inner, value = item.value_size;
+  return {flops, flops * (3 * key + 2 * value) / (key + value)};
 }
 
 double moved_bytes(const PricedLayout& priced, const Movement& movement) {

@@ -210,8 +210,10 @@ class WorkList {
         return {item.product.flops() * (is_forward || !item.has_weight_gradient ? 1 : 2)};
       case OperatorKind::fused_attention:
         return {is_forward ? fused_attention_flops(item).forward : fused_attention_flops(item).backward};
-      case OperatorKind::stored_attention:
-        return {item.product.flops() * (is_forward ? 2 : 4)};
+      case OperatorKind::stored_attention: {
+        const double of_values = item.value_size > 0 ? item.value_size / item.product.inner : 1;
+        return {item.product.flops() * (1 + of_values) * (is_forward ? 1 : 2)};
+      }
       case OperatorKind::elementwise:
         return {moved_bytes(priced_, movement), PricedWork::Unit::bytes};
       case OperatorKind::cross_entropy:

@@ -141,6 +141,17 @@ TEST_CASE("experts are those of config.json") {
   CHECK_FALSE(shared.qk_norm);
 }
 
+TEST_CASE("weights of a model that can be planned alone are not read") {
+  const SavedModel saved(mixtral_model());
+  saved.change_config([](Json& c) {
+    c["model_type"] = "deepseek_v2";
+    c.update({{"n_routed_experts", 3}, {"q_lora_rank", nullptr}, {"kv_lora_rank", 4}, {"qk_nope_head_dim", 4}});
+  });
+  const ModelRecipe model = model_recipe_from_huggingface(saved.path());
+  check_error(ExitCode::bad_data, {"config.json", "can be planned but not run", "/model/latent_attention"},
+              [&] { HuggingfaceWeights(saved.path(), Graph::build(model)); });
+}
+
 TEST_CASE("shared experts are those of Qwen2-MoE") {
   const SavedModel saved(qwen2_moe_model());
   saved.check_same();

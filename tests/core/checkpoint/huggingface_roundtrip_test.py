@@ -38,7 +38,7 @@ MODELS = {
     ),
     "qwen3_moe": (
         {"architecture": "llama", "qk_norm": True, "ffn_hidden_size": 28,
-         "moe": {"experts": 5, "top_k": 3, "every": 2, "normalize_gates": False, "ffn_hidden_size": 20}},
+         "moe": {"experts": 5, "top_k": 3, "dense_layers": 1, "normalize_gates": False, "ffn_hidden_size": 20}},
         "Qwen3MoeForCausalLM",
     ),
     "qwen2_moe": (

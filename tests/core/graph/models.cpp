@@ -73,6 +73,41 @@ ModelRecipe qwen3_30b_a3b() {
   return model;
 }
 
+ModelRecipe deepseek_v2_lite() {
+  ModelRecipe model = llama2_7b();
+  model.layers = 27;
+  model.hidden_size = 2048;
+  model.heads = model.kv_heads = 16;
+  model.head_dim = 192;
+  model.latent_attention = {.key_value_rank = 512, .nope_head_dim = 128, .rope_head_dim = 64, .value_head_dim = 128};
+  model.ffn_hidden_size = 10944;
+  model.vocab_size = 102400;
+  model.moe = MixtureOfExpertsRecipe{
+      .experts = 64, .top_k = 6, .dense_layers = 1, .capacity_factor = 0, .ffn_hidden_size = 1408, .shared_experts = 2};
+  return model;
+}
+
+ModelRecipe deepseek_v3() {
+  ModelRecipe model = deepseek_v2_lite();
+  model.layers = 61;
+  model.hidden_size = 7168;
+  model.heads = model.kv_heads = 128;
+  model.latent_attention->query_rank = 1536;
+  model.ffn_hidden_size = 18432;
+  model.vocab_size = 129280;
+  model.moe = MixtureOfExpertsRecipe{.experts = 256,
+                                     .top_k = 8,
+                                     .dense_layers = 3,
+                                     .capacity_factor = 0,
+                                     .ffn_hidden_size = 2048,
+                                     .shared_experts = 1,
+                                     .score_function = ScoreFunction::sigmoid,
+                                     .selection_bias = true,
+                                     .groups = 8,
+                                     .top_groups = 4};
+  return model;
+}
+
 OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting) {
   return block_operators(graph, block, setting);
 }

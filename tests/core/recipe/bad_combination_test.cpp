@@ -45,6 +45,14 @@ TEST_CASE("cuDNN's attention is refused where it lacks something", "[recipe]") {
   check(test::graph_combinations());
 }
 
+TEST_CASE("Latent attention has heads of its own sizes, and positions", "[recipe]") {
+  check(test::latent_attention_combinations());
+}
+
+TEST_CASE("Layers with experts and their routers' choices must be possible", "[recipe]") {
+  check(test::router_combinations());
+}
+
 TEST_CASE("Schedules of short sequences and kept tokens must fit the batch and the layout", "[recipe]") {
   check(test::curriculum_combinations());
 }

@@ -21,6 +21,8 @@ std::vector<Combination> model_combinations();
 std::vector<Combination> document_combinations();
 std::vector<Combination> curriculum_combinations();
 std::vector<Combination> attention_combinations();
+std::vector<Combination> latent_attention_combinations();
+std::vector<Combination> router_combinations();
 std::vector<Combination> graph_combinations();
 std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();

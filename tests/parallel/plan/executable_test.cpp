@@ -39,6 +39,15 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
   const auto cases = std::vector<std::pair<Pointers, std::function<void(Recipe&)>>>{
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
+      {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
+      {{"/model/moe/router_bias", "/model/moe/gate_scale"},
+       [](Recipe& recipe) { recipe.model.moe = {.router_bias = true, .gate_scale = 2}; }},
+      {{"/model/moe/score_function", "/model/moe/selection_bias", "/model/moe/top_groups"},
+       [](Recipe& recipe) {
+         recipe.model.moe = {.score_function = ScoreFunction::sigmoid, .selection_bias = true, .groups = 2};
+       }},
+      // Leading dense layers run.
+      {{}, [](Recipe& recipe) { recipe.model.moe = {.dense_layers = 1}; }},
       // Frozen parameters, context ranks and shards alone run.
       {{}, [](Recipe& recipe) { recipe.training.freeze = {"*"}, recipe.parallel.context = 2; }},
       {{}, [](Recipe& recipe) { recipe.parallel.zero_stage = 1, recipe.parallel.zero_shard_ranks = 3; }},

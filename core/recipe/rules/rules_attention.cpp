@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "core/recipe/rules/rules.h"
+
+namespace llmtrain {
+namespace {
+
+Verdict check_latent_attention(const Recipe& recipe, const Known&) {
+  const ModelRecipe& model = recipe.model;
+  if (!model.latent_attention || model.position == Position::rope) return {};
+  return Refusal{"has a part with positions", "needs model.position \"rope\"", "null"};
+}
+
+Verdict check_latent_pairs(const Recipe& recipe, const Known&) {
+  if (!recipe.model.latent_attention) return {};
+  return must_be_multiple(recipe.model.latent_attention->rope_head_dim, 2, "2, as pairs are rotated");
+}
+
+Verdict check_latent_head_dim(const Recipe& recipe, const Known&) {
+  const ModelRecipe& model = recipe.model;
+  if (!model.latent_attention || model.head_dim == model.latent_attention->head_dim()) return {};
+  const std::string sum = std::to_string(model.latent_attention->head_dim());
+  return Refusal{std::to_string(model.head_dim) + " is another size",
+                 "must be nope_head_dim + rope_head_dim (" + sum + ") with model.latent_attention", sum};
+}
+
+Verdict check_latent_kv_heads(const Recipe& recipe, const Known&) {
+  const ModelRecipe& model = recipe.model;
+  if (!model.latent_attention || model.kv_heads == model.heads) return {};
+  const std::string heads = std::to_string(model.heads);
+  return Refusal{
+      std::to_string(model.kv_heads) + " groups heads",
+      "must be model.heads (" + heads + ") with model.latent_attention, which makes keys and values for every head",
+      heads};
+}
+
+Verdict check_latent_qk_norm(const Recipe& recipe, const Known&) {
+  if (!recipe.model.latent_attention || !recipe.model.qk_norm) return {};
+  return Refusal{"true norms each head",
+                 "must be false with model.latent_attention, which norms what heads are made of", "false"};
+}
+
+Verdict check_latent_bias(const Recipe& recipe, const Known&) {
+  if (!recipe.model.latent_attention || !recipe.model.qkv_bias) return {};
+  return Refusal{"true biases queries, keys and values", "must be false with model.latent_attention", "false"};
+}
+
+}  // namespace
+
+std::vector<Rule> attention_rules() {
+  const std::string_view latent = "/model/latent_attention";
+  return {
+      {latent, {"/model/position", "/model/architecture"}, check_latent_attention},
+      {"/model/latent_attention/rope_head_dim", {}, check_latent_pairs},
+      {"/model/head_dim", {latent, "/model/heads", "/model/hidden_size"}, check_latent_head_dim},
+      {"/model/kv_heads", {latent, "/model/heads"}, check_latent_kv_heads},
+      {"/model/qk_norm", {latent, "/model/architecture"}, check_latent_qk_norm},
+      {"/model/qkv_bias", {latent, "/model/architecture"}, check_latent_bias},
+  };
+}
+
+}  // namespace llmtrain
