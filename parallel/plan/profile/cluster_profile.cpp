@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/recipe/rules/rules.h"
 #include "parallel/plan/profile/named_file.h"
+#include "parallel/plan/profile/profile_reader.h"
 
 namespace llmtrain {
 namespace {
@@ -22,6 +26,43 @@ void divide(ClusterProfile& profile, double ranks) {
   // pass, stays the same.
   profile.matrix.outer_half /= std::sqrt(ranks);
   profile.memory.half_bytes /= ranks;
+}
+
+// What `own` states, and of the rest what `base` does: keys of sections one by one, a list or a table as a whole.
+void fill_from(const Json& base, Json& own) {
+  for (const auto& [key, value] : base.items()) {
+    if (!own.contains(key)) {
+      own[key] = value;
+    } else if (own[key].is_object() && value.is_object()) {
+      fill_from(value, own[key]);
+    }
+  }
+}
+
+// The profile's JSON, filled from the one that it is based on, and so on. `below`: the files that lead here.
+Json read_chain(const std::filesystem::path& file, const std::filesystem::path& folder,
+                std::vector<std::string> below) {
+  Json root = parse_profile_text(read_file(file), file.string());
+  if (!root.is_object() || !root.contains("based_on")) return root;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ExitCode::bad_recipe, file.string() + ": /based_on: " + what);
+  };
+  if (!root["based_on"].is_string()) refuse("must be a profile's name or file");
+  const std::string name = root["based_on"].get<std::string>();
+  root.erase("based_on");
+  below.push_back(file.lexically_normal().string());
+  const std::filesystem::path base = named_file({"/based_on", "profile"}, name, folder);
+  if (std::ranges::count(below, base.lexically_normal().string()) > 0)
+    refuse('"' + name + "\" is based on this one; begin with a profile that is based on none");
+  const Json base_root = read_chain(base, folder, std::move(below));
+  // Its problems are its own, and not those of the profiles that are based on it.
+  profile_of(base_root, base.string());
+  fill_from(base_root, root);
+  return root;
+}
+
+ClusterProfile read_profile(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return profile_of(read_chain(file, folder, {}), file.string());
 }
 
 }  // namespace
@@ -45,8 +86,7 @@ ClusterProfile load_profile(const std::string& profile, const std::filesystem::p
   std::string name = profile;
   // local.json is this machine's own measurement; cpu.json is the stated default until there is one.
   if (profile == "auto") name = std::filesystem::exists(folder / "local.json") ? "local" : "cpu";
-  const std::filesystem::path file = named_file({"/cluster/profile", "profile"}, name, folder);
-  return parse_profile(read_file(file), file.string());
+  return read_profile(named_file({"/cluster/profile", "profile"}, name, folder), folder);
 }
 
 Accuracy accuracy_of(const ClusterProfile& profile, const std::filesystem::path& folder) {

@@ -133,8 +133,10 @@ double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precisio
 ClusterProfile parse_profile(std::string_view text, const std::string& file);
 
 // The profile that `cluster.profile` of a recipe names: a file (a path with a slash or ending in .json), a name in
-// `folder`, or "auto": local.json in `folder`, which `calibrate` writes, or cpu where that file does not exist. Throws
-// Error(bad_recipe) for an unknown name, suggesting the nearest one, and Error(missing_input) for a missing file.
+// `folder`, or "auto": local.json in `folder`, which `calibrate` writes, or cpu where that file does not exist. A file
+// whose `based_on` names another profile states what differs from it. Throws Error(bad_recipe) for an unknown name,
+// suggesting the nearest one, and for profiles that are based on each other, and Error(missing_input) for a missing
+// file.
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder);
 
 // How far plans with the profile's device and program are from measurements, by accuracy.json in `folder`. All scored

@@ -21,8 +21,18 @@ bool has_word(std::string_view name, std::string_view word) {
 }  // namespace
 
 std::string_view gpu_profile(std::string_view model) {
-  constexpr std::array<std::array<std::string_view, 2>, 5> kinds{
-      {{"B200", "b200"}, {"H200", "h200"}, {"H100", "h100-sxm-80gb"}, {"A100", "a100-80gb"}, {"V100", "v100-32gb"}}};
+  constexpr std::array<std::array<std::string_view, 2>, 12> kinds{{{"GB300", "gb300"},
+                                                                   {"B300", "b300"},
+                                                                   {"GB200", "gb200"},
+                                                                   {"B200", "b200"},
+                                                                   {"H200", "h200"},
+                                                                   {"H100", "h100-sxm-80gb"},
+                                                                   {"A100", "a100-80gb"},
+                                                                   {"V100", "v100-32gb"},
+                                                                   {"L40S", "l40s"},
+                                                                   {"RTX 5090", "rtx-5090"},
+                                                                   {"RTX 4090", "rtx-4090"},
+                                                                   {"MI300X", "mi300x"}}};
   for (const auto& [word, profile] : kinds)
     if (has_word(model, word)) return word == "A100" && has_word(model, "40GB") ? "a100-40gb" : profile;
   return "";

@@ -66,7 +66,10 @@ class ProfileWriter {
 }  // namespace
 
 ClusterProfile parse_profile(std::string_view text, const std::string& file) {
-  const Json root = parse_profile_text(text, file);
+  return profile_of(parse_profile_text(text, file), file);
+}
+
+ClusterProfile profile_of(const Json& root, const std::string& file) {
   ClusterProfile profile;
   ProfileReader reader(root, file, "a cluster profile");
   visit_profile(reader, profile);

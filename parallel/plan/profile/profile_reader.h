@@ -114,4 +114,7 @@ class ProfileReader {
 // The root of a profile's or a program's file. Throws Error(bad_recipe) if it is not JSON or gives a key twice.
 Json parse_profile_text(std::string_view text, const std::string& file);
 
+// As parse_profile(), of JSON that is already there.
+ClusterProfile profile_of(const Json& root, const std::string& file);
+
 }  // namespace llmtrain

@@ -29,8 +29,11 @@ std::string message_of(const nlohmann::ordered_json& json) {
 }
 
 TEST_CASE("every shipped profile is read, and written as it was read") {
-  const std::vector<std::string> expected = {"a100-40gb",     "a100-80gb", "a100-80gb-800gbps", "b200", "cpu",
-                                             "h100-sxm-80gb", "h200",      "v100-32gb"};
+  const std::vector<std::string> expected = {"a100-40gb", "a100-80gb", "a100-80gb-800gbps",
+                                             "b200",      "cpu",       "h100-sxm-80gb",
+                                             "h200",      "v100-32gb", "b300",
+                                             "gb200",     "gb300",     "l40s",
+                                             "mi300x",    "rtx-4090",  "rtx-5090"};
   const std::vector<std::string> names = names_in(shipped);
   for (const std::string& name : expected) CHECK(std::count(names.begin(), names.end(), name) == 1);
   for (const std::string& name : names) {
@@ -131,18 +134,77 @@ TEST_CASE("a profile is found by name, by file and as this machine's own") {
   CHECK_THROWS_AS(load_profile("/nowhere/x.json", folder.path()), Error);
 }
 
+TEST_CASE("a profile that is based on another one states what differs, key by key, and so does the next") {
+  const test::TemporaryDirectory folder;
+  const auto write = [&](const std::string& name, const nlohmann::ordered_json& json) {
+    std::ofstream(folder.path() / (name + ".json")) << json;
+  };
+  write("cpu", cpu_json());
+  const ClusterProfile base = load_profile("cpu", folder.path());
+  write("wide", {{"name", "wide"},
+                 {"based_on", "cpu"},
+                 {"device", {{"memory_bytes", 1e9}, {"peak_flops", {{"bf16", 7e12}}}}},
+                 {"sources", {{"device", "stated"}}}});
+  const ClusterProfile wide = load_profile("wide", folder.path());
+  CHECK(wide.name == "wide");
+  CHECK(wide.device.memory_bytes == 1e9);
+  CHECK(wide.device.peak_flops.bf16 == 7e12);
+  CHECK(wide.device.peak_flops.fp32 == base.device.peak_flops.fp32);
+  CHECK(wide.device.memory_bandwidth == base.device.memory_bandwidth);
+  CHECK(wide.sources.at("device") == "stated");
+  CHECK(wide.sources.at("matrix") == base.sources.at("matrix"));
+  write("wider", {{"name", "wider"}, {"based_on", (folder.path() / "wide.json").string()}, {"compute_slowdown", 0.5}});
+  CHECK(load_profile("wider", folder.path()).device.memory_bytes == 1e9);
+  CHECK(load_profile("wider", folder.path()).compute_slowdown == 0.5);
+
+  write("round", {{"name", "round"}, {"based_on", "circle"}});
+  write("circle", {{"name", "circle"}, {"based_on", "round"}});
+  CHECK_THROWS_WITH(load_profile("round", folder.path()),
+                    Catch::Contains("circle.json: /based_on: \"round\" is based on this one"));
+  write("lost", {{"name", "lost"}, {"based_on", "cpv"}});
+  CHECK_THROWS_WITH(load_profile("lost", folder.path()), Catch::Contains("/based_on") && Catch::Contains("\"cpu\"?"));
+  write("number", {{"name", "number"}, {"based_on", 3}});
+  CHECK_THROWS_WITH(load_profile("number", folder.path()), Catch::Contains("/based_on: must be a profile"));
+  auto broken = cpu_json();
+  broken["node"]["devices"] = 0;
+  write("broken", broken);
+  write("above", {{"name", "above"}, {"based_on", "broken"}, {"compute_slowdown", 2}});
+  CHECK_THROWS_WITH(load_profile("above", folder.path()), Catch::Contains("broken.json: /node/devices"));
+  write("wrong", {{"name", "wrong"}, {"based_on", "cpu"}, {"compute_slowdown", 2}});
+  CHECK_THROWS_WITH(load_profile("wrong", folder.path()), Catch::Contains("wrong.json: /compute_slowdown"));
+}
+
+TEST_CASE("the GPUs of a rack are one node, and borrow the operators that were measured on another device") {
+  for (const char* name : {"gb200", "gb300"}) {
+    const ClusterProfile rack = load_profile(name, shipped);
+    CHECK(rack.node.devices == 72);
+    // 130 TB/s of a rack, both directions.
+    CHECK(2 * 72 * rack.node.link_bandwidth == Approx(130e12).epsilon(0.01));
+    CHECK(rack.device.peak_flops.bf16 == 2500e12);
+    REQUIRE(rack.operators);
+    CHECK(rack.operators->measured_on == "b200");
+  }
+  CHECK(load_profile("b300", shipped).device.memory_bytes == 270e9);
+  CHECK(load_profile("rtx-4090", shipped).operators->measured_on == "h100-sxm-80gb");
+}
+
 TEST_CASE("a GPU has the profile of its kind by its driver's name for it") {
   CHECK(gpu_profile("NVIDIA H100 80GB HBM3") == "h100-sxm-80gb");
   CHECK(gpu_profile("NVIDIA H200") == "h200");
   CHECK(gpu_profile("NVIDIA H200, 140 GiB, cuda:0") == "h200");
   CHECK(gpu_profile("NVIDIA B200") == "b200");
+  CHECK(gpu_profile("NVIDIA GB200") == "gb200");
+  CHECK(gpu_profile("NVIDIA B300 SXM6 AC") == "b300");
+  CHECK(gpu_profile("NVIDIA L40S") == "l40s");
+  CHECK(gpu_profile("NVIDIA GeForce RTX 4090") == "rtx-4090");
+  CHECK(gpu_profile("NVIDIA GeForce RTX 5090") == "rtx-5090");
   CHECK(gpu_profile("NVIDIA A100-SXM4-80GB") == "a100-80gb");
   CHECK(gpu_profile("NVIDIA A100-PCIE-40GB") == "a100-40gb");
   CHECK(gpu_profile("Tesla V100-SXM2-16GB") == "v100-32gb");
   // Others whose names hold these: a Grace Hopper's processor is no H200.
-  for (const char* other : {"", "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA L40S", "NVIDIA GeForce RTX 4090"})
+  for (const char* other : {"", "NVIDIA GH200 480GB", "NVIDIA L40", "NVIDIA GeForce RTX 3090", "AMD Instinct MI250X"})
     CHECK(gpu_profile(other).empty());
-  for (const char* model : {"H100", "H200", "B200", "A100", "A100 40GB", "V100"})
+  for (const char* model : {"H100", "H200", "B200", "A100", "A100 40GB", "V100", "GB300", "MI300X", "RTX 5090"})
     CHECK(load_profile(std::string(gpu_profile(model)), shipped).device.kind == DeviceKind::cuda);
   CHECK(load_profile(std::string(assumed_gpu_profile), shipped).device.kind == DeviceKind::cuda);
 }
