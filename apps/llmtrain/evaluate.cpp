@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <spdlog/fmt/fmt.h>
 #include <CLI/CLI.hpp>
-
+#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,11 +10,12 @@
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/inference/choice_report.h"
+#include "apps/llmtrain/inference/evaluation_data.h"
+#include "apps/llmtrain/inference/evaluation_report.h"
 #include "apps/llmtrain/inference/text_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
-#include "core/json/json_text.h"
 
 namespace llmtrain::app {
 namespace {
@@ -25,31 +24,12 @@ struct EvaluateOptions {
   std::string source;
   std::vector<Override> overrides;
   EvaluateRequest request;
-  std::optional<std::string> data, choices;
+  std::vector<std::string> data;
+  std::optional<std::string> choices;
   std::string key = document_key;
   std::string delimiter = " ";
-  bool json = false;
+  bool is_packed = false, json = false;
 };
-
-std::string as_json(const EvaluateRequest& request, const EvaluateResult& result) {
-  nlohmann::ordered_json json = {{"checkpoint", request.checkpoint},
-                                 {"step", result.step},
-                                 {"loss", result.loss},
-                                 {"perplexity", result.perplexity},
-                                 {"bits_per_byte", number_or_null(result.bits_per_byte)},
-                                 {"tokens", result.tokens}};
-  for (const LossValue& term : result.terms) json["loss_terms"][term.name] = term.value;
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-std::string as_text(const EvaluateRequest& request, const EvaluateResult& result) {
-  std::string text = fmt::format(
-      "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats per token\nperplexity  {:.4g}\n",
-      request.checkpoint, result.step, result.tokens, result.loss, result.perplexity);
-  for (const LossValue& term : result.terms) text += fmt::format("{:<10}  {:.6f}\n", term.name, term.value);
-  if (result.bits_per_byte) text += fmt::format("bits/byte   {:.6f}\n", *result.bits_per_byte);
-  return text;
-}
 
 void score(const EvaluateRequest& request, const EvaluateOptions& options) {
   const std::vector<KnownQuestion> questions = read_questions(*options.choices, options.delimiter);
@@ -64,17 +44,20 @@ int evaluate(const EvaluateOptions& options) {
   auto source = open_source(options.source, options.overrides);
   // Before LibTorch is loaded.
   require_executable(source.recipe, source.checkpoint().string());
-  if (options.choices) require_tokenizer(source, options.overrides);
   EvaluateRequest request = options.request;
-  request.recipe = std::move(source.recipe);
   request.checkpoint = source.checkpoint().string();
-  if (options.data) request.data = DataSource{*options.data, 1, options.key};
+  if (!options.choices)
+    request.data = evaluation_data(source.recipe, request.checkpoint, options.data, options.key,
+                                   options.is_packed || request.batches > 0);
+  const bool reads_text = std::ranges::count(request.data, EvaluationMethod::rolling, &EvaluationData::method) > 0;
+  if (options.choices || reads_text) require_tokenizer(source, options.overrides);
+  request.recipe = std::move(source.recipe);
   if (options.choices) {
     score(request, options);
     return 0;
   }
-  const EvaluateResult result = load_runtime().evaluate(request);
-  options.json ? write_json(as_json(request, result)) : write_result(as_text(request, result));
+  const std::vector<EvaluateResult> results = load_runtime().evaluate(request);
+  options.json ? write_json(evaluation_as_json(request, results)) : write_result(evaluation_as_text(request, results));
   return 0;
 }
 
@@ -86,19 +69,25 @@ void add_evaluate(CLI::App& program, Action& action) {
   command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
       ->required()
       ->type_name("");
-  CLI::Option* data =
-      command->add_option("--data", options->data, "A file, folder or glob instead of the recipe's data.validation");
-  data->type_name("FILE");
+  CLI::Option* data = command->add_option("--data", options->data,
+                                          "A file, folder or glob instead of the recipe's data.validation; repeatable");
+  data->type_name("FILE")->allow_extra_args(false);
   command->add_option("--key", options->key, "Key of the documents in rows of --data")
       ->type_name("KEY")
       ->capture_default_str()
       ->needs(data);
-  CLI::Option* batches =
-      command->add_option("--batches", options->request.batches, "Global batches to read; 0: all the data once");
+  CLI::Option* window = command->add_option("--window", options->request.window,
+                                            "Tokens of a text that the model sees at once; 0: as many as it takes");
+  window->type_name("N")->capture_default_str()->check(whole_number_not_negative());
+  CLI::Option* packed = command->add_flag("--packed", options->is_packed,
+                                          "Evaluate as a run does, documents one behind another in samples");
+  CLI::Option* batches = command->add_option("--batches", options->request.batches,
+                                             "Global batches to read, with --packed; 0: all the data once");
   batches->type_name("N")->capture_default_str()->check(whole_number_not_negative());
+  window->excludes(packed)->excludes(batches);
   CLI::Option* choices =
       command->add_option("--choices", options->choices, "Multiple-choice questions to answer instead, as JSON Lines");
-  choices->type_name("FILE")->excludes(data)->excludes(batches);
+  choices->type_name("FILE")->excludes(data)->excludes(batches)->excludes(packed)->excludes(window);
   command->add_option("--delimiter", options->delimiter, "Text between a question's context and each of its choices")
       ->type_name("TEXT")
       ->capture_default_str()

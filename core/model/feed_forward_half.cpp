@@ -67,7 +67,7 @@ ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const S
   const kernels::RowsAtHand at_hand{rows.part, rows.length, split_.position() * share.size(0)};
   ExpertRouter::Pass result{.jitter = {}, .rows = at_hand, .share = pass.batch_share(rows.whole_rows())};
   // With a cache the rows are what happens to be computed together; what one gets must not depend on the others.
-  result.keeps_all = pass.cache != nullptr;
+  result.keeps_all = pass.keeps_all_tokens || pass.cache != nullptr;
   if (!pass.trains()) return result;
   const std::int64_t first = first_token(rows, pass);
   const auto key = [&](std::uint64_t site) { return kernels::dropout_key(pass.seed, pass.step, site); };

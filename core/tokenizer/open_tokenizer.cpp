@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -53,14 +54,42 @@ std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
   return sha256_of(read_file(tokenizer.file) + (path_exists(config) ? read_file(config) : ""));
 }
 
+namespace {
+
+using SpecialTokens = std::map<std::string, std::string>;
+
+SpecialTokens special_tokens_beside(const TokenizerRecipe& tokenizer) {
+  return read_model_marks(std::filesystem::path(tokenizer.file).parent_path()).special_tokens;
+}
+
+// The id of the special token of that name; none where it is not one token of `opened`.
+std::optional<std::int64_t> id_of(const SpecialTokens& tokens, const std::string& name, const Tokenizer& opened) {
+  const auto token = tokens.find(name);
+  if (token == tokens.end()) return std::nullopt;
+  std::vector<TokenId> ids;
+  opened.make_encoder()->encode(token->second, ids);
+  return ids.size() == 1 ? std::optional<std::int64_t>(ids.front()) : std::nullopt;
+}
+
+}  // namespace
+
 std::optional<std::int64_t> padding_of_tokenizer(const TokenizerRecipe& tokenizer, const Tokenizer& opened) {
   if (tokenizer.kind == TokenizerKind::bytes) return std::nullopt;
-  const auto tokens = read_model_marks(std::filesystem::path(tokenizer.file).parent_path()).special_tokens;
-  const auto padding = tokens.find("pad_token");
-  if (padding == tokens.end()) return std::nullopt;
-  std::vector<TokenId> ids;
-  opened.make_encoder()->encode(padding->second, ids);
-  return ids.size() == 1 ? std::optional<std::int64_t>(ids.front()) : std::nullopt;
+  return id_of(special_tokens_beside(tokenizer), "pad_token", opened);
+}
+
+std::optional<std::int64_t> prefix_of_tokenizer(const TokenizerRecipe& tokenizer, const Tokenizer& opened) {
+  if (tokenizer.kind == TokenizerKind::bytes) return std::nullopt;
+  const DocumentMarks& marks = opened.marks();
+  // SentencePiece's own marks are no text that could be encoded.
+  if (tokenizer.kind == TokenizerKind::huggingface) {
+    const SpecialTokens tokens = special_tokens_beside(tokenizer);
+    for (const char* name : {"bos_token", "eos_token"})
+      if (const auto id = id_of(tokens, name, opened)) return id;
+  }
+  for (const std::vector<TokenId>* mark : {&marks.begin, &marks.end})
+    if (!mark->empty()) return mark->front();
+  return std::nullopt;
 }
 
 namespace {

@@ -19,7 +19,11 @@
 namespace llmtrain {
 namespace {
 
-PassInput evaluated(Batch batch) { return {std::move(batch), {.mode = PassMode::evaluation}}; }
+PassInput evaluated(Batch batch, ExpertDrops drops) {
+  PassContext context{.mode = PassMode::evaluation};
+  context.keeps_all_tokens = drops == ExpertDrops::none;
+  return {std::move(batch), std::move(context)};
+}
 
 // Evaluates the first `count` samples; each rank has the sums of the losses of those rows that it has computed, by
 // term. Collective.
@@ -49,7 +53,7 @@ Evaluation evaluate(LocalModel& model, const SampleSource& data, std::int64_t sa
 }
 
 std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, std::int64_t samples,
-                                   const EvaluationWatch& watch) {
+                                   const EvaluationWatch& watch, ExpertDrops drops) {
   const Recipe& recipe = model.recipe();
   const std::int64_t count = samples == 0 ? data.samples() : std::min(samples, data.samples());
   const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length, model.fields());
@@ -72,10 +76,10 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
     const std::int64_t first = round + micro * rank.position;
     std::optional<PassInput> input;
     if (first < count)
-      input = evaluated(load_samples(data, rank, first, std::min(micro, count - first), model.device()));
+      input = evaluated(load_samples(data, rank, first, std::min(micro, count - first), model.device()), drops);
     // Experts are shared in every layer, so all ranks that hold them have to pass through it, if with other samples.
     const bool only_helps = !input && recipe.model.moe && model.layout().mesh().expert_parts() > 1;
-    if (only_helps) input = evaluated(load_samples(data, rank, 0, 1, model.device()));
+    if (only_helps) input = evaluated(load_samples(data, rank, 0, 1, model.device()), drops);
     const StagePasses::Output output = pass.run(input);
     for (const auto& [term, rows] : output.losses)
       if (!only_helps) sums[term] = rows.sum(at::kDouble).add_(sums[term]);

@@ -29,9 +29,13 @@ Evaluation evaluate(LocalModel& model, const SampleSource& data, std::int64_t sa
 // All ranks are told at the same point, so that it may be collective.
 using EvaluationWatch = std::function<bool(double share)>;
 
+// Which tokens experts drop: those beyond the capacity that the recipe gives for a micro-batch, as in training, or
+// none, so that no sample's loss depends on those beside it.
+enum class ExpertDrops { beyond_capacity, none };
+
 // The same, and nothing where the watch of any rank has stopped it, which all ranks hear at the same point.
 std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, std::int64_t samples,
-                                   const EvaluationWatch& watch);
+                                   const EvaluationWatch& watch, ExpertDrops drops = ExpertDrops::beyond_capacity);
 
 // Logits [T, vocab_size] in fp32, on the CPU, of one sequence of T tokens (int64, on the CPU), T ≤ max_sequence_length,
 // all computed at once. Collective, as evaluate() is; undefined on ranks without the head.

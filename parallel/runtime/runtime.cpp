@@ -20,7 +20,7 @@
 #include "parallel/device/device.h"
 #include "parallel/runtime/calibration/calibrate.h"
 #include "parallel/runtime/calibration/kernel_times.h"
-#include "parallel/runtime/inference_requests.h"
+#include "parallel/runtime/inference/inference_requests.h"
 #include "parallel/runtime/model_exchange.h"
 #include "parallel/runtime/parts.h"
 #include "parallel/runtime/rank_devices.h"
@@ -137,7 +137,7 @@ class Runtime final : public RuntimeInterface {
  public:
   int run(const RunRequest& request) override { return static_cast<int>(run_ranks(request)); }
 
-  EvaluateResult evaluate(const EvaluateRequest& request) override { return evaluate_checkpoint(request); }
+  std::vector<EvaluateResult> evaluate(const EvaluateRequest& request) override { return evaluate_checkpoint(request); }
 
   void sample(const SampleRequest& request, const SampleListener& listener) override {
     sample_texts(request, listener);

@@ -67,20 +67,44 @@ struct InferenceRanks {
   std::int64_t count() const { return tensor * pipeline; }
 };
 
+// How a loss is measured: of texts, each whole, with every token scored once, or of samples of the recipe's length, one
+// document behind another, as training does it.
+enum class EvaluationMethod { rolling, packed };
+
+// What is evaluated together, and has one result.
+struct EvaluationData {
+  std::string name;                 // for people
+  std::vector<DataSource> sources;  // files, folders or globs; of text where the method is rolling
+  std::string role;                 // of the sources, in messages: "--data", "/data/validation"
+  EvaluationMethod method = EvaluationMethod::packed;
+};
+
 struct EvaluateRequest {
-  Recipe recipe;                   // data.validation is evaluated, or data.train without it
-  std::string checkpoint;          // folder of the checkpoint
-  std::optional<DataSource> data;  // a file, folder or glob to evaluate instead
-  std::int64_t batches = 0;        // global batches; 0: all data once
+  Recipe recipe;
+  std::string checkpoint;  // folder of the checkpoint
+  std::vector<EvaluationData> data;
+  std::int64_t batches = 0;  // global batches of packed samples; 0: all data once
+  std::int64_t window = 0;   // tokens that the model sees at once of a text; 0: model.max_sequence_length
   InferenceRanks ranks;
 };
 
+// Figures of texts that the rolling method alone has, counted as lm-evaluation-harness does.
+struct TextFigures {
+  std::int64_t texts = 0;
+  std::int64_t words = 0;
+  std::int64_t bytes = 0;
+  double log_likelihood = 0;  // of all texts, in nats
+};
+
+// The loss of one of the data and what follows from it. Of several loss terms perplexity and the figures behind it are
+// of the first. Nothing where no token was scored.
 struct EvaluateResult {
-  double loss = 0;                      // nats per token; of several terms their sum, each times its coefficient
+  std::optional<double> loss;           // nats per token; of several terms their sum, each times its coefficient
   std::vector<LossValue> terms;         // where there is more than one
-  double perplexity = 0;                // of the first term, as bits_per_byte
+  std::optional<double> perplexity;     // per token
   std::optional<double> bits_per_byte;  // where each token stands for a known number of bytes
   std::int64_t tokens = 0;              // the rows that count in the first term
+  std::optional<TextFigures> texts;     // of the rolling method
   std::int64_t step = 0;                // of the checkpoint
 };
 
@@ -191,7 +215,8 @@ class RuntimeInterface {
   virtual ~RuntimeInterface() = default;
   virtual int run(const RunRequest& request) = 0;  // returns an ExitCode; a rank that another rank's failure ends
                                                    // returns that rank's code and prints nothing
-  virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
+  // A result for each of the data, in their order.
+  virtual std::vector<EvaluateResult> evaluate(const EvaluateRequest& request) = 0;
   // Tells the listener of every text as it grows, from one thread.
   virtual void sample(const SampleRequest& request, const SampleListener& listener) = 0;
   // The same of prompts that come one after another, each asked for when the text of the one before has ended, and each

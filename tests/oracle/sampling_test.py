@@ -167,7 +167,7 @@ class Sampling(unittest.TestCase):
         text = ("Perplexity is the exponential of the loss. " * 6).encode()
         (self.folder / "text.txt").write_bytes(text)
         found = json.loads(export.run("eval", export.folder / "checkpoint", "--json", "--data", self.folder / "text.txt",
-                                      "--tensor", 2))
+                                      "--packed", "--tensor", 2))
         length, losses = SHAPE["max_sequence_length"], []
         for begin in range(0, (len(text) - 1) // length * length, length):
             logits = export.logits(list(text[begin:begin + length]))

@@ -232,8 +232,10 @@ class Tokenizers(unittest.TestCase):
         self.run_program("run", self.folder / "run" / "recipe.json", "--quiet")
         result = json.loads(self.run_program("eval", self.folder / "words", "--json"))
         ids = tokenizer.encode(text).ids
+        self.assertEqual((result["tokens"], result["bytes"]), (len(ids), len(text.encode())))
+        packed = json.loads(self.run_program("eval", self.folder / "words", "--packed", "--json"))
         # Whole samples of 32 tokens, of the text and its end-of-text token but for the last, which is a target alone.
-        self.assertEqual(result["tokens"], len(ids) // 32 * 32)
+        self.assertEqual(packed["tokens"], len(ids) // 32 * 32)
         written = self.run_program("sample", self.folder / "words", "--prompt", "The model é", "--tokens", 5)
         self.assertTrue(written.startswith("The model é"), written)
         self.run_program("checkpoint", "export", self.folder / "words", self.folder / "exported", "--to", "hf")

@@ -86,6 +86,10 @@ TextFormat text_format(const Recipe& recipe) {
   return {recipe.data.tokenizer, recipe.data.fine_tuning, {}, document_end(recipe), recipe.data.on_bad_line};
 }
 
+std::string name_of_source(const std::string& role, std::size_t index) {
+  return role.starts_with("--") ? role : fmt::format("{}/{}/path", role, index);
+}
+
 Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
                  std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role,
                  const WorkMonitor& monitor)
@@ -112,7 +116,7 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;
       // A file's error does not say which source named it.
-      throw with_key(error, format.tokenizer, role.starts_with("--") ? role : fmt::format("{}/{}/path", role, i));
+      throw with_key(error, format.tokenizer, name_of_source(role, i));
     }
   }
 }

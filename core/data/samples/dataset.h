@@ -37,6 +37,10 @@ struct TextFormat {
 // mark, and Error(bad_data) where that is not one token.
 TextFormat text_format(const Recipe& recipe);
 
+// What names a source in messages: "<role>/<index>/path", where `role` is for example "/data/train", or the role where
+// that is a flag.
+std::string name_of_source(const std::string& role, std::size_t index);
+
 // The samples of the sources that a recipe names, in an order without end: a blend of the sources by their weights,
 // each in its own order, which is shuffled anew in each epoch. core/data/file_search.h describes what a source's path
 // may name, core/data/token_source.h the file formats. Files are mapped and must not change while the object lives.
@@ -45,9 +49,7 @@ class Dataset final : public SampleSource {
   // Opens, maps and checks every file of `sources`. Throws Error(missing_input) when a path or glob matches nothing,
   // Error(bad_data) when a file is malformed, holds a token id that is not below `vocab_size`, or when a source is
   // shorter than one sample, and Error(bad_recipe) when there is no source or a weight is not positive; with text also
-  // what open_tokenizer() throws, and what the monitor's reports throw. Messages begin with the source,
-  // "<role>/<index>/path", where `role` is for example
-  // "/data/train", or with the role where that is a flag.
+  // what open_tokenizer() throws, and what the monitor's reports throw. Messages begin with name_of_source().
   Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
           std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role,
           const WorkMonitor& monitor = {});

@@ -41,6 +41,10 @@ struct PassContext {
   KeyValueCache* cache = nullptr;  // in prediction, what is known of earlier tokens; outlives the pass, of one sequence
   Recorders recorders{};
 
+  // Whether experts drop no token, whatever their capacity: what rows get does not depend on those computed with them.
+  // True with a cache.
+  bool keeps_all_tokens = false;
+
   bool trains() const { return mode == PassMode::training; }
 
   // The share of the global batch that these rows are, times fp16's loss scale: what scales losses within blocks.

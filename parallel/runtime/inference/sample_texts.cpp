@@ -12,7 +12,7 @@
 #include "core/data/growing_text.h"
 #include "core/tokenizer/open_tokenizer.h"
 #include "parallel/engine/generation/generation.h"
-#include "parallel/runtime/inference_requests.h"
+#include "parallel/runtime/inference/inference_requests.h"
 #include "parallel/runtime/loaded_model.h"
 
 namespace llmtrain {
