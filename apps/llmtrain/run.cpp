@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/data/epochs.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/deadline.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
@@ -23,7 +24,6 @@
 #include "core/base/fault_point.h"
 #include "core/base/log.h"
 #include "core/machine/host_memory.h"
-#include "core/recipe/recipe_io.h"
 #include "core/recipe/rules/rules.h"
 #include "core/signals/stop_signals.h"
 
@@ -59,6 +59,15 @@ std::string latest_checkpoint_file(const Recipe& recipe) {
   return (std::filesystem::path(recipe.log.directory) / "checkpoints" / "latest").string();
 }
 
+// The recipe with the steps of its epochs, if it has any. To count them may take as long as to tokenise the data, so
+// what can be refused without them is refused before.
+Recipe counted_for_run(const RunOptions& options, Recipe recipe, const std::optional<Launcher>& launcher,
+                       const StopSignals& stop) {
+  if (!recipe.training.counts_steps()) return recipe;
+  decide_launch(options.recipe, recipe, launcher);
+  return read_counted_recipe(options.recipe, all_overrides(options), {true, [&stop] { return stop.requested(); }});
+}
+
 int run_here(const RunOptions& options, const std::optional<Launcher>& started_by, StopSignals& stop) {
   Recipe recipe = read_recipe(options.recipe, all_overrides(options));
   const std::optional<Launcher> launcher = launcher_of(recipe, started_by);
@@ -66,11 +75,12 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& started_b
   if (options.dry_run) {
     PlanOutputs outputs;
     outputs.trace = options.trace;
-    return show_plan(options.recipe, recipe, outputs);
+    return show_plan(options.recipe, read_counted_recipe(options.recipe, all_overrides(options)), outputs);
   }
   if (options.trace) require_folder_of(*options.trace);
   require_executable(recipe, options.recipe);
   require_training_data(recipe, options.recipe);
+  recipe = counted_for_run(options, std::move(recipe), launcher, stop);
   RunRequest request;
   request.stop = &stop;
   request.deadline = deadline_of(recipe);

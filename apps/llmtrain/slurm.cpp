@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/data/epochs.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/launch/launch.h"
@@ -38,7 +39,7 @@ std::vector<std::string> command_of_rank(const SlurmOptions& options) {
 int print_script(const SlurmOptions& options) {
   auto overrides = options.overrides;
   for (Override& change : options.flags.overrides()) overrides.push_back(std::move(change));
-  const Recipe recipe = read_recipe(options.recipe, overrides);
+  const Recipe recipe = read_counted_recipe(options.recipe, overrides);
   // Now, and not when the job has waited for its turn.
   require_executable(recipe, options.recipe);
   require_training_data(recipe, options.recipe);

@@ -165,6 +165,14 @@ class RecipeReader final : public KeyVisitor {
     levels_.push_back(std::move(level));
   }
 
+  // Whether the section has the epochs that its steps follow from. What model.from stands for is filled in before a
+  // recipe is read, and missing where that failed.
+  static bool has_epochs(const Json& section, const Key& key) {
+    if (key.presence != Presence::required_without_epochs) return false;
+    const auto epochs = section.find(std::string(stands_in_for(key.presence)));
+    return epochs != section.end() && !epochs->is_null();
+  }
+
   std::string pointer_to(const Key& key) const { return append_key(levels_.back().pointer, key.name); }
 
   // The key's value, or null without one; a required key that is missing is reported.
@@ -173,8 +181,11 @@ class RecipeReader final : public KeyVisitor {
     level.visited.push_back(key.name);
     if (level.json != nullptr) {
       const auto found = level.json->find(std::string(key.name));
-      if (found != level.json->end()) return &*found;
-      if (key.presence != Presence::optional) source_.problems.add_missing(pointer_to(key), "must be " + words);
+      const bool is_replaced = has_epochs(*level.json, key);
+      // A file's steps are taken back by null, as epochs are.
+      if (found != level.json->end() && !(is_replaced && found->is_null())) return &*found;
+      if (key.presence == Presence::optional || is_replaced) return nullptr;
+      source_.problems.add_missing(pointer_to(key), "must be " + words);
     } else if (!level.is_broken && key.presence != Presence::optional) {
       // A missing section is one problem, reported when it is left, not one for each of its keys.
       level.required.push_back(key.name);

@@ -83,9 +83,10 @@ class SchemaWriter final : public KeyVisitor {
     Section section = Section::object;
     Json properties = Json::object();
     Json required = Json::array();
-    Json required_without_from = Json::array();
+    Json required_without = Json::array();
+    std::string stands_in{};  // the key without which these are required
 
-    bool requires_keys() const { return !required.empty() || !required_without_from.empty(); }
+    bool requires_keys() const { return !required.empty() || !required_without.empty(); }
   };
 
   static Json object_of(const Level& level) {
@@ -93,9 +94,10 @@ class SchemaWriter final : public KeyVisitor {
     // Not a property: it is no key with a meaning of its own.
     schema["patternProperties"] = {{std::string("^").append(section_comment).append("$"), {{"type", "string"}}}};
     if (!level.required.empty()) schema["required"] = level.required;
-    if (level.required_without_from.empty()) return schema;
-    const Json has_from = {{"required", {"from"}}, {"properties", {{"from", {{"type", "string"}}}}}};
-    schema["anyOf"] = {has_from, {{"required", level.required_without_from}}};
+    if (level.required_without.empty()) return schema;
+    const Json has_other = {{"required", {level.stands_in}},
+                            {"properties", {{level.stands_in, {{"not", {{"type", "null"}}}}}}}};
+    schema["anyOf"] = {has_other, {{"required", level.required_without}}};
     return schema;
   }
 
@@ -137,8 +139,9 @@ class SchemaWriter final : public KeyVisitor {
     property.update(schema);
     if (key.presence == Presence::required) {
       level.required.push_back(std::string(key.name));
-    } else if (key.presence == Presence::required_without_from) {
-      level.required_without_from.push_back(std::string(key.name));
+    } else if (const auto other = stands_in_for(key.presence); !other.empty()) {
+      level.required_without.push_back(std::string(key.name));
+      level.stands_in = other;
       // A default that depends on other keys is given in words, as a schema cannot express it.
     } else if (key.default_words.empty() && !property.contains("properties")) {
       property["default"] = std::move(value);
@@ -157,7 +160,13 @@ nlohmann::ordered_json to_json(const Recipe& recipe) {
   // The table takes a recipe that a visitor may change; this one does not.
   Recipe copy = recipe;
   describe_keys(writer, copy);
-  return writer.take();
+  Json json = writer.take();
+  if (recipe.training.counts_steps()) {
+    // Steps that are not known yet are no value, and what follows from them is none.
+    json["training"].erase("steps");
+    if (recipe.training.learning_rate.decay_steps == 0) json["training"]["learning_rate"].erase("decay_steps");
+  }
+  return json;
 }
 
 Recipe with_dependent_defaults(const Recipe& recipe) {

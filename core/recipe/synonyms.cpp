@@ -59,8 +59,8 @@ std::vector<Synonyms> training_names() {
       {"/training/learning_rate/schedule", {"lr_schedule", "lr_scheduler", "lr_scheduler_type", "lr_decay_style"}},
       {"/training/learning_rate/warmup_steps", {"warmup", "warmup_iters", "lr_warmup_iters"}},
       // Schedules in other sections have a key "steps", too.
-      {"/training/steps",
-       {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters", "epochs", "num_train_epochs"}},
+      {"/training/steps", {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters"}},
+      {"/training/epochs", {"epochs", "num_epochs", "num_train_epochs"}},
       {"/training/clip_norm", {"grad_clip", "max_grad_norm", "clip_grad", "gradient_clipping"}},
       {"/batch/sequence_length", {"seq_len", "max_length", "sequence_len", "seq_length"}},
       // One step's sequences follow from it, and not from a number of micro-batches.

@@ -98,7 +98,8 @@ struct TokenDroppingRecipe {
 };
 
 struct TrainingRecipe {
-  std::int64_t steps = 0;
+  std::int64_t steps = 0;                    // 0: those of `epochs`, which have not been counted yet
+  std::optional<double> epochs;              // none: they have been turned into steps, or were never given
   std::optional<std::string> init_from;      // a checkpoint folder, or "hf:DIR"
   std::optional<std::string> adapters_from;  // a folder of PEFT
   std::int64_t evaluate_every = 0;           // 0: never
@@ -112,6 +113,9 @@ struct TrainingRecipe {
   std::optional<TokenDroppingRecipe> token_dropping;
   OptimizerRecipe optimizer;
   LearningRateRecipe learning_rate;
+
+  // Whether `steps` still has to be counted in the data.
+  bool counts_steps() const { return epochs && steps == 0; }
 
   bool operator==(const TrainingRecipe&) const = default;
 };

@@ -52,10 +52,14 @@ void add_new(CLI::App& program, Action& action) {
   command->add_option("--devices", wanted->devices, "Devices that train together (default: those of one node)")
       ->type_name("N")
       ->check(whole_number_positive());
-  command->add_option("--steps", wanted->steps, "Optimizer steps (training.steps)")
+  CLI::Option* steps = command->add_option("--steps", wanted->steps, "Optimizer steps (training.steps)")
+                           ->type_name("N")
+                           ->check(whole_number_positive())
+                           ->capture_default_str();
+  command->add_option("--epochs", wanted->epochs, "How often to read the data, in place of --steps (training.epochs)")
       ->type_name("N")
-      ->check(whole_number_positive())
-      ->capture_default_str();
+      ->check(not_negative())
+      ->excludes(steps);
   command->add_option("--output", wanted->output, "The new recipe (default: the model's name)")->type_name("FILE");
   command->footer(
       "Examples:\n  llmtrain new --model quickstart --data book.txt --output mine.json\n"

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <system_error>
 
+#include "apps/llmtrain/data/epochs.h"
 #include "apps/llmtrain/installation.h"
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
@@ -85,8 +86,7 @@ NewJson without_layout(const NewRecipe& wanted, const ClusterProfile& profile, s
   if (wanted.data) recipe["data"]["train"].push_back({{"path", data_path(*wanted.data, wanted.output)}});
   recipe["batch"] = {
       {"global", batch_of(model, devices)}, {"micro", 1}, {"sequence_length", model.model.max_sequence_length}};
-  recipe["training"] = {{"steps", wanted.steps},
-                        {"learning_rate", {{"peak", 3e-4}, {"minimum", 3e-5}, {"warmup_steps", wanted.steps / 50}}}};
+  recipe["training"] = {{"steps", wanted.steps}, {"learning_rate", {{"peak", 3e-4}, {"minimum", 3e-5}}}};
   if (const auto& init_from = model.training.init_from; is_elsewhere && init_from)
     recipe["training"]["init_from"] = *init_from;
   const bool has_bf16 = profile.device.kind != DeviceKind::cpu && profile.device.peak_flops.bf16 > 0;
@@ -96,12 +96,25 @@ NewJson without_layout(const NewRecipe& wanted, const ClusterProfile& profile, s
   // The search chooses among all numbers of expert ranks, but has to start from a legal one.
   if (model.model.moe) recipe["parallel"]["expert"] = std::gcd(model.parallel.expert, devices);
   recipe["cluster"] = cluster_of(wanted, profile, nodes_of(devices, profile));
-  recipe["checkpoint"] = {{"every", std::max<std::int64_t>(1, wanted.steps / 10)}};
   return recipe;
 }
 
 Recipe parsed(const NewJson& recipe, const NewRecipe& wanted) {
   return parse_recipe(recipe.dump(), wanted.output.string(), std::filesystem::absolute(wanted.output).parent_path());
+}
+
+// What follows from the run's length, which epochs say for one batch alone.
+void set_length(NewJson& recipe, const NewRecipe& wanted) {
+  std::int64_t steps = wanted.steps;
+  if (wanted.epochs) {
+    NewJson training = {{"epochs", *wanted.epochs}};
+    training.update(recipe["training"]);
+    training.erase("steps");
+    recipe["training"] = std::move(training);
+    steps = steps_of_epochs(wanted.output.string(), parsed(recipe, wanted));
+  }
+  recipe["training"]["learning_rate"]["warmup_steps"] = steps / 50;
+  recipe["checkpoint"] = {{"every", std::max<std::int64_t>(1, steps / 10)}};
 }
 
 Recipe fastest(const Recipe& recipe, const std::string& machine, const ClusterProfile& profile, std::int64_t devices) {
@@ -180,6 +193,7 @@ NewJson new_recipe(const NewRecipe& wanted) {
   layout["parallel"]["data"] = "auto";
   for (const char* section : {"parallel", "pipeline", "batch", "memory"})
     for (const auto& [key, value] : layout[section].items()) recipe[section][key] = value;
+  set_length(recipe, wanted);
   return recipe;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/data/epochs.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/machine/machine_profile.h"
@@ -167,7 +168,7 @@ int plan(const PlanOptions& options) {
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
   if (options.target) return show_target(options.recipe, overrides, *options.target, options.outputs);
   const PlannedOverrides planned = with_derived_data(options.recipe, overrides);
-  const Recipe recipe = read_recipe(options.recipe, planned.all);
+  const Recipe recipe = read_counted_recipe(options.recipe, planned.all);
   if (options.search) return search(options, recipe, planned.derives_data);
   PlanOutputs outputs = options.outputs;
   outputs.derives_data = planned.derives_data;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "apps/llmtrain/data/epochs.h"
 #include "apps/llmtrain/machine/machine_profile.h"
 #include "apps/llmtrain/machine/profiles.h"
 #include "parallel/plan/planner/planner.h"
@@ -32,7 +33,7 @@ std::string first_problem(const Error& error) {
 Override override_of(const KeyDifference& difference) { return difference.key + "=" + difference.second.dump(); }
 
 PlanReport RelatedPlans::report_of(const std::string& file, const PlannedOverrides& overrides) {
-  const Recipe recipe = read_recipe(file, overrides.all);
+  const Recipe recipe = read_counted_recipe(file, overrides.all);
   measure_machine(recipe);
   return named_with_file(file, [&] {
     const ClusterProfile& profile = profile_for(recipe);

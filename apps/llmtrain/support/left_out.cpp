@@ -61,6 +61,7 @@ const std::array left_out_groups = {
               "data.curriculum.vocabulary_rarity.degree",
               "batch",
               "training.steps",
+              "training.epochs",
               "training.token_dropping.steps",
               "training.token_dropping.multiple",
               "training.token_dropping.degree",

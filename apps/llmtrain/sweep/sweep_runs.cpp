@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "apps/llmtrain/data/epochs.h"
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/launch/launch.h"
 #include "apps/llmtrain/plan/plan.h"
@@ -48,7 +50,10 @@ std::string unused(const std::string& name, std::set<std::string>& used) {
 // Reads and checks the recipe as `run` does before it starts ranks.
 void check(const std::string& file, SweepRun& run) {
   try {
-    Recipe recipe = read_recipe(file, run.overrides);
+    // Its own directory, which may hold the run that goes on.
+    std::vector<Override> overrides = run.overrides;
+    overrides.push_back(text_override("log.directory", run.directory.string()));
+    Recipe recipe = read_counted_recipe(file, overrides);
     require_executable(recipe, file);
     require_training_data(recipe, file);
     const RunLaunch launch = decide_launch(file, recipe, std::nullopt);

@@ -62,7 +62,7 @@ class KeyLister final : public KeyVisitor {
     auto words = std::move(value);
     if (!key.default_words.empty()) words = key.default_words;
     if (key.presence != Presence::optional) words = "required";
-    if (key.presence == Presence::required_without_from) words += " without from";
+    if (const auto other = stands_in_for(key.presence); !other.empty()) words.append(" without ").append(other);
     entries.push_back(
         {append_key(sections_.back(), key.name), std::move(values), std::move(words), std::string(key.help)});
   }

@@ -129,6 +129,19 @@ void read_balance(const WrittenValue& written, BalanceRecipe& field, IntegerRang
 
 }  // namespace
 
+std::string_view stands_in_for(Presence presence) {
+  switch (presence) {
+    case Presence::optional:
+    case Presence::required:
+      break;
+    case Presence::required_without_from:
+      return "from";
+    case Presence::required_without_epochs:
+      return "epochs";
+  }
+  return "";
+}
+
 std::string choice_words(Words words) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {

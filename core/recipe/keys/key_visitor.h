@@ -18,8 +18,12 @@
 
 namespace llmtrain {
 
-// required_without_from: may be left out where the key `from` of the section is given.
-enum class Presence { optional, required, required_without_from };
+// required_without_from and required_without_epochs: may be left out where the key `from` or `epochs` of the section is
+// given.
+enum class Presence { optional, required, required_without_from, required_without_epochs };
+
+// The key of the section in whose presence a required key may be left out; empty: there is none.
+std::string_view stands_in_for(Presence presence);
 
 // Properties of a key in addition to its type and its member.
 struct Key {

@@ -234,8 +234,12 @@ void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& mod
 
 void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
   keys.section({"training", "How the model is trained."}, [&] {
-    keys.integer({"steps", "Optimizer steps in the whole run.", "", Presence::required}, training.steps,
+    keys.integer({"steps", "Optimizer steps in the whole run.", "", Presence::required_without_epochs}, training.steps,
                  {1, most_steps});
+    keys.nullable_number({"epochs",
+                          "In place of steps: how often the run reads each sample of data.train, the last step filled "
+                          "with what follows; null: steps says how long the run is."},
+                         training.epochs, {0, 1'000'000, RangeEnds::open_minimum});
     keys.nullable_text({"init_from",
                         "Source of the initial weights: null (random), a checkpoint's folder, a run's directory, or "
                         "\"hf:\" and a Hugging Face model's folder.",

@@ -29,6 +29,7 @@ constexpr std::array rules{
     ResumeRule{"/batch/micro", ""},
     ResumeRule{"/batch/sequence_length", "the run's position in its data counts samples of this length"},
     ResumeRule{"/training/steps", ""},
+    ResumeRule{"/training/epochs", ""},
     ResumeRule{"/training/init_from", "the run has started from it"},
     ResumeRule{"/training/adapters_from", "the run has started from it"},
     ResumeRule{"/training/evaluate_every", ""},

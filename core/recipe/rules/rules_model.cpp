@@ -154,7 +154,7 @@ Verdict check_minimum(const Recipe& recipe, const Known&) {
 Verdict check_decay(const Recipe& recipe, const Known&) {
   const auto& rate = recipe.training.learning_rate;
   // A run that ends within its warm-up decays nowhere; recipe_warnings() says so.
-  const bool ends_before = rate.warmup_steps > recipe.training.steps;
+  const bool ends_before = rate.warmup_steps > recipe.training.steps || recipe.training.counts_steps();
   if (ends_before || rate.decay_steps >= rate.warmup_steps) return {};
   const auto warmup = std::to_string(rate.warmup_steps);
   return Refusal{std::to_string(rate.decay_steps) + " is within the warm-up",

@@ -59,10 +59,29 @@ Verdict check_network_interfaces(const Recipe& recipe, const Known&) {
   return {};
 }
 
+// Which of the data an epoch is of.
+Verdict check_epochs(const Recipe& recipe, const Known&) {
+  const TrainingRecipe& training = recipe.training;
+  if (!training.epochs) return {};
+  const std::string given = number_words(*training.epochs);
+  if (training.steps > 0)
+    return Refusal{fmt::format("{} stands beside training.steps {}", given, training.steps),
+                   "a run's length is given by one of the two", "null"};
+  if (recipe.data.train.size() > 1)
+    return Refusal{fmt::format("{} of {} sources, which are drawn from by their weights and not one after another",
+                               given, recipe.data.train.size()),
+                   "needs one source in data.train, which may be a folder or a glob; with several, training.steps"};
+  if (recipe.data.curriculum.vocabulary_rarity)
+    return Refusal{given + " of samples of which the easy ones are read more often",
+                   "needs data.curriculum.vocabulary_rarity null, or training.steps"};
+  return {};
+}
+
 }  // namespace
 
 std::vector<Rule> running_rules() {
-  return {{"/checkpoint/keep_every", {"/checkpoint/every"}, check_kept_checkpoints},
+  return {{"/training/epochs", {"/training/steps", "/data/train", "/data/curriculum/vocabulary_rarity"}, check_epochs},
+          {"/checkpoint/keep_every", {"/checkpoint/every"}, check_kept_checkpoints},
           {"/checkpoint/keep_best", {"/checkpoint/every", "/training/evaluate_every"}, check_best_checkpoints},
           {"/training/early_stopping", {"/training/evaluate_every"}, check_early_stopping},
           {"/launch/network_interfaces", {"/launch/backend", "/cluster/nodes"}, check_network_interfaces}};

@@ -183,14 +183,16 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
   std::vector<std::string> warnings;
   const auto& rate = recipe.training.learning_rate;
   const std::int64_t steps = recipe.training.steps;
-  if (rate.warmup_steps > steps) {
+  // How long a run of epochs is, is known once its samples have been counted.
+  const bool is_counted = !recipe.training.counts_steps();
+  if (is_counted && rate.warmup_steps > steps) {
     const double reached = rate.peak * static_cast<double>(steps) / static_cast<double>(rate.warmup_steps);
     warnings.push_back(
         fmt::format("training.learning_rate.warmup_steps: {} is longer than the run (training.steps {}): the learning "
                     "rate ends at {:.3g}, below its peak of {}",
                     rate.warmup_steps, steps, reached, rate.peak));
   }
-  if (recipe.data.curriculum != CurriculumRecipe() || recipe.training.token_dropping)
+  if (is_counted && (recipe.data.curriculum != CurriculumRecipe() || recipe.training.token_dropping))
     warn_of_unfinished(recipe, warnings);
   for (const auto& part : {ignored_fp8(recipe), ignored_model(recipe.model), ignored_weights(recipe.data),
                            ignored_schedules(recipe), ignored_training(recipe), ignored_running(recipe)})

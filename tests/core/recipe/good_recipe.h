@@ -51,7 +51,7 @@ inline Json large_recipe() {
       "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],
       "validation": [{"path": "/data/c.txt"}]},
     "batch": {"global": 64, "micro": 2, "sequence_length": 128},
-    "training": {"steps": 1000, "init_from": "hf:/models/gpt2", "adapters_from": "/adapters/a", "evaluate_every": 10, "evaluate_batches": 4, "early_stopping": {"evaluations": 3, "improvement": 0.01},
+    "training": {"steps": 1000, "epochs": null, "init_from": "hf:/models/gpt2", "adapters_from": "/adapters/a", "evaluate_every": 10, "evaluate_batches": 4, "early_stopping": {"evaluations": 3, "improvement": 0.01},
       "clip_norm": 0.5, "spikes": {"loss": 6.5, "gradient_norm": 8, "window": 64}, "skip_limit": 5, "rollbacks": 2, "freeze": ["embedding.*", "layers.0.*"],
       "token_dropping": {"start": 48, "steps": 300, "multiple": 24, "degree": 1.5, "first_layers": 2, "last_layers": 3},
       "optimizer": {"name": "adamw", "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.01,
