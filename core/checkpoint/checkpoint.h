@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/long_work.h"
@@ -63,11 +64,12 @@ struct RecentUpdates {
 
 // What a run's evaluations have come to. A loss that is not finite counts as the largest number.
 struct EvaluationHistory {
-  std::int64_t step = 0;              // of the newest one
-  double loss = 0;                    // of the newest one
-  std::int64_t best_step = 0;         // of the last one that was progress
-  double best_loss = 0;               // of the same
-  std::int64_t without_progress = 0;  // those since
+  std::int64_t step = 0;                               // of the newest one
+  double loss = 0;                                     // of the newest one
+  std::int64_t best_step = 0;                          // of the last one that was progress
+  double best_loss = 0;                                // of the same
+  std::int64_t without_progress = 0;                   // those since
+  std::vector<std::pair<std::string, double>> sets{};  // of the newest one: losses of named sets of validation data
 
   bool operator==(const EvaluationHistory&) const = default;
 };

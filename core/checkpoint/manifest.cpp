@@ -218,10 +218,25 @@ RecentUpdates read_recent(const Json& object, const std::string& file) {
   return recent;
 }
 
+Json evaluations_json(const EvaluationHistory& history) {
+  Json json = {{"step", history.step},
+               {"loss", history.loss},
+               {"best_step", history.best_step},
+               {"best_loss", history.best_loss},
+               {"without_progress", history.without_progress}};
+  for (const auto& [name, loss] : history.sets) json["sets"][name] = loss;
+  return json;
+}
+
 EvaluationHistory read_evaluations(const Json& object, const std::string& file) {
   MemberReader reader(object, file, "/evaluations");
-  const EvaluationHistory history{reader.integer("step"), reader.real("loss"), reader.integer("best_step"),
-                                  reader.real("best_loss"), reader.integer("without_progress")};
+  EvaluationHistory history{reader.integer("step"), reader.real("loss"), reader.integer("best_step"),
+                            reader.real("best_loss"), reader.integer("without_progress")};
+  if (reader.has("sets")) {
+    MemberReader sets(reader.get("sets"), file, "/evaluations/sets");
+    for (const auto& [name, loss] : reader.get("sets").items()) history.sets.emplace_back(name, sets.real(name));
+    sets.finish();
+  }
   if (std::min({history.step, history.best_step, history.without_progress}) < 0) reader.fail("has a negative count");
   reader.finish();
   return history;
@@ -320,13 +335,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (manifest.state.tokens) append_member(text, "tokens", *manifest.state.tokens);
   if (!manifest.state.began_from.empty()) append_member(text, "began_from", manifest.state.began_from);
   if (manifest.state.evaluation_is_due) append_member(text, "evaluation_is_due", true);
-  if (const auto& history = manifest.state.evaluations)
-    append_member(text, "evaluations",
-                  {{"step", history->step},
-                   {"loss", history->loss},
-                   {"best_step", history->best_step},
-                   {"best_loss", history->best_loss},
-                   {"without_progress", history->without_progress}});
+  if (const auto& history = manifest.state.evaluations) append_member(text, "evaluations", evaluations_json(*history));
   if (!manifest.state.samples.empty()) append_member(text, "samples", manifest.state.samples);
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;

@@ -25,7 +25,8 @@ inline constexpr const char* document_key = "text";
 struct DataSource {
   std::string path;  // file, folder or glob; absolute after reading
   double weight = 1;
-  std::string text_key = document_key;  // of the text in rows of JSON Lines and tables
+  std::string text_key = document_key;             // of the text in rows of JSON Lines and tables
+  std::optional<std::string> name = std::nullopt;  // of the set that a source of validation data belongs to
 
   bool operator==(const DataSource&) const = default;
 };
@@ -117,6 +118,11 @@ struct DocumentMaskRecipe {
 
 // What becomes of a line of data that is no document or conversation: it ends the command, or is left out and counted.
 enum class OnBadLine { stop, skip };
+
+// Whether validation data are sets that each have a name and a loss; otherwise they are sources of one.
+inline bool are_named_sets(const std::vector<DataSource>& validation) {
+  return !validation.empty() && validation.front().name.has_value();
+}
 
 struct DataRecipe {
   TokenizerRecipe tokenizer;

@@ -104,6 +104,7 @@ struct TrainingRecipe {
   std::optional<std::string> adapters_from;  // a folder of PEFT
   std::int64_t evaluate_every = 0;           // 0: never
   std::int64_t evaluate_batches = 0;         // global batches per evaluation; 0: the whole validation data
+  std::optional<std::string> judged_by;      // the set of validation data; none: the first
   std::optional<EarlyStoppingRecipe> early_stopping;
   double clip_norm = 1;  // 0: off
   SpikeRecipe spikes;

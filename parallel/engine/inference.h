@@ -18,6 +18,7 @@ struct Evaluation {
   double loss = 0;                 // sum of the terms of rows, each times its coefficient
   std::vector<LossValue> terms{};  // these terms
   std::int64_t tokens = 0;         // the rows that count in the first of them: of a decoder tokens
+  std::vector<LossValue> sets{};   // the losses of a run's named sets of validation data, of which this is one
 };
 
 // The model's loss on the first `samples` samples of the data (0: one pass over them), in micro-batches of the recipe's

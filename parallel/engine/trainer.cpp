@@ -147,10 +147,12 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
   return kinds;
 }
 
-// The history with one evaluation more.
+double counted_loss(double loss) { return std::isfinite(loss) ? loss : std::numeric_limits<double>::max(); }
+
+// The history with one evaluation more, without the losses of its sets.
 EvaluationHistory continued(const std::optional<EvaluationHistory>& before, std::int64_t step, double loss,
                             double improvement) {
-  const double counted = std::isfinite(loss) ? loss : std::numeric_limits<double>::max();
+  const double counted = counted_loss(loss);
   if (!before || counted < before->best_loss - improvement) return {step, counted, step, counted, 0};
   return {step, counted, before->best_step, before->best_loss, before->without_progress + 1};
 }
@@ -227,13 +229,24 @@ double Trainer::evaluate() {
 
 std::optional<Evaluation> Trainer::evaluate(const EvaluationWatch& watch) {
   const std::int64_t samples = recipe().training.evaluate_batches * recipe().batch.global;
-  std::optional<Evaluation> evaluation = llmtrain::evaluate(model_, *data_.validation, samples, watch);
-  evaluation_is_due_ = !evaluation;
-  if (evaluation) {
-    const auto& stopping = recipe().training.early_stopping;
-    evaluations_ = continued(evaluations_, steps_done_, evaluation->loss, stopping ? stopping->improvement : 0);
+  std::vector<Evaluation> evaluations;
+  const double sets = static_cast<double>(data_.validation.size());
+  evaluation_is_due_ = true;
+  for (const ValidationSet& set : data_.validation) {
+    const double before = static_cast<double>(evaluations.size());
+    auto one =
+        llmtrain::evaluate(model_, set.data, samples, [&](double share) { return watch((before + share) / sets); });
+    if (!one) return std::nullopt;
+    evaluations.push_back(*std::move(one));
   }
-  return evaluation;
+  evaluation_is_due_ = false;
+  Evaluation judged = evaluations.at(data_.judged);
+  for (std::size_t i = 0; i < evaluations.size(); ++i)
+    if (!data_.validation[i].name.empty()) judged.sets.push_back({data_.validation[i].name, evaluations[i].loss});
+  const auto& stopping = recipe().training.early_stopping;
+  evaluations_ = continued(evaluations_, steps_done_, judged.loss, stopping ? stopping->improvement : 0);
+  for (const LossValue& set : judged.sets) evaluations_->sets.emplace_back(set.name, counted_loss(set.value));
+  return judged;
 }
 
 bool Trainer::stops_early() const {
@@ -263,6 +276,10 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
   tokens_trained_ = checkpoint.state().tokens.value_or(samples_consumed_ * recipe().batch.sequence_length);
   evaluation_is_due_ = checkpoint.state().evaluation_is_due;
   evaluations_ = checkpoint.state().evaluations;
+  // Losses of another set say nothing of this one's progress.
+  if (evaluations_ && checkpoint.state().recipe.is_object() &&
+      judged_name(recipe_of(checkpoint)) != judged_name(recipe()))
+    evaluations_.reset();
   skipped_ = checkpoint.state().skipped;
   model_.spikes().set_recent(checkpoint.state().recent);
 }

@@ -52,8 +52,8 @@ class Trainer {
   // these steps.
   void record_choices(TokenChoices* choices) { choices_ = choices; }
 
-  // The loss over the validation data: training.evaluate_batches global batches of it, or all if that is 0. The recipe
-  // must name validation data.
+  // The loss over the validation data, of named sets over the one that the run is judged by, though all are evaluated:
+  // training.evaluate_batches global batches of each, or all of it if that is 0. The recipe must name validation data.
   double evaluate();
   // The same with its terms; nothing where the watch has stopped it. The evaluation is due then, until it is done or
   // the next step.
@@ -77,7 +77,11 @@ class Trainer {
 
   const Recipe& recipe() const { return model_.recipe(); }
   const Dataset& train_data() const { return data_.train; }
-  const Dataset* validation_data() const { return data_.validation ? &*data_.validation : nullptr; }
+  const RunData& data() const { return data_; }
+  // The validation data by which the run is judged; null: there are none.
+  const Dataset* validation_data() const {
+    return data_.validation.empty() ? nullptr : &data_.validation[data_.judged].data;
+  }
   // The step that was done last, and the percent of the samples, the easiest, from which it read.
   StepShape last_shape() const { return runner_.shapes().at(steps_done_ - 1); }
   std::int64_t last_percent() const { return easiest_percent(recipe().data.curriculum, steps_done_ - 1); }

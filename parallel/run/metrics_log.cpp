@@ -170,6 +170,15 @@ std::string loss_terms(const std::vector<LossTermRow>& terms) {
   return columns.empty() ? "" : fmt::format(R"(,"loss_terms":{{{}}})", columns);
 }
 
+// Names are the recipe's.
+std::string set_losses(const std::vector<LossTermRow>& sets) {
+  std::string columns;
+  for (const LossTermRow& set : sets)
+    columns +=
+        fmt::format("{}{}:{}", columns.empty() ? "" : ",", nlohmann::json(set.name).dump(), exact_number(set.value));
+  return columns.empty() ? "" : fmt::format(R"(,"validation_losses":{{{}}})", columns);
+}
+
 std::string routing_columns(const std::optional<RoutingRow>& routing) {
   if (!routing) return "";
   return fmt::format(R"(,"balance_loss":{},"z_loss":{},"dropped_share":{},"expert_load":{},"router_entropy":{})",
@@ -271,11 +280,12 @@ void MetricsLog::write_routing(std::int64_t step, const std::vector<std::vector<
 }
 
 void MetricsLog::write(const EvaluationRow& row) {
-  file_.append(fmt::format("{{\"step\":{},\"validation_loss\":{}{}}}\n", row.step, exact_number(row.validation_loss),
-                           loss_terms(row.terms)));
+  file_.append(fmt::format("{{\"step\":{},\"validation_loss\":{}{}{}}}\n", row.step, exact_number(row.validation_loss),
+                           loss_terms(row.terms), set_losses(row.sets)));
   if (!tensorboard_) return;
   tensorboard_->write(row.step, {{"validation/loss", row.validation_loss}});
   write_terms("validation/", row.step, row.terms);
+  for (const LossTermRow& set : row.sets) tensorboard_->write(row.step, {{"validation/loss/" + set.name, set.value}});
 }
 
 }  // namespace llmtrain

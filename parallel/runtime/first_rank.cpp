@@ -41,11 +41,14 @@ std::vector<std::vector<int>> ranks_with_the_same_work(const Mesh& mesh) {
 }
 
 // One term alone is the loss itself.
-std::vector<LossTermRow> term_rows(const std::vector<LossValue>& terms) {
+std::vector<LossTermRow> named_rows(const std::vector<LossValue>& values) {
   std::vector<LossTermRow> rows;
-  if (terms.size() < 2) return rows;
-  for (const LossValue& term : terms) rows.push_back({term.name, term.value});
+  for (const LossValue& value : values) rows.push_back({value.name, value.value});
   return rows;
+}
+
+std::vector<LossTermRow> term_rows(const std::vector<LossValue>& terms) {
+  return terms.size() < 2 ? std::vector<LossTermRow>() : named_rows(terms);
 }
 
 std::vector<Fp8Row> fp8_rows(const std::vector<Fp8Representation>& kinds) {
@@ -203,11 +206,13 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
 void FirstRank::begin_evaluation() { progress_.begin_work(fmt::format("step {}: evaluating", trainer_.steps_done())); }
 
 void FirstRank::show_evaluation(const Evaluation& evaluation) {
-  const EvaluationRow row{trainer_.steps_done(), evaluation.loss, term_rows(evaluation.terms)};
+  const EvaluationRow row{trainer_.steps_done(), evaluation.loss, term_rows(evaluation.terms),
+                          named_rows(evaluation.sets)};
   metrics_->write(row);
   report_.add(row);
   progress_.note(fmt::format("step {}: validation loss {:.4f}{}{}, perplexity {:.2f}", row.step, row.validation_loss,
-                             row.terms.empty() ? "" : " ", terms_text(row.terms),
+                             row.terms.empty() && row.sets.empty() ? "" : " ",
+                             terms_text(row.sets.empty() ? row.terms : row.sets),
                              std::exp(evaluation.terms.front().value)));
 }
 

@@ -119,8 +119,11 @@ bool is_finished(const Recipe& recipe, const Trainer& trainer) {
 void write_data_description(const std::filesystem::path& file, const Trainer& trainer) {
   const DataRecipe& data = trainer.recipe().data;
   Json description = {{"train", describe_sources(trainer.train_data(), data.train)}};
-  if (const Dataset* const validation = trainer.validation_data())
-    description["validation"] = describe_sources(*validation, data.validation);
+  for (const ValidationSet& set : trainer.data().validation)
+    for (Json& source : describe_sources(set.data, set.sources)) {
+      if (!set.name.empty()) source["name"] = set.name;
+      description["validation"].push_back(std::move(source));
+    }
   write_file_atomically(file, description.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

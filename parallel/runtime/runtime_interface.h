@@ -77,6 +77,7 @@ struct EvaluationData {
   std::vector<DataSource> sources;  // files, folders or globs; of text where the method is rolling
   std::string role;                 // of the sources, in messages: "--data", "/data/validation"
   EvaluationMethod method = EvaluationMethod::packed;
+  std::size_t first_source = 0;  // where the role's list has the first of the sources
 };
 
 struct EvaluateRequest {

@@ -59,8 +59,10 @@ std::string data_line(const Trainer& trainer) {
     return fmt::format("{} tokens in {}", format_count(static_cast<double>(data.tokens())),
                        format_number_of(static_cast<std::int64_t>(data.files()), "file"));
   };
-  const Dataset* validation = trainer.validation_data();
-  return size_of(trainer.train_data()) + (validation != nullptr ? "; validation " + size_of(*validation) : "");
+  std::string text = size_of(trainer.train_data());
+  for (const ValidationSet& set : trainer.data().validation)
+    text += "; validation " + (set.name.empty() ? "" : printable(set.name) + ": ") + size_of(set.data);
+  return text;
 }
 
 // "tensor 2 × data 4 × pipeline 2, breadth_first, ZeRO-3 over 4", without axes of one rank.
@@ -140,8 +142,7 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   if (recipe.precision.tf32 && trainer.model().device().is_cpu())
     log().warn("precision.tf32: this processor multiplies fp32 exactly, which is as slow as without the key");
   show("data", data_line(trainer));
-  for (const std::string& warning : data_warnings(recipe, trainer.train_data(), trainer.validation_data()))
-    log().warn("{}", warning);
+  for (const std::string& warning : data_warnings(recipe, trainer.data())) log().warn("{}", warning);
   if (request.launch.ranks > 1) show("ranks", ranks_line(request.launch, recipe, trainer.model().groups()));
   if (request.plan)
     show("plan", fmt::format("{} per step, {} at most (profile {})", format_duration(request.plan->step_seconds),

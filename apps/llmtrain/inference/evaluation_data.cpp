@@ -24,12 +24,18 @@ std::vector<EvaluationData> evaluation_data(const Recipe& recipe, const std::str
                                             const std::vector<std::string>& paths, const std::string& key,
                                             bool is_packed) {
   std::vector<EvaluationData> found;
-  const auto add = [&](const std::string& name, const std::vector<DataSource>& sources, const std::string& role) {
-    found.push_back({name, sources, role, method_for(recipe, sources, is_packed)});
+  const auto add = [&](const std::string& name, const std::vector<DataSource>& sources, const std::string& role,
+                       std::size_t first_source = 0) {
+    found.push_back({name, sources, role, method_for(recipe, sources, is_packed), first_source});
   };
   for (const std::string& path : paths) add(path, {DataSource{path, 1, key}}, "--data");
   if (!found.empty()) return found;
   const DataRecipe& data = recipe.data;
+  if (are_named_sets(data.validation)) {
+    for (std::size_t i = 0; i < data.validation.size(); ++i)
+      add(*data.validation[i].name, {data.validation[i]}, "/data/validation", i);
+    return found;
+  }
   if (!data.validation.empty()) {
     add("data.validation", data.validation, "/data/validation");
     return found;

@@ -78,9 +78,9 @@ const std::array left_out_groups = {
               "training.learning_rate"}},
     KeyGroup{
         "what a run does besides training, or plans say besides their steps",
-        {"training.evaluate_every", "training.evaluate_batches", "training.early_stopping", "cluster.profile",
-         "cluster.program", "cluster.price_per_device_hour", "launch.watchdog_seconds", "launch.time_limit_seconds",
-         "launch.check_replicas_every", "checkpoint", "log.every", "log.tensorboard"}},
+        {"training.evaluate_every", "training.evaluate_batches", "training.judged_by", "training.early_stopping",
+         "cluster.profile", "cluster.program", "cluster.price_per_device_hour", "launch.watchdog_seconds",
+         "launch.time_limit_seconds", "launch.check_replicas_every", "checkpoint", "log.every", "log.tensorboard"}},
 };
 
 bool is_within(std::string_view key, std::string_view section) {

@@ -61,7 +61,7 @@ class RollingTexts::Encoder {
 };
 
 RollingTexts::RollingTexts(const std::vector<DataSource>& sources, const Recipe& recipe, std::int64_t window,
-                           const std::string& role, const WorkMonitor& monitor)
+                           const std::string& role, std::size_t first_source, const WorkMonitor& monitor)
     : window_(window), vocab_size_(recipe.model.vocab_size), bad_lines_(recipe.data.on_bad_line) {
   std::optional<Encoder> encoder;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -71,7 +71,7 @@ RollingTexts::RollingTexts(const std::vector<DataSource>& sources, const Recipe&
       for (const auto& file : find_files(sources[i].path)) add_file(file, sources[i].text_key, *encoder, report);
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;
-      throw with_key(error, recipe.data.tokenizer, name_of_source(role, i));
+      throw with_key(error, recipe.data.tokenizer, name_of_source(role, first_source + i));
     }
   }
 }

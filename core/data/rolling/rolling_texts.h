@@ -39,9 +39,9 @@ class RollingTexts {
 
   // The documents of text files that each source's path names. Throws what find_files(), open_document_records(),
   // open_tokenizer() and encoding throw, and Error(bad_data) for ids that are not below the model's vocabulary, behind
-  // name_of_source().
+  // name_of_source(), for which the role's list has the first of the sources at `first_source`.
   RollingTexts(const std::vector<DataSource>& sources, const Recipe& recipe, std::int64_t window,
-               const std::string& role, const WorkMonitor& monitor = {});
+               const std::string& role, std::size_t first_source = 0, const WorkMonitor& monitor = {});
 
   const Counts& counts() const { return counts_; }
   const std::vector<Window>& windows() const { return windows_; }

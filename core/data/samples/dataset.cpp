@@ -83,7 +83,12 @@ std::optional<std::int64_t> document_end(const Recipe& recipe) {
 }  // namespace
 
 TextFormat text_format(const Recipe& recipe) {
-  return {recipe.data.tokenizer, recipe.data.fine_tuning, {}, document_end(recipe), recipe.data.on_bad_line};
+  TextFormat format;
+  format.tokenizer = recipe.data.tokenizer;
+  format.fine_tuning = recipe.data.fine_tuning;
+  format.document_end = document_end(recipe);
+  format.on_bad_line = recipe.data.on_bad_line;
+  return format;
 }
 
 std::string name_of_source(const std::string& role, std::size_t index) {
@@ -116,7 +121,7 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;
       // A file's error does not say which source named it.
-      throw with_key(error, format.tokenizer, name_of_source(role, i));
+      throw with_key(error, format.tokenizer, name_of_source(role, format.first_source + i));
     }
   }
 }

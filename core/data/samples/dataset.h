@@ -31,6 +31,7 @@ struct TextFormat {
   // The token that ends a document where attention stays within documents, or no_token: all files have indexes.
   std::optional<std::int64_t> document_end{};
   OnBadLine on_bad_line = OnBadLine::stop;
+  std::size_t first_source = 0;  // where the recipe's list has the first of the sources, for messages
 };
 
 // What the recipe says of it. Throws what open_tokenizer() does, where data.document_mask asks for the tokenizer's

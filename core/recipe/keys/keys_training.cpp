@@ -209,8 +209,13 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                  [&] { describe_curriculum(keys, data.curriculum); });
     keys.list({"train", "Sources of training data."}, data.train,
               [&](DataSource& source) { describe_source(keys, source); });
-    keys.list({"validation", "Sources of validation data."}, data.validation,
-              [&](DataSource& source) { describe_source(keys, source); });
+    keys.list({"validation", "Sources of validation data, or sets of it that each have a name and a loss."},
+              data.validation, [&](DataSource& source) {
+                describe_source(keys, source);
+                keys.nullable_text(
+                    {"name", "Makes it a set with a loss of its own; null: it is one of several sources."}, source.name,
+                    {TextKind::name});
+              });
     keys.boolean(
         {"shuffle", "Shuffles training samples in an order determined by the seed; otherwise they are read in order."},
         data.shuffle);
@@ -250,6 +255,10 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.integer({"evaluate_every", "Steps between evaluations; 0: never."}, training.evaluate_every, interval_range);
     keys.integer({"evaluate_batches", "Global batches per evaluation; 0: all validation data."},
                  training.evaluate_batches, interval_range);
+    keys.nullable_text({"judged_by",
+                        "Name of the set in data.validation whose loss is the validation loss, by which the best "
+                        "checkpoints are kept and early_stopping ends a run; null: the first."},
+                       training.judged_by, {TextKind::name});
     keys.optional_section(
         {"early_stopping", "Ends a run whose validation loss falls no more; null: all steps are done."},
         training.early_stopping, [&](EarlyStoppingRecipe& stopping) { describe_early_stopping(keys, stopping); });

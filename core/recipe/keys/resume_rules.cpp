@@ -34,6 +34,7 @@ constexpr std::array rules{
     ResumeRule{"/training/adapters_from", "the run has started from it"},
     ResumeRule{"/training/evaluate_every", ""},
     ResumeRule{"/training/evaluate_batches", ""},
+    ResumeRule{"/training/judged_by", "the run's best checkpoints and its progress are compared by this set's losses"},
     ResumeRule{"/training/early_stopping", ""},
     ResumeRule{"/training/clip_norm", "all updates of a run are clipped alike"},
     ResumeRule{"/training/spikes", ""},

@@ -59,6 +59,28 @@ Verdict check_network_interfaces(const Recipe& recipe, const Known&) {
   return {};
 }
 
+Verdict check_validation_names(const Recipe& recipe, const Known&) {
+  std::vector<std::string> names;
+  for (const DataSource& source : recipe.data.validation) {
+    if (source.name.has_value() != are_named_sets(recipe.data.validation))
+      return Refusal{"some of its entries have a name, and others have none",
+                     "needs a name for all of them, or for none"};
+    if (source.name && std::ranges::count(names, *source.name) > 0)
+      return Refusal{"has two sets with the name " + *source.name, "must have names that differ"};
+    if (source.name) names.push_back(*source.name);
+  }
+  return {};
+}
+
+Verdict check_judged_by(const Recipe& recipe, const Known&) {
+  const auto& judged_by = recipe.training.judged_by;
+  if (!judged_by || recipe.data.train.empty()) return {};
+  for (const DataSource& source : recipe.data.validation)
+    if (source.name == judged_by) return {};
+  return Refusal{*judged_by + " names no set of data.validation", "must be the name of one of its sets, or null",
+                 "null"};
+}
+
 // Which of the data an epoch is of.
 Verdict check_epochs(const Recipe& recipe, const Known&) {
   const TrainingRecipe& training = recipe.training;
@@ -81,6 +103,8 @@ Verdict check_epochs(const Recipe& recipe, const Known&) {
 
 std::vector<Rule> running_rules() {
   return {{"/training/epochs", {"/training/steps", "/data/train", "/data/curriculum/vocabulary_rarity"}, check_epochs},
+          {"/data/validation", {}, check_validation_names},
+          {"/training/judged_by", {"/data/validation", "/data/train"}, check_judged_by},
           {"/checkpoint/keep_every", {"/checkpoint/every"}, check_kept_checkpoints},
           {"/checkpoint/keep_best", {"/checkpoint/every", "/training/evaluate_every"}, check_best_checkpoints},
           {"/training/early_stopping", {"/training/evaluate_every"}, check_early_stopping},

@@ -100,12 +100,16 @@ std::vector<Ignored> ignored_model(const ModelRecipe& model) {
 }
 
 std::vector<Ignored> ignored_weights(const DataRecipe& data) {
-  const auto weighs_alone = [](const std::vector<DataSource>& sources) {
-    return sources.size() == 1 && sources.front().weight != DataSource{}.weight;
+  const auto has_weight = [](const DataSource& source) { return source.weight != DataSource{}.weight; };
+  const auto weighs_alone = [&](const std::vector<DataSource>& sources) {
+    return sources.size() == 1 && has_weight(sources.front());
   };
   return {
       {weighs_alone(data.train), "data.train.0.weight", "there is no other source to weigh it against"},
-      {weighs_alone(data.validation), "data.validation.0.weight", "there is no other source to weigh it against"},
+      {weighs_alone(data.validation) && !are_named_sets(data.validation), "data.validation.0.weight",
+       "there is no other source to weigh it against"},
+      {are_named_sets(data.validation) && std::ranges::any_of(data.validation, has_weight), "data.validation",
+       "its weights mix sources, and each of its entries is a set with a loss of its own"},
   };
 }
 

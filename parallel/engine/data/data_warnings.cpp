@@ -26,9 +26,10 @@ struct Role {
   const char* key;
   const std::vector<DataSource>& sources;
   const Dataset& data;
+  std::size_t first_source = 0;  // where the key's list has the first of them
 
   std::string path_of(std::size_t source) const {
-    return fmt::format("{}.{}.path: {}", key, source, printable(sources[source].path));
+    return fmt::format("{}.{}.path: {}", key, first_source + source, printable(sources[source].path));
   }
 };
 
@@ -82,13 +83,14 @@ void warn_of_shared_files(const Dataset& train, const Dataset& validation, std::
 
 }  // namespace
 
-std::vector<std::string> data_warnings(const Recipe& recipe, const Dataset& train, const Dataset* validation) {
+std::vector<std::string> data_warnings(const Recipe& recipe, const RunData& read) {
   const DataRecipe& data = recipe.data;
+  const Dataset& train = read.train;
   std::vector<std::string> warnings;
   std::vector<Role> roles{{"data.train", data.train, train}};
-  if (validation != nullptr) {
-    roles.push_back({"data.validation", data.validation, *validation});
-    warn_of_shared_files(train, *validation, warnings);
+  for (const ValidationSet& set : read.validation) {
+    roles.push_back({"data.validation", set.sources, set.data, set.first_source});
+    warn_of_shared_files(train, set.data, warnings);
   }
   for (const Role& role : roles) {
     const std::vector<LeftOut> left_out = role.data.left_out();

@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "core/data/samples/dataset.h"
 #include "core/recipe/recipe.h"
+#include "parallel/engine/data/run_data.h"
 
 namespace llmtrain {
 
 // Settings of `data` that these data make ineffective, or that mean something else than they seem to: a sentence each,
-// which begins with the key. `validation` may be null. Reads tokens where data.document_mask keeps documents apart, up
-// to the first that ends one, and at most a hundred million of each source.
-std::vector<std::string> data_warnings(const Recipe& recipe, const Dataset& train, const Dataset* validation);
+// which begins with the key. Reads tokens where data.document_mask keeps documents apart, up to the first that ends
+// one, and at most a hundred million of each source.
+std::vector<std::string> data_warnings(const Recipe& recipe, const RunData& read);
 
 }  // namespace llmtrain

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/data/run_data.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,12 +30,42 @@ Dataset open_data(const Recipe& recipe, TextFormat format, const std::vector<Dat
   return {sources, format, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle, recipe.seed, role, monitor};
 }
 
+constexpr const char *train_role = "/data/train", *validation_role = "/data/validation";
+
 }  // namespace
+
+std::vector<ValidationSet> open_validation(const Recipe& recipe, TextFormat format,
+                                           const std::vector<std::filesystem::path>& token_files,
+                                           const WorkMonitor& monitor) {
+  const std::vector<DataSource>& all = recipe.data.validation;
+  std::vector<ValidationSet> sets;
+  if (all.empty()) return sets;
+  const std::size_t each = are_named_sets(all) ? 1 : all.size();
+  for (std::size_t first = 0; first < all.size(); first += each) {
+    const auto begin = static_cast<std::ptrdiff_t>(first), end = begin + static_cast<std::ptrdiff_t>(each);
+    const std::vector<DataSource> sources(all.begin() + begin, all.begin() + end);
+    std::vector<std::filesystem::path> tokenized;
+    if (!token_files.empty()) tokenized.assign(token_files.begin() + begin, token_files.begin() + end);
+    format.first_source = first;
+    sets.push_back({sources.front().name.value_or(""), sources, first,
+                    open_data(recipe, format, sources, false, validation_role, tokenized, monitor)});
+  }
+  return sets;
+}
+
+std::string judged_name(const Recipe& recipe) {
+  const auto& sources = recipe.data.validation;
+  return recipe.training.judged_by.value_or(sources.empty() ? "" : sources.front().name.value_or(""));
+}
+
+std::size_t judged_set(const Recipe& recipe, const std::vector<ValidationSet>& sets) {
+  const auto judged = std::ranges::find(sets, judged_name(recipe), &ValidationSet::name);
+  return judged != sets.end() ? static_cast<std::size_t>(judged - sets.begin()) : 0;
+}
 
 RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMonitor& monitor) {
   // First, as it may be refused, and tokenising takes long.
   const TextFormat format = text_format(recipe);
-  const std::string train_role = "/data/train", validation_role = "/data/validation";
   // Both roles before either is tokenised, which may take hours: a mistake in the second should not show after that.
   if (!recipe.data.fine_tuning) {
     check_sources(recipe.data.train, recipe.data.tokenizer, cache, train_role);
@@ -45,11 +77,10 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMo
   used.insert(used.end(), validation.begin(), validation.end());
   remove_other_token_files(cache, used);
 
-  RunData data{open_data(recipe, format, recipe.data.train, recipe.data.shuffle, train_role, train, monitor),
-               std::nullopt};
+  RunData data{open_data(recipe, format, recipe.data.train, recipe.data.shuffle, train_role, train, monitor)};
   if (recipe.data.curriculum.vocabulary_rarity) data.train.order_by_rarity(recipe.data.tokenizer, cache);
-  if (!recipe.data.validation.empty())
-    data.validation = open_data(recipe, format, recipe.data.validation, false, validation_role, validation, monitor);
+  data.validation = open_validation(recipe, format, validation, monitor);
+  data.judged = judged_set(recipe, data.validation);
   return data;
 }
 

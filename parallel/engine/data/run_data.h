@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/data/data_cache.h"
 #include "core/data/samples/dataset.h"
@@ -12,10 +14,31 @@
 
 namespace llmtrain {
 
+// Validation data that have a loss of their own.
+struct ValidationSet {
+  std::string name{};                 // empty: the only one, of all sources
+  std::vector<DataSource> sources{};  // that are blended
+  std::size_t first_source = 0;       // where data.validation has the first of them
+  Dataset data;
+};
+
+// The recipe's validation data: a set for each entry with a name, or one of all entries; none where there are none.
+// `token_files` are those of all entries, or none. Throws what a Dataset throws.
+std::vector<ValidationSet> open_validation(const Recipe& recipe, TextFormat format,
+                                           const std::vector<std::filesystem::path>& token_files = {},
+                                           const WorkMonitor& monitor = {});
+
+// The name of the set by which a run is judged: training.judged_by, else that of the first; empty without names.
+std::string judged_name(const Recipe& recipe);
+
+// Which of the sets has that name; 0 where none has, as with data that are given on the command line.
+std::size_t judged_set(const Recipe& recipe, const std::vector<ValidationSet>& sets);
+
 // What a run reads.
 struct RunData {
   Dataset train;
-  std::optional<Dataset> validation;  // none where the recipe names none
+  std::vector<ValidationSet> validation{};  // none where the recipe names none
+  std::size_t judged = 0;                   // the set by which the run is judged
 };
 
 // Opens the data that the recipe names, and makes what it needs of them in the cache, from which it removes what

@@ -67,6 +67,7 @@ struct EvaluationRow {
   std::int64_t step = 0;
   double validation_loss = 0;        // as TrainingRow::loss
   std::vector<LossTermRow> terms{};  // where there is more than one
+  std::vector<LossTermRow> sets{};   // by name, the losses of the sets of validation data that have one
 };
 
 }  // namespace llmtrain

@@ -33,9 +33,10 @@ class MetricsText {
   void gauge(const char* name, const char* help, double value) { add(name, "gauge", help, value); }
   void counter(const char* name, const char* help, double value) { add(name, "counter", help, value); }
   // One metric with a sample for each term; nothing without terms.
-  void terms(const char* name, const char* help, const std::vector<LossTermRow>& terms) {
+  void terms(const char* name, const char* help, const std::vector<LossTermRow>& terms, const char* label = "term") {
     if (!terms.empty()) begin(name, "gauge", help);
-    for (const LossTermRow& term : terms) sample(name, run_ + ",term=\"" + escaped(term.name) + "\"", term.value);
+    for (const LossTermRow& term : terms)
+      sample(name, fmt::format("{},{}=\"{}\"", run_, label, escaped(term.name)), term.value);
   }
   std::string text() const { return text_; }
 
@@ -71,6 +72,8 @@ std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, R
     writer.gauge("validation_loss", "Newest validation loss, in nats per token.", progress.validation()->loss);
   writer.terms("validation_loss_term", "Term of the newest validation loss, without its coefficient.",
                progress.validation_terms());
+  writer.terms("validation_set_loss", "Newest loss of a named set of validation data, in nats per token.",
+               progress.validation_sets(), "set");
   writer.gauge("learning_rate", "Learning rate of the step.", row.learning_rate);
   writer.gauge("gradient_norm", "Gradient norm of the step before clipping.", row.gradient_norm);
   writer.gauge("step_seconds", "Duration of the step.", row.step_seconds);

@@ -24,21 +24,22 @@ std::vector<ChartLine> lines_of(const Runs& runs, Curve RunCurves::*curve) {
   return lines;
 }
 
-std::vector<ChartLine> lines_of(const Runs& runs, const std::string& term, Curve RunCurves::Term::*curve) {
+std::vector<ChartLine> lines_of(const Runs& runs, std::vector<RunCurves::Term> RunCurves::*terms,
+                                const std::string& term, Curve RunCurves::Term::*curve) {
   std::vector<ChartLine> lines;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const auto found = std::ranges::find(runs[i]->terms, term, &RunCurves::Term::name);
-    if (found == runs[i]->terms.end() || ((*found).*curve).empty()) continue;
+    const auto found = std::ranges::find(runs[i]->*terms, term, &RunCurves::Term::name);
+    if (found == (runs[i]->*terms).end() || ((*found).*curve).empty()) continue;
     lines.push_back({runs[i]->name, ((*found).*curve).points(), i});
   }
   return lines;
 }
 
 // The names of all runs' terms, in the order in which they come up.
-std::vector<std::string> term_names(const Runs& runs) {
+std::vector<std::string> term_names(const Runs& runs, std::vector<RunCurves::Term> RunCurves::*terms) {
   std::vector<std::string> names;
   for (const RunCurves* const run : runs)
-    for (const RunCurves::Term& term : run->terms)
+    for (const RunCurves::Term& term : run->*terms)
       if (std::ranges::count(names, term.name) == 0) names.push_back(term.name);
   return names;
 }
@@ -64,13 +65,34 @@ Html loss_charts(LossLines lines, const std::string& x_name, bool is_one_run) {
   loss.marks = std::move(lines.marks);
   LineChart validation{.title = "Validation " + lines.of, .note = capitalized(lines.unit), .x_name = x_name};
   validation.lines = std::move(lines.validation);
-  if (!is_one_run || validation.lines.empty()) return line_chart(loss) + line_chart(validation);
+  if (!is_one_run || validation.lines.empty() || loss.lines.empty()) return line_chart(loss) + line_chart(validation);
   validation.lines.front().name = "validation";
   validation.lines.front().colour = 1;
   for (ChartLine& line : loss.lines) line.name = "training";
   loss.lines.push_back(std::move(validation.lines.front()));
   loss.note = capitalized(lines.unit + "; orange: validation");
   return line_chart(loss);
+}
+
+// The charts of the loss, of the loss of each named set of validation data, and of each term.
+Html all_loss_charts(const Runs& runs, const std::string& x_name, const std::vector<ChartMark>& marks) {
+  Html charts;
+  const auto add_losses = [&](LossLines lines) {
+    lines.marks = marks;
+    charts += loss_charts(std::move(lines), x_name, runs.size() == 1);
+  };
+  add_losses(
+      {"loss", "in nats per token", lines_of(runs, &RunCurves::loss), lines_of(runs, &RunCurves::validation_loss)});
+  for (const std::string& set : term_names(runs, &RunCurves::sets))
+    add_losses({"loss of “" + set + "”",
+                "in nats per token",
+                {},
+                lines_of(runs, &RunCurves::sets, set, &RunCurves::Term::validation_loss)});
+  for (const std::string& term : term_names(runs, &RunCurves::terms))
+    add_losses({"loss term “" + term + "”", "without its coefficient",
+                lines_of(runs, &RunCurves::terms, term, &RunCurves::Term::loss),
+                lines_of(runs, &RunCurves::terms, term, &RunCurves::Term::validation_loss)});
+  return charts;
 }
 
 // `add`: with a chart and the curve that it shows.
@@ -105,7 +127,7 @@ void RunCurves::add(const TrainingRow& row, double x) {
   mfu.add(x, row.mfu);
   memory.add(x, static_cast<double>(row.memory_bytes));
   tensors.add(x, static_cast<double>(row.tensor_bytes));
-  for (const LossTermRow& of_term : row.terms) term(of_term.name).loss.add(x, of_term.value);
+  for (const LossTermRow& of_term : row.terms) named(terms, of_term.name).loss.add(x, of_term.value);
   if (row.routing) {
     expert_load.add(x, row.routing->expert_load);
     dropped_share.add(x, row.routing->dropped_share);
@@ -119,29 +141,21 @@ void RunCurves::add(const TrainingRow& row, double x) {
 
 void RunCurves::add(const EvaluationRow& row, double x) {
   validation_loss.add(x, row.validation_loss);
-  for (const LossTermRow& of_term : row.terms) term(of_term.name).validation_loss.add(x, of_term.value);
+  for (const LossTermRow& of_term : row.terms) named(terms, of_term.name).validation_loss.add(x, of_term.value);
+  for (const LossTermRow& set : row.sets) named(sets, set.name).validation_loss.add(x, set.value);
 }
 
-RunCurves::Term& RunCurves::term(const std::string& term_name) {
-  const auto found = std::ranges::find(terms, term_name, &Term::name);
-  return found != terms.end() ? *found : terms.emplace_back(Term{term_name, Curve(), Curve()});
+RunCurves::Term& RunCurves::named(std::vector<Term>& terms, const std::string& name) {
+  const auto found = std::ranges::find(terms, name, &Term::name);
+  return found != terms.end() ? *found : terms.emplace_back(Term{name, Curve(), Curve()});
 }
 
 Html run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
                 const std::optional<PlannedFigures>& planned) {
-  Html charts;
   // Runs that are compared would mark each other's lines.
   std::vector<ChartMark> marks;
   if (runs.size() == 1) marks.assign(runs[0]->resumptions.begin(), runs[0]->resumptions.end());
-  const auto add_losses = [&](LossLines lines) {
-    lines.marks = marks;
-    charts += loss_charts(std::move(lines), x_name, runs.size() == 1);
-  };
-  add_losses(
-      {"loss", "in nats per token", lines_of(runs, &RunCurves::loss), lines_of(runs, &RunCurves::validation_loss)});
-  for (const std::string& term : term_names(runs))
-    add_losses({"loss term “" + term + "”", "without its coefficient", lines_of(runs, term, &RunCurves::Term::loss),
-                lines_of(runs, term, &RunCurves::Term::validation_loss)});
+  Html charts = all_loss_charts(runs, x_name, marks);
   const auto add = [&](LineChart chart, Curve RunCurves::*curve) {
     chart.x_name = x_name;
     chart.marks = marks;

@@ -23,6 +23,7 @@ struct RunCurves {
     Curve loss, validation_loss;
   };
   std::vector<Term> terms;
+  std::vector<Term> sets;  // of validation data that have a name; without curves of training
   Curve expert_load, dropped_share, balance_loss, z_loss, router_entropy;  // of a model with experts
   Curve loss_scale;                                                        // with fp16
   Curve saturated_share;                                                   // with FP8 gradients
@@ -34,7 +35,7 @@ struct RunCurves {
   void add(const EvaluationRow& row, double x);
 
  private:
-  Term& term(const std::string& term_name);
+  static Term& named(std::vector<Term>& terms, const std::string& name);
 
   double last_x_ = 0;  // of the last training row
 };

@@ -25,13 +25,15 @@ std::int64_t whole(const Row& row, const char* key) {
   return found != row.end() && found->is_number() ? found->get<std::int64_t>() : 0;
 }
 
-std::vector<LossTermRow> terms_of(const Row& row) {
+std::vector<LossTermRow> losses_of(const Row& row, const char* member) {
   std::vector<LossTermRow> terms;
-  const auto found = row.find("loss_terms");
+  const auto found = row.find(member);
   if (found == row.end() || !found->is_object()) return terms;
   for (const auto& [name, value] : found->items()) terms.push_back({name, number(*found, name.c_str())});
   return terms;
 }
+
+std::vector<LossTermRow> terms_of(const Row& row) { return losses_of(row, "loss_terms"); }
 
 TrainingRow training_row(const Row& row) {
   TrainingRow result;
@@ -68,7 +70,8 @@ RunMetrics read_metrics(const std::filesystem::path& file) {
     // A run that is going on, or that was killed, may have left the last line incomplete.
     if (!row.is_object() || !row.contains("step")) continue;
     if (row.contains("validation_loss"))
-      metrics.evaluations.push_back({whole(row, "step"), number(row, "validation_loss"), terms_of(row)});
+      metrics.evaluations.push_back(
+          {whole(row, "step"), number(row, "validation_loss"), terms_of(row), losses_of(row, "validation_losses")});
     if (row.contains("loss")) metrics.training.push_back(training_row(row));
   }
   return metrics;

@@ -96,6 +96,8 @@ Html cards(const Recipe& recipe, const RunProgress& progress, const std::optiona
                       fmt::format("at step {}{}", progress.validation()->step,
                                   progress.best_validation() ? ", best " + loss_text(progress.best_validation()->loss)
                                                              : std::string()));
+  for (const LossTermRow& set : progress.validation_sets())
+    text += html_card("Validation loss of " + set.name, loss_text(set.value), "");
   text += term_cards(progress);
   text += html_card("Step", duration_text(progress.step_seconds()),
                     against_plan(planned ? planned->step_seconds : 0, duration_text));
@@ -125,6 +127,7 @@ void RunProgress::add(const EvaluationRow& row) {
   curves_.add(row, static_cast<double>(row.step));
   validation_ = {row.step, row.validation_loss};
   validation_terms_ = row.terms;
+  validation_sets_ = row.sets;
   keep_best(best_validation_, *validation_);
 }
 

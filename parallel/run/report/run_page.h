@@ -29,6 +29,7 @@ class RunProgress {
   const std::optional<LossFigure>& validation() const { return validation_; }
   // Those of the newest evaluation, where the loss has several.
   const std::vector<LossTermRow>& validation_terms() const { return validation_terms_; }
+  const std::vector<LossTermRow>& validation_sets() const { return validation_sets_; }
   const std::optional<LossFigure>& best_validation() const { return best_validation_; }
   // Medians over the last hundred rows; not a number without one.
   double step_seconds() const;
@@ -38,7 +39,7 @@ class RunProgress {
   RunCurves curves_;
   std::optional<TrainingRow> last_;
   std::optional<LossFigure> best_, validation_, best_validation_;
-  std::vector<LossTermRow> validation_terms_;
+  std::vector<LossTermRow> validation_terms_, validation_sets_;
   std::deque<TrainingRow> recent_;
 };
 

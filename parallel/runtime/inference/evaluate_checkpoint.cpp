@@ -81,8 +81,9 @@ std::vector<EvaluateResult> evaluate_packed(const EvaluateRequest& request, std:
   std::vector<Dataset> datasets;
   for (const std::size_t place : places) {
     const EvaluationData& data = request.data[place];
-    datasets.emplace_back(data.sources, text_format(recipe), length, recipe.model.vocab_size, false, recipe.seed,
-                          data.role);
+    TextFormat format = text_format(recipe);
+    format.first_source = data.first_source;
+    datasets.emplace_back(data.sources, format, length, recipe.model.vocab_size, false, recipe.seed, data.role);
     for (const LeftOut& left_out : datasets.back().left_out()) warn_of_left_out(left_out, data, length);
   }
   std::vector<Evaluation> evaluations(datasets.size());

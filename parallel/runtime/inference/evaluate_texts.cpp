@@ -61,7 +61,7 @@ std::vector<EvaluateResult> evaluate_texts(const EvaluateRequest& request, std::
   std::vector<RollingTexts> data;
   for (const std::size_t place : places) {
     const EvaluationData& named = request.data[place];
-    data.emplace_back(named.sources, request.recipe, window, named.role);
+    data.emplace_back(named.sources, request.recipe, window, named.role, named.first_source);
     warn_of_left_out({data.back().bad_lines()}, named, window);
     if (data.back().counts().tokens == 0) log().warn("{}: {} has no token to score", named.role, named.name);
   }

@@ -274,7 +274,7 @@ TEST_CASE("the checkpoints with the lowest losses of their own steps are kept be
   const auto write = [&](std::int64_t step, std::int64_t evaluated, double loss) {
     CheckpointState state = sample.state();
     state.step = step;
-    state.evaluations = EvaluationHistory{evaluated, loss, 1, 0.25, 3};
+    state.evaluations = EvaluationHistory{evaluated, loss, 1, 0.25, 3, {{"a \"b\" ü", loss}, {"c", 1e300}}};
     const auto path = write_checkpoint(folder.path(), state, sample.slices(), Retention(1, 0, 2));
     CHECK(CheckpointReader(path).state().evaluations == state.evaluations);
   };

@@ -25,7 +25,7 @@ class Warned {
         each.replace(at, 4, setting_.directory().path().string());
     const Recipe recipe = setting_.recipe(overrides);
     const RunData data = open_run_data(recipe, {});
-    return data_warnings(recipe, data.train, data.validation ? &*data.validation : nullptr);
+    return data_warnings(recipe, data);
   }
 
  private:
