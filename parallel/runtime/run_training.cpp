@@ -150,6 +150,8 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
   if (checkpoint) {
     trainer.resume(*checkpoint);
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->folder().string());
+    // The recipes of a run that goes on in its own directory have been compared by RunDirectory.
+    if (checkpoint->folder().parent_path() != directory.checkpoints()) warn_of_other_data(*checkpoint, trainer);
     // A checkpoint of another run, which may go on: this rank keeps it until all have read it.
     exchange_numbers(communicator, 0);
     checkpoint.reset();

@@ -28,6 +28,10 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
 // learning rate of its next step differs by that.
 void show_changes(const RunDirectory& directory, const Trainer& trainer);
 
+// Warns of the keys by which the data, or their order, are others than those of the run whose checkpoint this is and
+// from which `trainer` goes on: its position counts samples of the run's own data now.
+void warn_of_other_data(const CheckpointReader& checkpoint, const Trainer& trainer);
+
 // Logs why the run has no step to do.
 void show_nothing_to_do(const Trainer& trainer);
 

@@ -14,6 +14,7 @@
 #include "core/base/units.h"
 #include "core/optim/learning_rate.h"
 #include "core/recipe/enum_words.h"
+#include "core/recipe/keys/resume_rules.h"
 #include "core/recipe/model_from/model_from.h"
 #include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/recipe_difference.h"
@@ -164,6 +165,22 @@ void show_changes(const RunDirectory& directory, const Trainer& trainer) {
   const double was = rate_of(before), is = rate_of(now);
   // A longer schedule may raise a rate that was about to end: people should know before the loss shows it.
   if (was != is) log().info("  learning rate of step {}: {:.3g} -> {:.3g}", trainer.steps_done() + 1, was, is);
+}
+
+void warn_of_other_data(const CheckpointReader& checkpoint, const Trainer& trainer) {
+  const Recipe before = recipe_of(checkpoint);
+  const Recipe& now = trainer.recipe();
+  const auto orders_data = [&](const KeyDifference& key) {
+    const bool is_of_data = key.key.starts_with("data.") || key.key == "batch.sequence_length" || key.key == "seed";
+    return is_of_data && !reason_against_change(key.pointer(), now).empty();
+  };
+  std::string keys;
+  for (const KeyDifference& key : recipe_differences(before, now))
+    if (orders_data(key)) keys += "\n  " + printable(key.text());
+  if (keys.empty()) return;
+  log().warn(
+      "the run goes on from {} with other data, of which it reads sample {} next, as if it had read those before:{}",
+      checkpoint.folder().string(), trainer.samples_consumed() + 1, keys);
 }
 
 void show_nothing_to_do(const Trainer& trainer) {

@@ -166,6 +166,21 @@ class Sources(TrainingTest):
         self.train("--set", "training.steps=4", *data)
         self.assertEqual(len(self.rows()), 4)
 
+    def test_going_on_from_another_run_with_other_data(self):
+        """What is read next follows from a position in data that the model has not seen; with the same data nothing is
+        said, nor of keys that leave the data as they are."""
+        self.train()
+        self.write("other.txt", TEXT.upper())
+        words = "with other data, of which it reads sample 5 next"
+        for folder, change, key in (("a", 'data.train=[{"path": "other.txt"}]', "data.train.0.path: "),
+                                    ("b", "data.shuffle=false", "data.shuffle: true -> false"),
+                                    ("c", "seed=7", "seed: 1234 -> 7"), ("d", "training.clip_norm=2", None)):
+            result = self.run_program("run", "recipe.json", "--run-dir", f"runs/{folder}", "--resume", "runs/small",
+                                      "--set", "training.steps=3", "--set", change)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(words in result.stderr, key is not None, result.stderr)
+            self.assertIn(key or "resuming after step 2", result.stderr)
+
     def test_a_run_goes_on_without_its_source(self):
         """Its checkpoints have all that it needs: what it began with may be gone."""
         self.train("--run-dir", "base")
