@@ -112,6 +112,10 @@ CLI::Validator not_negative() {
   return numbers<double>("a number of at least 0", [](double value) { return std::isfinite(value) && value >= 0; });
 }
 
+CLI::Validator positive() {
+  return numbers<double>("a number above 0", [](double value) { return std::isfinite(value) && value > 0; });
+}
+
 CLI::Validator share() {
   return numbers<double>("a number from 0 to 1", [](double value) { return value >= 0 && value <= 1; });
 }

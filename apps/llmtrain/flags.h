@@ -42,8 +42,9 @@ void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks);
 // The option takes one of `words`; another is refused with the one that was probably meant.
 CLI::Option* choose_from(CLI::Option* option, const std::vector<std::string>& words);
 
-// Flag values: numbers of at least 0, without "nan" and "inf"; from 0 to 1; whole numbers that fit 64 bits.
+// Flag values: numbers of at least 0 or above 0, without "nan" and "inf"; from 0 to 1; whole numbers that fit 64 bits.
 CLI::Validator not_negative();
+CLI::Validator positive();
 CLI::Validator share();
 CLI::Validator whole_number();
 CLI::Validator whole_number_not_negative();

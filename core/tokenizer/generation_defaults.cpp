@@ -34,7 +34,6 @@ constexpr std::array other_keys = {
     OtherKey{"typical_p", 1, true},
     OtherKey{"epsilon_cutoff", 0, true},
     OtherKey{"eta_cutoff", 0, true},
-    OtherKey{"repetition_penalty", 1},
     OtherKey{"encoder_repetition_penalty", 1},
     OtherKey{"no_repeat_ngram_size"},
     OtherKey{"encoder_no_repeat_ngram_size"},
@@ -85,12 +84,16 @@ GenerationDefaults read_generation_defaults(const std::filesystem::path& file) {
   defaults.temperature = number_of(fields, "temperature", 1e9);
   defaults.top_k = count_of(fields, "top_k");
   defaults.top_p = number_of(fields, "top_p", 1);
+  defaults.repetition_penalty = number_of(fields, "repetition_penalty", 1e9);
+  if (defaults.repetition_penalty == 0) fields.section("repetition_penalty").fail("is not a number above 0");
+  defaults.max_length = count_of(fields, "max_length");
   defaults.max_new_tokens = count_of(fields, "max_new_tokens");
   const bool samples = fields.flag("do_sample", false);
   if (samples) {
     defaults.temperature = defaults.temperature.value_or(1);
     defaults.top_k = defaults.top_k.value_or(transformers_top_k);
-  } else if (fields.has("do_sample") || defaults.temperature || defaults.top_k || defaults.top_p) {
+  } else if (fields.has("do_sample") || defaults.temperature || defaults.top_k || defaults.top_p ||
+             defaults.repetition_penalty.value_or(1) != 1) {
     defaults.temperature = 0;
   }
   for (const OtherKey& key : other_keys)

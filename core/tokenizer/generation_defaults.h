@@ -13,10 +13,12 @@ namespace llmtrain {
 // most likely one unless "do_sample" is true, and then among 50 at temperature 1 where the file does not say. A file
 // that names none of these keys says nothing.
 struct GenerationDefaults {
-  std::optional<double> temperature;  // 0: always the most likely token
-  std::optional<std::int64_t> top_k;  // 0: all
-  std::optional<double> top_p;        // 1: all
+  std::optional<double> temperature;         // 0: always the most likely token
+  std::optional<std::int64_t> top_k;         // 0: all
+  std::optional<double> top_p;               // 1: all
+  std::optional<double> repetition_penalty;  // 1: none
   std::optional<std::int64_t> max_new_tokens;
+  std::optional<std::int64_t> max_length;  // of a text with its prompt, where max_new_tokens does not say
   // What changes the texts of transformers alone, as "num_beams 4": what this program does not do.
   std::vector<std::string> unsupported;
 };

@@ -118,6 +118,7 @@ struct SampleRequest {
   double temperature = 0.8;          // 0: always the most likely token
   std::int64_t top_k = 0;            // 0: all
   double top_p = 1;                  // 1: all
+  double repetition_penalty = 1;     // of the tokens that a text has already; 1: off
   std::int64_t seed = 1234;
   std::int64_t samples = 1;       // texts of each prompt
   std::int64_t batch = 16;        // texts that grow together

@@ -52,6 +52,7 @@ WRONG = {
     "tokens with a unit": (["sample", ".", "--tokens", "1k"], "--tokens"),
     "seed that is no number": (["sample", ".", "--seed", "x"], "--seed"),
     "top-p beyond 1": (["sample", ".", "--top-p", "1.5"], "--top-p"),
+    "a penalty of nothing": (["sample", ".", "--repetition-penalty", "0"], "--repetition-penalty"),
     "no samples": (["sample", ".", "--samples", "0"], "--samples"),
     "no batch": (["sample", ".", "--batch", "0"], "--batch"),
     "no tensor rank": (["sample", ".", "--tensor", "0"], "--tensor"),

@@ -26,11 +26,15 @@ SETTLED = {
     "cold": ({"do_sample": True, "temperature": 1e-6, "max_new_tokens": 6}, (), {}),
     "flags": ({"do_sample": True, "temperature": 2.0, "top_k": 9, "max_new_tokens": 6},
               ("--temperature", 0, "--tokens", 4), {"do_sample": False, "max_new_tokens": 4}),
+    "a penalty of repetition": ({"repetition_penalty": 1.8, "max_new_tokens": 24}, (), {}),
+    "of a flag": ({"do_sample": False, "max_new_tokens": 24}, ("--repetition-penalty", 1.3), {"repetition_penalty": 1.3}),
+    "which rewards": ({"do_sample": False, "max_new_tokens": 24, "repetition_penalty": 0.7}, (), {}),
     "a flag of one": ({"do_sample": True, "temperature": 2.0, "max_new_tokens": 6}, ("--top-k", 1), {"top_k": 1}),
 }
 # The keys of transformers' GenerationConfig that are read here, and those that change no text unless beams, assistants or
 # several texts at once are asked for.
-READ = {"do_sample", "temperature", "top_k", "top_p", "max_new_tokens", "eos_token_id", "bos_token_id", "pad_token_id"}
+READ = {"do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens",
+        "eos_token_id", "bos_token_id", "pad_token_id"}
 HARMLESS = {"max_length", "early_stopping", "max_time", "use_mtp", "use_cache", "prefill_chunk_size", "cache_implementation", "cache_config",
             "max_cache_len", "length_penalty", "diversity_penalty", "renormalize_logits", "remove_invalid_values",
             "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores", "output_logits",
@@ -125,11 +129,18 @@ class GenerationDefaults(unittest.TestCase):
 
     def test_values_out_of_range_are_refused(self):
         for key, value in (("temperature", -1), ("top_p", 1.5), ("top_k", 2.5), ("max_new_tokens", "9"),
-                           ("do_sample", 1)):
+                           ("do_sample", 1), ("repetition_penalty", 0)):
             with self.subTest(key):
                 self.set_defaults({key: value})
                 with self.assertRaisesRegex(AssertionError, f"generation_config.json: /{key}: is n"):
                     self.sample()
+
+    def test_a_length_with_the_prompt_is_not_taken(self):
+        self.set_defaults({"do_sample": False, "max_length": 20})
+        texts, messages = self.sample()
+        self.assertIn("max_length 20 counts prompts, too, and is not taken: 200 tokens at most", messages)
+        self.assertGreater(len(texts[0]), 20)
+        self.assertNotIn("max_length", self.sample("--tokens", 2)[1])
 
     def check_export(self, source, original, out):
         program.run("checkpoint", "export", source, out, "--to", "hf")

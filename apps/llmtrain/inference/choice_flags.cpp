@@ -38,6 +38,10 @@ void add_choice_flags(CLI::App& command, ChoiceFlags& flags) {
       ->check(whole_number_not_negative());
   add("--top-p", flags.top_p, "F", "Choose among the fewest tokens with this probability together", otherwise.top_p)
       ->check(share());
+  add("--repetition-penalty", flags.repetition_penalty, "F",
+      "Divides the positive logits of tokens that the text has already, and multiplies the negative ones",
+      otherwise.repetition_penalty)
+      ->check(positive());
   add("--seed", flags.seed, "N", "The same seed writes the same text", otherwise.seed)->check(whole_number());
   command.add_option("--stop", flags.stop, "End the text before TEXT; repeatable")
       ->type_name("TEXT")
@@ -56,8 +60,12 @@ void take_choice(const ChoiceFlags& flags, SampleRequest& request) {
   const bool draws = request.temperature > 0;
   take("top-k", flags.top_k, draws ? own.top_k : std::nullopt, request.top_k, taken);
   take("top-p", flags.top_p, draws ? own.top_p : std::nullopt, request.top_p, taken);
+  take("repetition-penalty", flags.repetition_penalty, own.repetition_penalty, request.repetition_penalty, taken);
   const std::string file = (origin / "generation_config.json").string();
   if (!taken.empty()) log().info("{}: {}; flags say otherwise", file, fmt::join(taken, ", "));
+  if (own.max_length && !own.max_new_tokens && !flags.tokens)
+    log().info("{}: max_length {} counts prompts, too, and is not taken: {} tokens at most; --tokens says otherwise",
+               file, *own.max_length, request.tokens);
   if (!own.unsupported.empty())
     log().warn("{}: {}: not supported, so that texts differ from those of transformers", file,
                fmt::join(own.unsupported, ", "));

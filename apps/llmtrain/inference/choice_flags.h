@@ -17,13 +17,14 @@ struct ChoiceFlags {
   std::optional<double> temperature;
   std::optional<std::int64_t> top_k;
   std::optional<double> top_p;
+  std::optional<double> repetition_penalty;
   std::int64_t seed = SampleRequest{}.seed;
   std::vector<std::string> stop;
 };
 
 inline constexpr const char* choice_note =
     "A model's own generation_config.json, where it has one, says what\n"
-    "--tokens, --temperature, --top-k and --top-p are by default.";
+    "--tokens, --temperature, --top-k, --top-p and --repetition-penalty are by default.";
 
 // The flags outlive the parsing.
 void add_choice_flags(CLI::App& command, ChoiceFlags& flags);

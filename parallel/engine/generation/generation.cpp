@@ -110,7 +110,7 @@ class Generator {
       for (std::size_t i = 0; i < places.size(); ++i) {
         const Text& text = *texts_[static_cast<std::size_t>(places[i])];
         const std::span row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
-        chosen[i] = static_cast<double>(choose_token(row, options_.choice, text.number, text.generated));
+        chosen[i] = static_cast<double>(choose_token(row, options_.choice, text.number, text.generated, text.tokens));
       }
     }
     chosen = decoder_.agree(std::move(chosen));

@@ -85,7 +85,7 @@ std::vector<std::int64_t> encoded(const Tokenizer& tokenizer, const std::string&
 GenerateOptions options_of(const SampleRequest& request) {
   GenerateOptions options;
   options.tokens = request.tokens;
-  options.choice = {request.temperature, request.top_k, request.top_p, request.seed};
+  options.choice = {request.temperature, request.top_k, request.top_p, request.seed, request.repetition_penalty};
   options.samples = request.samples;
   options.batch = request.batch;
   return options;
