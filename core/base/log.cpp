@@ -18,10 +18,22 @@
 namespace llmtrain {
 namespace {
 
+// The one place that marks what is shown as a warning; files have the level of each line.
+class WarningMark : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
+    constexpr std::string_view mark = "warning: ";
+    if (message.level == spdlog::level::warn) line.append(mark.data(), mark.data() + mark.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<WarningMark>(); }
+};
+
 Logger console_logger() {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(wants_colours() ? spdlog::color_mode::automatic
                                                                                     : spdlog::color_mode::never);
-  sink->set_pattern("%^%v%$");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<WarningMark>('*').set_pattern("%^%*%v%$");
+  sink->set_formatter(std::move(formatter));
   sink->set_level(spdlog::level::info);
   return Logger(std::make_shared<spdlog::logger>("llmtrain", sink));
 }

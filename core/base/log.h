@@ -61,8 +61,8 @@ enum class Verbosity { errors, quiet, normal, verbose };
 // Whether people want colours on terminals: not where NO_COLOR is set to anything but an empty text (no-color.org).
 bool wants_colours();
 
-// The program's logger: messages go to standard error, results (which are not log lines) to standard output.
-// Colours only on a terminal and where they are wanted.
+// The program's logger, which begins warnings with "warning: ": messages go to standard error, results (which are not
+// log lines) to standard output. Colours only on a terminal and where they are wanted.
 Logger& log();
 
 void set_verbosity(Verbosity verbosity);

@@ -73,6 +73,7 @@ class Sources(TrainingTest):
             said = self.run_program("run", "recipe.json", *changes, "--set", f"training.steps={steps}").stderr
             for words in ("none of its 1.8k tokens is 7, which ends a document", "text.txt is trained on as well"):
                 self.assertEqual(said.count(words), 2 if "none" in words else 1, said)
+                self.assertRegex(said, f"(?m)^warning: .*{words}")
 
     def test_conversations_without_an_answer_are_said(self):
         """Apart from those of which a sequence holds no answer."""
