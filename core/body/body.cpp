@@ -37,6 +37,17 @@ std::vector<std::int64_t> Body::shape_of(TensorId tensor) const {
 TensorId Body::tensor_named(std::string_view name) const { return index_named(tensors, name, "tensor"); }
 AxisId Body::axis_named(std::string_view name) const { return index_named(axes, name, "axis"); }
 
+Body with_extents(Body body, const std::map<AxisId, std::int64_t>& extents) {
+  for (const auto& [axis, extent] : extents) body.axes.at(axis).extent = extent;
+  for (const Step& step : body.steps) check(body, step);
+  return body;
+}
+
+void check(const Body& body, const Step& step) {
+  const StepShape shape(body, step);
+  std::visit([&](const auto& of_kind) { check(of_kind, shape); }, step.primitive);
+}
+
 std::string_view name_of(const Primitive& primitive) {
   return std::visit([](const auto& of_kind) -> std::string_view { return of_kind.name; }, primitive);
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -66,6 +67,12 @@ struct Body {
   TensorId tensor_named(std::string_view name) const;
   AxisId axis_named(std::string_view name) const;
 };
+
+// The body with other extents of some axes. Throws Error(internal_error) where a step cannot have them, as one that
+// merges or convolves an axis whose result has an extent of its own.
+Body with_extents(Body body, const std::map<AxisId, std::int64_t>& extents);
+// Throws Error(internal_error) where the step's primitive does not fit its tensors, with their names and the rule.
+void check(const Body& body, const Step& step);
 
 // "product", as names and messages have it.
 std::string_view name_of(const Primitive& primitive);

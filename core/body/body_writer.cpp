@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/body/step_shape.h"
 
 namespace llmtrain::body {
 namespace {
@@ -13,14 +12,6 @@ namespace {
 constexpr std::size_t windows_begin = 2;  // behind samples and channels
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ExitCode::internal_error, "body: " + reason); }
-
-std::vector<AxisId> with_replaced(std::vector<AxisId> axes, const std::vector<AxisId>& from,
-                                  const std::vector<AxisId>& to) {
-  const auto found = std::ranges::search(axes, from);
-  const auto place = axes.erase(found.begin(), found.end());
-  axes.insert(place, to.begin(), to.end());
-  return axes;
-}
 
 }  // namespace
 
@@ -68,8 +59,7 @@ TensorId BodyWriter::step(const Primitive& primitive, std::vector<TensorId> inpu
   const TensorId output =
       add({std::move(name), std::move(axes), BodyTensor::Role::made, std::ranges::any_of(inputs, has_gradient)});
   body_.steps.push_back({primitive, std::move(inputs), output});
-  const StepShape shape(body_, body_.steps.back());
-  std::visit([&](const auto& of_kind) { check(of_kind, shape); }, primitive);
+  check(body_, body_.steps.back());
   return output;
 }
 
@@ -104,18 +94,19 @@ TensorId BodyWriter::permute(TensorId x, std::vector<AxisId> axes) {
 }
 
 TensorId BodyWriter::merge(TensorId x, std::vector<AxisId> parts, AxisId whole) {
-  std::vector<AxisId> axes = with_replaced(axes_of(x), parts, {whole});
-  return step(Rearrange{Rearrange::Kind::merge, whole, std::move(parts)}, {x}, std::move(axes));
+  return rearrange({Rearrange::Kind::merge, whole, std::move(parts)}, x);
 }
 
 TensorId BodyWriter::split(TensorId x, AxisId whole, std::vector<AxisId> parts) {
-  std::vector<AxisId> axes = with_replaced(axes_of(x), {whole}, parts);
-  return step(Rearrange{Rearrange::Kind::split, whole, std::move(parts)}, {x}, std::move(axes));
+  return rearrange({Rearrange::Kind::split, whole, std::move(parts)}, x);
 }
 
 TensorId BodyWriter::slice(TensorId x, AxisId whole, AxisId part, std::int64_t begin) {
-  std::vector<AxisId> axes = with_replaced(axes_of(x), {whole}, {part});
-  return step(Rearrange{Rearrange::Kind::slice, whole, {part}, begin}, {x}, std::move(axes));
+  return rearrange({Rearrange::Kind::slice, whole, {part}, begin}, x);
+}
+
+TensorId BodyWriter::rearrange(const Rearrange& rearrange, TensorId x) {
+  return step(rearrange, {x}, rearranged(rearrange, axes_of(x)));
 }
 
 TensorId BodyWriter::join(std::vector<TensorId> parts, AxisId whole) {

@@ -61,6 +61,7 @@ class BodyWriter {
  private:
   TensorId add(BodyTensor tensor);
   TensorId step(const Primitive& primitive, std::vector<TensorId> inputs, std::vector<AxisId> axes);
+  TensorId rearrange(const Rearrange& rearrange, TensorId x);
   // The axes of x, of which those from the third on are replaced by new ones of the extents.
   std::vector<AxisId> with_windows(TensorId x, const std::vector<std::int64_t>& extents);
   void require_new_name(std::string_view name) const;

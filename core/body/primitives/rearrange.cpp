@@ -16,11 +16,12 @@ bool joins_or_splits(const Rearrange& rearrange) {
 // `axes` with the first of `from` that stand in it replaced by `to`; empty where they do not.
 std::vector<AxisId> replaced(const std::vector<AxisId>& axes, const std::vector<AxisId>& from,
                              const std::vector<AxisId>& to) {
-  const auto found = std::ranges::search(axes, from);
-  if (from.empty() || found.empty()) return {};
-  std::vector<AxisId> result(axes.begin(), found.begin());
+  // Not the search of ranges, whose result Clang 14 does not take for a range.
+  const auto found = std::search(axes.begin(), axes.end(), from.begin(), from.end());
+  if (from.empty() || found == axes.end()) return {};
+  std::vector<AxisId> result(axes.begin(), found);
   result.insert(result.end(), to.begin(), to.end());
-  result.insert(result.end(), found.end(), axes.end());
+  result.insert(result.end(), found + static_cast<std::ptrdiff_t>(from.size()), axes.end());
   return result;
 }
 
@@ -33,13 +34,16 @@ void check_permutation(const StepShape& shape) {
 
 }  // namespace
 
+std::vector<AxisId> rearranged(const Rearrange& rearrange, const std::vector<AxisId>& axes) {
+  const std::vector<AxisId> whole{rearrange.whole};
+  const bool merges = rearrange.kind == Rearrange::Kind::merge;
+  return merges ? replaced(axes, rearrange.parts, whole) : replaced(axes, whole, rearrange.parts);
+}
+
 void check(const Rearrange& rearrange, const StepShape& shape) {
   shape.require_inputs(1, 1);
   if (rearrange.kind == Rearrange::Kind::permute) return check_permutation(shape);
-  const std::vector<AxisId> whole{rearrange.whole};
-  const bool merges = rearrange.kind == Rearrange::Kind::merge;
-  const std::vector<AxisId> expected = merges ? replaced(shape.input(0).axes, rearrange.parts, whole)
-                                              : replaced(shape.input(0).axes, whole, rearrange.parts);
+  const std::vector<AxisId> expected = rearranged(rearrange, shape.input(0).axes);
   if (rearrange.parts.empty() || expected.empty())
     shape.refuse("the operand lacks what is rearranged, or has it not side by side");
   if (expected != shape.output().axes) shape.refuse("what is rearranged stays in its place among the axes");

@@ -23,6 +23,9 @@ struct Rearrange {
   std::int64_t begin = 0;
 };
 
+// The axes of the result for an operand with these; none where it lacks what is rearranged, or has it not side by side.
+// A permutation says nothing of its result.
+std::vector<AxisId> rearranged(const Rearrange& rearrange, const std::vector<AxisId>& axes);
 // Whether the result may lie in the operand's memory; a slice is copied, unless it is all of its axis, so that who
 // keeps it does not keep the whole.
 bool is_view(const Rearrange& rearrange, const StepShape& shape);

@@ -24,6 +24,11 @@ BoundParameter BlockParameters::bind(std::size_t first, std::size_t last) const 
   return {stores_.of(first), first, last};
 }
 
+BoundParameter BlockParameters::bind_alone(std::string_view name) const {
+  const std::size_t index = graph_.index_of(graph_.parameter(block_, name));
+  return bind(index, index);
+}
+
 std::optional<BoundParameter> BlockParameters::bind_if_there(std::string_view name) const {
   if (!has(name)) return std::nullopt;
   return bind(name);

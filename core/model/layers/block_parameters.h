@@ -41,6 +41,8 @@ class BlockParameters {
   // The parameter with those that are multiplied as one with it. Throws std::out_of_range when the block has none of
   // that name.
   BoundParameter bind(std::string_view name) const;
+  // Without what is multiplied as one with it.
+  BoundParameter bind_alone(std::string_view name) const;
   std::optional<BoundParameter> bind_if_there(std::string_view name) const;
   // Throws std::logic_error where something of the block has not been bound, as when a module asks for a misspelt name
   // that a block may lack.

@@ -82,6 +82,15 @@ TEST_CASE("a body finds its tensors and axes by name") {
   CHECK_REFUSED(body.tensor_named("z"), "no tensor is called z; there are x, weight, y");
 }
 
+TEST_CASE("a body takes other extents where its steps can have them") {
+  Axes a;
+  const AxisId part = a.w.axis("part", 2);
+  a.w.output(a.w.slice(a.x, a.t, part, 1));
+  const Body body = a.w.take();
+  CHECK(with_extents(body, {{a.h, 9}}).shape_of(body.outputs[0]) == std::vector<std::int64_t>{2, 9});
+  CHECK_REFUSED(with_extents(body, {{a.t, 2}}), "ends behind its axis");
+}
+
 TEST_CASE("a run says which tensor has another shape than its body") {
   Axes a;
   a.w.output(a.w.product(a.x, a.weight, {a.t, a.f}));

@@ -8,6 +8,7 @@
 #include "core/body/run/body_run.h"
 #include "core/graph/operators/body_operators.h"
 #include "core/graph/values.h"
+#include "core/model/composed_block.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {
@@ -138,6 +139,18 @@ Body half_body(const Graph& graph, LayerHalf half) {
   return writer.take(half == LayerHalf::attention ? writer.attention_half(x) : writer.feed_forward_half(x));
 }
 
+// In the place of a layer's module, for batches of any shape.
+std::unique_ptr<BlockModule> make_composed_layer(const BlockParameters& parameters, const StageOptions& options,
+                                                 KeptExchanges* kept) {
+  const LayerSettings* layer = parameters.block().layer();
+  if (layer == nullptr) return make_block(parameters, options, kept);
+  LayerWriter writer(*layer, parameters.has("ffn.up.bias"));
+  const TensorId x = writer.input();
+  Body body = writer.take(writer.feed_forward_half(writer.attention_half(x)));
+  const BatchAxes axes{body.axis_named("b"), body.axis_named("s")};
+  return std::make_unique<ComposedBlock>(parameters, std::move(body), axes, options.recompute);
+}
+
 struct LayerPasses {
   at::Tensor y, dx;
   NamedTensors gradients;
@@ -207,6 +220,29 @@ TEST_CASE("a decoder's layer written as a body equals its module, and so do all 
         CHECK(distance(got.dx, expected.dx) <= tolerance);
         check_all_but_zero(got.gradients, expected.gradients, tolerance);
       }
+    }
+  }
+}
+
+TEST_CASE("a model whose layers are composed of primitives learns what it learns with its modules") {
+  for (const NamedModel& named : models_without_rotation()) {
+    PassInput input = random_input(named.model, 1, samples + 1, length - 1);
+    // Two sequences of one document each, one of two, and one whose end is padding.
+    if (named.model.bias) input.batch.sequences().documents = {{0, 6}, {6, 6}, {12, 2}, {14, 4}, {18, 5}, {23, 1}};
+    SmallModel model(named.model);
+    const at::Tensor losses = model.learn(input).clone();
+    const NamedTensors gradients = model.take_gradients();
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      INFO(named.name << ", recompute " << static_cast<int>(recompute));
+      SmallModel composed(named.model, {.recompute = recompute, .make = make_composed_layer});
+      CHECK(distance(composed.learn(input), losses) <= 1e-6);
+      NamedTensors got = composed.take_gradients(), expected = gradients;
+      for (const char* layer : {"layers.0", "layers.1"}) {
+        got.erase(layer + std::string(".attention.key.bias"));
+        expected.erase(layer + std::string(".attention.key.bias"));
+      }
+      // Through two layers and the head.
+      check_gradients(got, expected, 3e-6);
     }
   }
 }
