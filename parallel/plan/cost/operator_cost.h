@@ -47,7 +47,8 @@ WireSeconds transfer_wires(const PricedLayout& priced, std::span<const std::size
 double product_seconds(const PricedLayout& priced, const Operator& item);
 
 // FLOPs of fused attention, which skips the half of the scores that a causal mask hides. Its backward computes five
-// products where the forward computes two (Dao, arXiv 2307.08691): three in the size of a key and two in that of a value.
+// products where the forward computes two (Dao, arXiv 2307.08691): three in the size of a key and two in that of a
+// value.
 struct FusedAttentionFlops {
   double forward = 0;
   double backward = 0;

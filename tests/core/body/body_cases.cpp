@@ -226,6 +226,18 @@ at::Tensor written_attention_reference(const Tensors& t) {
   return at::einsum("bnsd,hnd->bsh", {at::matmul(p, heads(t[3])), t[4]}).reshape({10, 4});
 }
 
+// BERT's pooler: the first token of each sequence, which is kept, and not all of them.
+BodyCase pooler_case() {
+  const auto make = [] {
+    BodyWriter w;
+    const AxisId b = w.axis("b", 3), s = w.axis("s", 5), h = w.axis("h", 4), o = w.axis("o", 6);
+    const TensorId first = w.slice(w.scale(w.input("x", {b, s, h}), 2), s, w.axis("first", 1));
+    const TensorId pooled = w.product(first, w.parameter("weight", {o, h}), {b, w.axes_of(first)[1], o});
+    return finished(w, w.elementwise(ElementwiseKind::tanh, {pooled}));
+  };
+  return {"pooler", make, [](const Tensors& t) { return at::tanh(at::matmul(2 * t[0].narrow(1, 0, 1), t[1].t())); }};
+}
+
 }  // namespace
 
 Body finished(BodyWriter& writer, TensorId output) {
@@ -254,7 +266,8 @@ std::vector<BodyCase> primitive_cases() {
 std::vector<BodyCase> composed_cases() {
   return {{"network", network, network_reference},
           {"written attention", written_attention, written_attention_reference},
-          patches_case()};
+          patches_case(),
+          pooler_case()};
 }
 
 }  // namespace llmtrain::body::test

@@ -230,11 +230,14 @@ TEST_CASE("a model whose layers are composed of primitives learns what it learns
     // Two sequences of one document each, one of two, and one whose end is padding.
     if (named.model.bias) input.batch.sequences().documents = {{0, 6}, {6, 6}, {12, 2}, {14, 4}, {18, 5}, {23, 1}};
     SmallModel model(named.model);
+    model.learn(input);
     const at::Tensor losses = model.learn(input).clone();
     const NamedTensors gradients = model.take_gradients();
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       INFO(named.name << ", recompute " << static_cast<int>(recompute));
       SmallModel composed(named.model, {.recompute = recompute, .make = make_composed_layer});
+      // Gradients of two micro-batches are added up.
+      composed.learn(input);
       CHECK(distance(composed.learn(input), losses) <= 1e-6);
       NamedTensors got = composed.take_gradients(), expected = gradients;
       for (const char* layer : {"layers.0", "layers.1"}) {

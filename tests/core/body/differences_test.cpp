@@ -22,7 +22,8 @@ double weighted(const Body& body, const GivenTensors& given, const at::Tensor& w
 void check_slopes(const Body& body, GivenTensors given, const BodyPass& pass = {}) {
   const at::Tensor weights = random_tensor(body.shape_of(body.outputs[0]));
   const Passes passes = passes_of(run_of(body), given, {weights}, pass);
-  for (const auto& [id, gradient] : passes.gradients) {
+  for (const auto& of_tensor : passes.gradients) {
+    const TensorId id = of_tensor.first;
     INFO(body.tensors[id].name);
     const at::Tensor kept = given.tensors.at(id), direction = random_tensor(kept.sizes());
     const auto at_shift = [&](double distance) {
@@ -32,7 +33,7 @@ void check_slopes(const Body& body, GivenTensors given, const BodyPass& pass = {
     const double slope = (at_shift(shift) - at_shift(-shift)) / (2 * shift);
     given.tensors.at(id) = kept;
     // The third derivative times shift², and rounding ÷ shift.
-    CHECK(std::abs((gradient * direction).sum().item<double>() - slope) <= 1e-7 * (1 + std::abs(slope)));
+    CHECK(std::abs((of_tensor.second * direction).sum().item<double>() - slope) <= 1e-7 * (1 + std::abs(slope)));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/equal.h>
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "core/body/body_writer.h"
 #include "core/graph/operators/body_operators.h"
@@ -80,6 +81,44 @@ TEST_CASE("what a body keeps less it makes again, to the bit") {
       }
     }
   }
+}
+
+TEST_CASE("between its passes a body holds no weights") {
+  for (const BodyCase& of : all_of_them()) {
+    INFO(of.name);
+    const Body body = of.make();
+    const std::vector<at::Tensor> fields = of.fields(body);
+    GivenTensors given(body, fields);
+    const at::Tensor dy = random_tensor(body.shape_of(body.outputs[0]));
+    const Passes expected = passes_of(run_of(body), given, {dy});
+    const BodyRun run = run_of(body);
+    BodyRun::Output output = run.forward(given.of(body, BodyTensor::Role::input), fields, given, {});
+    for (const TensorId id : body.tensors_of(BodyTensor::Role::parameter)) {
+      const at::Tensor gathered_again = given.tensors.at(id).clone();
+      given.tensors.at(id).fill_(std::numeric_limits<double>::quiet_NaN());
+      given.tensors.at(id) = gathered_again;
+    }
+    given.gradients.clear();
+    const std::vector<at::Tensor> inputs = run.backward({dy}, std::move(output.kept), fields, given, {});
+    for (const auto& [id, gradient] : given.gradients) CHECK(at::equal(gradient, expected.gradients.at(id)));
+    const std::vector<TensorId> ids = body.tensors_of(BodyTensor::Role::input);
+    for (std::size_t i = 0; i < ids.size(); ++i) CHECK(at::equal(inputs[i], expected.gradients.at(ids[i])));
+  }
+}
+
+TEST_CASE("gradients of a body's inputs have memory of their own") {
+  BodyWriter w;
+  const AxisId t = w.axis("t", 4);
+  const TensorId x = w.input("x", {t}), y = w.input("y", {t}), unread = w.input("unread", {t});
+  w.output(w.elementwise(ElementwiseKind::add, {x, y}));
+  const Body body = w.take();
+  GivenTensors given(body, {});
+  const at::Tensor dy = random_tensor({4}), kept = dy.clone();
+  Passes passes = passes_of(run_of(body), given, {dy});
+  CHECK(passes.gradients.at(unread).abs().max().item<double>() == 0);
+  passes.gradients.at(x).zero_();
+  CHECK(at::equal(passes.gradients.at(y), kept));
+  CHECK(at::equal(dy, kept));
 }
 
 TEST_CASE("a network keeps the inputs of its products, its norm and its activation") {
