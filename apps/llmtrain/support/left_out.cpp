@@ -16,10 +16,10 @@ struct KeyGroup {
 
 constexpr std::string_view size_reason = "a size or a constant, of which plan and run take all that validate accepts";
 
-const KeyGroup further_sizes{
-    size_reason,
-    {"model.latent_attention.key_value_rank", "model.latent_attention.nope_head_dim",
-     "model.latent_attention.rope_head_dim", "model.latent_attention.value_head_dim", "model.moe.groups"}};
+const KeyGroup further_sizes{size_reason,
+                             {"model.latent_attention.key_value_rank", "model.latent_attention.nope_head_dim",
+                              "model.latent_attention.rope_head_dim", "model.latent_attention.value_head_dim",
+                              "model.moe.groups", "model.lora.alpha", "model.lora.targets"}};
 
 const std::array left_out_groups = {
     KeyGroup{"a name or a note", {"$schema", "name", "description", "cluster.currency", "log.directory"}},
@@ -51,8 +51,6 @@ const std::array left_out_groups = {
               "model.init_std",
               "model.moe.ffn_hidden_size",
               "model.moe.balance_coefficient",
-              "model.lora.alpha",
-              "model.lora.targets",
               "data.curriculum.sequence_length.start",
               "data.curriculum.sequence_length.steps",
               "data.curriculum.sequence_length.multiple",
