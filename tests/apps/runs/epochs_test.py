@@ -58,7 +58,7 @@ class Epochs(TrainingTest):
         self.train("--set", "training.learning_rate.peak=0")
         losses = [row["loss"] for row in self.rows()]
         self.assertEqual(len(losses), 2 * SAMPLES // 2)
-        result = self.run_program("eval", "runs/small", "--data", "text.txt", "--json")
+        result = self.run_program("eval", "runs/small", "--data", "text.txt", "--packed", "--json")
         expected = json.loads(result.stdout)["loss"]
         first, second = losses[:SAMPLES // 2], losses[SAMPLES // 2:]
         for epoch in (first, second):
