@@ -91,17 +91,9 @@ Work work(const Convolution& convolution, const StepShape& shape) {
       static_cast<double>(shape.extent(shape.output().axes[0])) * window_elements(shape, shape.output()),
       static_cast<double>(shape.extent(kernel[0])) / groups,
       static_cast<double>(shape.extent(kernel[1])) * window_elements(shape, shape.input(1)), groups};
-  const double gradients = static_cast<double>(shape.has_gradient(0)) + static_cast<double>(shape.has_gradient(1));
-  const double read = shape.all_input_elements(), written = shape.output_elements();
-  return {size, size.flops(), gradients * size.flops(), read + written,
-          gradients * written + read + shape.gradient_elements()};
+  return work_of_products(size, shape);
 }
 
-Kept kept(const Convolution& /*convolution*/, const StepShape& shape) {
-  Kept result;
-  for (const std::size_t one : {0, 1})
-    if (shape.has_gradient(1 - one)) result.inputs.push_back(one);
-  return result;
-}
+Kept kept(const Convolution& /*convolution*/, const StepShape& shape) { return kept_operands(shape); }
 
 }  // namespace llmtrain::body

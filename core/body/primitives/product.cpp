@@ -28,14 +28,19 @@ Work work(const Product& /*product*/, const StepShape& shape) {
   }
   for (const AxisId axis : shape.input(1).axes)
     if (!shape.input_has(0, axis)) size.columns *= static_cast<double>(shape.extent(axis));
+  return work_of_products(size, shape);
+}
+
+Kept kept(const Product& /*product*/, const StepShape& shape) { return kept_operands(shape); }
+
+Work work_of_products(const ProductSize& size, const StepShape& shape) {
   const double gradients = static_cast<double>(shape.has_gradient(0)) + static_cast<double>(shape.has_gradient(1));
   const double read = shape.all_input_elements(), written = shape.output_elements();
   return {size, size.flops(), gradients * size.flops(), read + written,
           gradients * written + read + shape.gradient_elements()};
 }
 
-// The gradient of one operand is a product with the other.
-Kept kept(const Product& /*product*/, const StepShape& shape) {
+Kept kept_operands(const StepShape& shape) {
   Kept result;
   for (const std::size_t one : {0, 1})
     if (shape.has_gradient(1 - one)) result.inputs.push_back(one);

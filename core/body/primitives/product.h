@@ -16,4 +16,9 @@ AxisUse axis_use(const Product& product, const StepShape& shape, AxisId axis);
 Work work(const Product& product, const StepShape& shape);
 Kept kept(const Product& product, const StepShape& shape);
 
+// What all that multiplies two operands has in common, such as a convolution. The gradient of one operand is a product
+// with the other, as large as that of the forward.
+Work work_of_products(const ProductSize& size, const StepShape& shape);
+Kept kept_operands(const StepShape& shape);
+
 }  // namespace llmtrain::body
