@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/data/file_search.h"
+#include "core/data/validation_sets.h"
 
 namespace llmtrain::app {
 namespace {
@@ -31,15 +32,9 @@ std::vector<EvaluationData> evaluation_data(const Recipe& recipe, const std::str
   for (const std::string& path : paths) add(path, {DataSource{path, 1, key}}, "--data");
   if (!found.empty()) return found;
   const DataRecipe& data = recipe.data;
-  if (are_named_sets(data.validation)) {
-    for (std::size_t i = 0; i < data.validation.size(); ++i)
-      add(*data.validation[i].name, {data.validation[i]}, "/data/validation", i);
-    return found;
-  }
-  if (!data.validation.empty()) {
-    add("data.validation", data.validation, "/data/validation");
-    return found;
-  }
+  for (const ValidationSources& set : validation_sets(data.validation))
+    add(set.name.empty() ? "data.validation" : set.name, set.sources, "/data/validation", set.first_source);
+  if (!found.empty()) return found;
   if (data.train.empty())
     throw Error(ExitCode::missing_input,
                 checkpoint + ": its recipe names no data; name a file, folder or glob with --data");

@@ -32,35 +32,28 @@ Dataset open_data(const Recipe& recipe, TextFormat format, const std::vector<Dat
 
 constexpr const char *train_role = "/data/train", *validation_role = "/data/validation";
 
-}  // namespace
-
+// `token_files` are those of all entries, or none.
 std::vector<ValidationSet> open_validation(const Recipe& recipe, TextFormat format,
                                            const std::vector<std::filesystem::path>& token_files,
                                            const WorkMonitor& monitor) {
-  const std::vector<DataSource>& all = recipe.data.validation;
-  std::vector<ValidationSet> sets;
-  if (all.empty()) return sets;
-  const std::size_t each = are_named_sets(all) ? 1 : all.size();
-  for (std::size_t first = 0; first < all.size(); first += each) {
-    const auto begin = static_cast<std::ptrdiff_t>(first), end = begin + static_cast<std::ptrdiff_t>(each);
-    const std::vector<DataSource> sources(all.begin() + begin, all.begin() + end);
+  std::vector<ValidationSet> opened;
+  for (const ValidationSources& set : validation_sets(recipe.data.validation)) {
     std::vector<std::filesystem::path> tokenized;
-    if (!token_files.empty()) tokenized.assign(token_files.begin() + begin, token_files.begin() + end);
-    format.first_source = first;
-    sets.push_back({sources.front().name.value_or(""), sources, first,
-                    open_data(recipe, format, sources, false, validation_role, tokenized, monitor)});
+    if (!token_files.empty()) {
+      const auto first = token_files.begin() + static_cast<std::ptrdiff_t>(set.first_source);
+      tokenized.assign(first, first + static_cast<std::ptrdiff_t>(set.sources.size()));
+    }
+    format.first_source = set.first_source;
+    opened.push_back({set, open_data(recipe, format, set.sources, false, validation_role, tokenized, monitor)});
   }
-  return sets;
+  return opened;
 }
+
+}  // namespace
 
 std::string judged_name(const Recipe& recipe) {
   const auto& sources = recipe.data.validation;
   return recipe.training.judged_by.value_or(sources.empty() ? "" : sources.front().name.value_or(""));
-}
-
-std::size_t judged_set(const Recipe& recipe, const std::vector<ValidationSet>& sets) {
-  const auto judged = std::ranges::find(sets, judged_name(recipe), &ValidationSet::name);
-  return judged != sets.end() ? static_cast<std::size_t>(judged - sets.begin()) : 0;
 }
 
 RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMonitor& monitor) {
@@ -80,7 +73,8 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMo
   RunData data{open_data(recipe, format, recipe.data.train, recipe.data.shuffle, train_role, train, monitor)};
   if (recipe.data.curriculum.vocabulary_rarity) data.train.order_by_rarity(recipe.data.tokenizer, cache);
   data.validation = open_validation(recipe, format, validation, monitor);
-  data.judged = judged_set(recipe, data.validation);
+  const auto judged = std::ranges::find(data.validation, judged_name(recipe), &ValidationSet::name);
+  if (judged != data.validation.end()) data.judged = static_cast<std::size_t>(judged - data.validation.begin());
   return data;
 }
 

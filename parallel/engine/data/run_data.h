@@ -9,30 +9,19 @@
 
 #include "core/data/data_cache.h"
 #include "core/data/samples/dataset.h"
+#include "core/data/validation_sets.h"
 #include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
 
 namespace llmtrain {
 
 // Validation data that have a loss of their own.
-struct ValidationSet {
-  std::string name{};                 // empty: the only one, of all sources
-  std::vector<DataSource> sources{};  // that are blended
-  std::size_t first_source = 0;       // where data.validation has the first of them
+struct ValidationSet : ValidationSources {
   Dataset data;
 };
 
-// The recipe's validation data: a set for each entry with a name, or one of all entries; none where there are none.
-// `token_files` are those of all entries, or none. Throws what a Dataset throws.
-std::vector<ValidationSet> open_validation(const Recipe& recipe, TextFormat format,
-                                           const std::vector<std::filesystem::path>& token_files = {},
-                                           const WorkMonitor& monitor = {});
-
 // The name of the set by which a run is judged: training.judged_by, else that of the first; empty without names.
 std::string judged_name(const Recipe& recipe);
-
-// Which of the sets has that name; 0 where none has, as with data that are given on the command line.
-std::size_t judged_set(const Recipe& recipe, const std::vector<ValidationSet>& sets);
 
 // What a run reads.
 struct RunData {
