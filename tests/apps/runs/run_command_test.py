@@ -244,29 +244,6 @@ class SmallRun(TrainingTest):
         self.assertEqual(said.returncode, 0, said.stderr)
         self.assertEqual(self.run_program("eval", "runs/small", "--data", "ids.bin").returncode, 0)
 
-    def check_several_data(self, evaluated):
-        """A row each, whatever method they are evaluated by, and what each is evaluated to alone."""
-        self.write("few.txt", "ab")
-        self.write("none.jsonl", '{"text": ""}\n')
-        self.write("ids.bin", TEXT[:101].encode("utf-16-le"))
-        names = ("few.txt", "ids.bin", "none.jsonl", "text.txt")
-        data = [word for name in names for word in ("--data", name)]
-        rows = json.loads(self.run_program("eval", "runs/small", "--json", *data).stdout)["results"]
-        self.assertEqual([(row["data"], row["method"], row["tokens"]) for row in rows],
-                         [("few.txt", "rolling", 2), ("ids.bin", "packed", 96), ("none.jsonl", "rolling", 0),
-                          ("text.txt", "rolling", len(TEXT))])
-        self.assertEqual((rows[2]["loss"], rows[2]["log_likelihood"], rows[2]["texts"]), (None, 0, 1))
-        for row in rows:
-            alone = json.loads(self.run_program("eval", "runs/small", "--json", "--data", row["data"]).stdout)
-            self.assertEqual(row["tokens"], alone["tokens"])
-            if row["loss"] is not None:
-                self.assertAlmostEqual(row["loss"], alone["loss"], delta=1e-6)
-        shown = self.run_program("eval", "runs/small", *data).stdout
-        self.assertRegex(shown, r"(?m)^none\.jsonl +rolling +0( +-)+$")
-        self.assertRegex(shown, rf"(?m)^text\.txt +rolling +{len(TEXT)} +{rows[3]['loss']:.6f} ")
-        whole = self.run_program("eval", "runs/small", "--packed", "--data", "text.txt", "--json").stdout
-        self.assertEqual(json.loads(whole)["loss"], evaluated["loss"])
-
     def test_run_sample_eval_export(self):
         validation = ("--set", 'data.validation=[{"path":"text.txt"}]')
         self.train(*validation, "--set", "training.steps=4", "--set", "training.evaluate_every=3")
@@ -281,7 +258,6 @@ class SmallRun(TrainingTest):
         self.assertGreater(evaluated["perplexity"], 1)
         other = json.loads(self.run_program("eval", "recipe.json", "--json", "--data", "recipe.json").stdout)
         self.assertNotEqual(other["loss"], evaluated["loss"])
-        self.check_several_data(evaluated)
 
         greedy = ["sample", "runs/small", "--prompt", "The ", "--tokens", "8"]
         first = self.run_program(*greedy, "--temperature", "0")
@@ -389,15 +365,6 @@ class SmallRun(TrainingTest):
         self.assertIn("  learning rate of step 3: 0 -> 0.0005\n", more.stderr)
         self.assertEqual([row["tokens"] for row in self.rows()], [32, 64, 160, 256])
         self.assertEqual([row["learning_rate"] for row in self.rows()][2], 0.0005)
-
-    def test_options_that_disagree_with_the_data(self):
-        self.train()
-        self.refused(66, ["nowhere.txt"], "eval", "runs/small", "--data", "nowhere.txt")
-        self.write("empty.txt", "")
-        self.refused(65, ["empty.txt"], "eval", "runs/small", "--data", "empty.txt", "--packed")
-        self.refused(2, ["--window", "17", "model.max_sequence_length = 16"], "eval", "runs/small", "--window", "17")
-        nothing = self.run_program("eval", "runs/small", "--data", "empty.txt")
-        self.assertIn("--data: empty.txt has no token to score", nothing.stderr)
 
 
 if __name__ == "__main__":
