@@ -22,8 +22,7 @@ namespace llmtrain {
 //   began_from     the checkpoint of another run with which the run began, where there was one
 //   evaluation_is_due    true where the evaluation after this step was stopped; else it is not there
 //   evaluations    {step, loss, best_step, best_loss, without_progress}: its EvaluationHistory, where there was one;
-//   with
-//                  named sets of validation data also "sets", the loss of each by its name
+//                  with named sets of validation data also "sets", the loss of each by its name
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
 //                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have
 //                  no control characters

@@ -21,10 +21,9 @@ const MarkupLiteral chart_controls_script = R"js(
       return first.log ? 10 ** value : value;
     };
     const shapes = (name) => [...svg.querySelectorAll(name)];
-    const lines = shapes(".line").map((path) => [path, pairs_of(path.getAttribute("d"))
+    const values_of = (name) => shapes(name).map((path) => [path, pairs_of(path.getAttribute("d"))
       .map(([letter, x, y]) => [letter, x, value_at(y)])]);
-    const bands = shapes(".band").map((path) => [path, pairs_of(path.getAttribute("d"))
-      .map(([letter, x, y]) => [letter, x, value_at(y)])]);
+    const [lines, bands] = [values_of(".line"), values_of(".band")];
     const limit = shapes(".limit").map((path) => value_at(parseFloat(path.getAttribute("d").split(" ")[1])));
     const values = [...[...lines, ...bands].flatMap(([, pairs]) => pairs.map((pair) => pair[2])), ...limit];
     const axis = svg.querySelector(".y-axis");

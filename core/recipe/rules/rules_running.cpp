@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/json/json_file.h"
+#include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
