@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda_on_host/machine/launch.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <numeric>
 #include <utility>
@@ -31,11 +33,20 @@ void check(dim3 grid, dim3 block, std::size_t shared_bytes) {
   if (shared_bytes > options.shared_limit) throw KernelError("more dynamic shared memory than a block may have");
 }
 
+// The numbers of the blocks that run, in any order.
+std::vector<std::size_t> numbers_of_blocks() {
+  const std::size_t all = std::size_t{grid_size.x} * grid_size.y * grid_size.z;
+  const std::size_t first = options.first_blocks, edges = first + options.last_blocks;
+  std::vector<std::size_t> numbers(edges == 0 ? all : std::min(all, edges));
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  if (numbers.size() < all)
+    std::iota(numbers.begin() + static_cast<std::ptrdiff_t>(first), numbers.end(), all - options.last_blocks);
+  shuffle(numbers);
+  return numbers;
+}
+
 void run_blocks(std::size_t threads) {
-  std::vector<std::size_t> order(std::size_t{grid_size.x} * grid_size.y * grid_size.z);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  shuffle(order);
-  for (const std::size_t number : order) {
+  for (const std::size_t number : numbers_of_blocks()) {
     block_index = {static_cast<unsigned>(number % grid_size.x),
                    static_cast<unsigned>(number / grid_size.x % grid_size.y),
                    static_cast<unsigned>(number / grid_size.x / grid_size.y)};
