@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/attention/decode_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -147,24 +147,21 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU's attention to a cache is float64's up to rounding, and the cache gets the new tokens") {
-  cuda_on_host::options.seed =
-      GENERATE(std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{5});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A token's attention to a cache has the same bits in every order of threads and beside any other tokens") {
   const Shape alone{6, 2, 24, {1}, {290}, 3, 400};
   std::vector<std::vector<double>> outs;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Case<float> c(alone);
     c.run();
     outs.push_back(c.out.copied());
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : outs) CHECK(other == outs.front());
   // The first token is the same, the second has more keys.
   Shape both = alone;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/cuda/activation_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -90,11 +90,10 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU's swiglu and its gradient are float64's up to one rounding") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's swiglu is finite for large gates and passes NaN on") {
@@ -120,15 +119,14 @@ TEST_CASE("A GPU's swiglu is finite for large gates and passes NaN on") {
 
 TEST_CASE("A GPU's swiglu has the same bits in every order of threads and blocks") {
   std::vector<std::vector<double>> values, gradients;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Case<__nv_bfloat16> c({300, 72});
     c.forward();
     c.backward();
     values.push_back(c.y.copied());
     gradients.push_back(c.dx.copied());
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : values) CHECK(other == values.front());
   for (const auto& other : gradients) CHECK(other == gradients.front());
 }

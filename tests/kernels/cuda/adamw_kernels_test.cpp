@@ -13,6 +13,7 @@
 #include "kernels/cuda/optimizer/adamw_kernels.h"
 #include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -160,7 +161,7 @@ TEST_CASE("A GPU's step of AdamW has the bits of the operations in their order, 
 }
 
 TEST_CASE("A GPU's step of AdamW of many tensors, some of which decay, is one kernel for hundreds of them") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
+  const ThreadOrder order(GENERATE(five_orders()));
   const auto launches_of = [](std::size_t count, std::size_t shortest, const Begins& begins) {
     Changes changes{count % 2 == 0, {}};
     std::mt19937 engine{static_cast<unsigned>(count)};
@@ -186,7 +187,6 @@ TEST_CASE("A GPU's step of AdamW of many tensors, some of which decay, is one ke
   check_step<float, __half>(30, {}, true, {false, {}});
   check_step<float, __half>(30, {}, true, {true, {0, 7, 7, 29}});
   check_step<float, __half>(30, {}, true, {true, {5, 5, 5, 30}});
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("The tensor of an element is found also where there are more than 2^31") {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/cuda/bias_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -76,25 +76,23 @@ void check_shapes() {
 TEST_CASE(
     "A GPU's gradients of biases are float64's up to the rounding of "
     "their sums") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float, float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16, float>(); }
   SECTION("bf16, as the gradient") { check_shapes<__nv_bfloat16, __nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half, float>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE(
     "A GPU's gradients of biases have the same bits in every order of "
     "threads and at every alignment") {
   std::vector<std::vector<double>> sums;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Case<__nv_bfloat16, float> c({300, 72, seed % 2 == 1});
     c.run(true);
     sums.push_back(c.dbias.copied());
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : sums) CHECK(other == sums.front());
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/cross_entropy_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -131,11 +131,10 @@ void check_widths() {
 }  // namespace
 
 TEST_CASE("A GPU's losses and gradients of logits are float64's up to fp32 sums and one rounding") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_widths<float>(); }
   SECTION("bf16") { check_widths<__nv_bfloat16>(); }
   SECTION("fp16") { check_widths<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's loss is accurate over whole vocabularies") {
@@ -225,8 +224,8 @@ TEST_CASE("A GPU leaves out logits of minus infinity, and neither large ones nor
 
 TEST_CASE("A GPU's losses and gradients of logits have the same bits in every order of threads and blocks") {
   std::vector<std::vector<double>> seen;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Logits<__nv_bfloat16> logits(3, 4501);
     const ExactArray<float> losses(3);
     cuda_cross_entropy_kernels.forward_backward(logits.arguments(), scale, losses.data(), nullptr);
@@ -235,7 +234,6 @@ TEST_CASE("A GPU's losses and gradients of logits have the same bits in every or
     for (std::size_t i = 0; i < logits.size(); ++i) all.push_back(static_cast<double>(widened(logits.data()[i])));
     seen.push_back(std::move(all));
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : seen) CHECK(other == seen.front());
 }
 

@@ -10,8 +10,8 @@
 
 #include "kernels/cuda/dropout_kernels.h"
 #include "kernels/random/philox.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -97,11 +97,10 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU's dropout has the words' masks and the CPU's rounding") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's dropout turns what it drops into 0, whatever it was, and keeps the rest") {

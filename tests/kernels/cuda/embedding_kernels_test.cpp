@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/embedding_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -78,7 +78,7 @@ void check_shapes() {
 
 // fp32 numbers of a whole, so that sums are exact in every order.
 TEST_CASE("A GPU adds long runs of rows, whatever their length and where they begin") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   for (const std::size_t count : {189U, 192U, 200U, 381U, 385U, 1200U, 3000U}) {
     for (const int width : {8, 40, 300}) {
       INFO(count << " rows of " << width);
@@ -94,15 +94,13 @@ TEST_CASE("A GPU adds long runs of rows, whatever their length and where they be
       CHECK_FALSE(c.gradient.has_overrun());
     }
   }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU adds rows to a table's gradient in their order") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 }  // namespace llmtrain::kernels

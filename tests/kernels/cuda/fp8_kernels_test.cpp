@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "kernels/cuda/fp8/fp8_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/emulator/cuda/small_floats.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -318,36 +318,32 @@ void check_all_both_ways() {
 }  // namespace
 
 TEST_CASE("A GPU casts a matrix to FP8 both ways at once, bitwise as in two passes") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_all_both_ways<float>(); }
   SECTION("bf16") { check_all_both_ways<__nv_bfloat16>(); }
   SECTION("fp16") { check_all_both_ways<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's casts to FP8, roundings and widenings are exact, and say which magnitude is the largest") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU finds the largest magnitudes of rows, of which NaN is the largest") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_maxima<float>(); }
   SECTION("bf16") { check_maxima<__nv_bfloat16>(); }
   SECTION("fp16") { check_maxima<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU turns matrices of FP8 and casts them turned") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("codes") { check_turns<std::uint8_t>(); }
   SECTION("fp32") { check_turns<float>(); }
   SECTION("bf16") { check_turns<__nv_bfloat16>(); }
   SECTION("fp16") { check_turns<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("Where a number is not finite, a GPU's cast and its scale are NaN on request") {

@@ -10,8 +10,8 @@
 
 #include "kernels/cuda/fp8/fp8_kernels.h"
 #include "kernels/cuda/fp8/scaled_adamw_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -46,7 +46,7 @@ std::int64_t units_of(std::uint8_t code) {
 }  // namespace
 
 TEST_CASE("Blocks of a GPU find the largest of many tensors in every order") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
+  const ThreadOrder order(GENERATE(five_orders()));
   const Numbers<float> x(elements);
   std::mt19937 engine(7);
   x.fill(engine);
@@ -60,11 +60,10 @@ TEST_CASE("Blocks of a GPU find the largest of many tensors in every order") {
     CHECK(largest.data()[number] == want);
   }
   CHECK_FALSE((x.has_overrun() || largest.has_overrun()));
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("Blocks of a GPU count and square many tensors exactly in every order") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
+  const ThreadOrder order(GENERATE(five_orders()));
   const ExactArray<std::uint8_t> codes(elements);
   fill(codes);
   const ExactArray<std::int64_t> counts(3);
@@ -94,11 +93,10 @@ TEST_CASE("Blocks of a GPU count and square many tensors exactly in every order"
   }
   CHECK(*sum.data() == want);
   CHECK_FALSE((codes.has_overrun() || counts.has_overrun() || partials.has_overrun() || sum.has_overrun()));
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("Blocks of a GPU find the largest of what a scaled step leaves in every order") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
+  const ThreadOrder order(GENERATE(five_orders()));
   constexpr std::size_t n = 20000;
   const Numbers<__half> weights(n);
   const Numbers<float> m(n), v(n), gradients(n);
@@ -130,7 +128,6 @@ TEST_CASE("Blocks of a GPU find the largest of what a scaled step leaves in ever
   CHECK(numbers.data()[0] == want);
   CHECK(numbers.data()[1] == 1);
   CHECK(numbers.data()[2] == 2);
-  cuda_on_host::options.seed = 1;
 }
 
 }  // namespace llmtrain::kernels

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/gelu_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -118,11 +118,10 @@ void check_shapes() {
 TEST_CASE(
     "A GPU's GELU, its gradient and that gradient's sums are float64's "
     "up to rounding") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's GELU is finite far out and passes NaN on") {
@@ -142,14 +141,13 @@ TEST_CASE("A GPU's GELU is finite far out and passes NaN on") {
 
 TEST_CASE("A GPU's GELU has the same bits in every order of threads and blocks") {
   std::vector<std::vector<double>> gradients, sums;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Case<__nv_bfloat16> c(GeluForm::tanh, {300, 72});
     c.backward(true);
     gradients.push_back(c.dx.copied());
     sums.push_back(c.partials.copied());
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : gradients) CHECK(other == gradients.front());
   for (const auto& other : sums) CHECK(other == sums.front());
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/joined_heads_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -115,11 +115,10 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU joins gradients of heads and rotates those of queries and keys back") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 }  // namespace llmtrain::kernels

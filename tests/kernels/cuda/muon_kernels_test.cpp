@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/optimizer/muon_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -147,12 +147,10 @@ void check_all() {
 }  // namespace
 
 TEST_CASE("Muon's kernels are float64's up to the roundings of each element") {
-  cuda_on_host::options.seed =
-      GENERATE(std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{5});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_all<float>(); }
   SECTION("bf16") { check_all<__nv_bfloat16>(); }
   SECTION("fp16") { check_all<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 }  // namespace llmtrain::kernels

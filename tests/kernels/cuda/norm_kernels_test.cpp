@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/cuda/norm_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -167,18 +167,17 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU's norms and their gradients are float64's up to fp32 sums and one rounding") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's norms have the same bits in every order of threads and blocks") {
   const Shape shape{70, GENERATE(72, 600, 1031), true, true, true};
   std::vector<std::vector<double>> seen;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Case<__nv_bfloat16> c(shape);
     c.forward();
     c.backward();
@@ -187,7 +186,6 @@ TEST_CASE("A GPU's norms have the same bits in every order of threads and blocks
       all.insert(all.end(), part.begin(), part.end());
     seen.push_back(std::move(all));
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : seen) CHECK(other == seen.front());
 }
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/cuda/rope_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -95,22 +95,20 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU's rotations are float64's up to one rounding, and leave the other heads alone") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's rotations have the same bits in every order of threads and blocks") {
   std::vector<std::vector<double>> seen;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Case<__nv_bfloat16> c({700, 350, 3, 0, 2, 16});
     c.rotate(1);
     seen.push_back(c.x.copied());
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : seen) CHECK(other == seen.front());
 }
 

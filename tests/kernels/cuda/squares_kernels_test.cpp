@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/optimizer/squares_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -43,24 +43,21 @@ void check_lengths() {
 }  // namespace
 
 TEST_CASE("A GPU's sums of squares are float64's up to the roundings of a pack") {
-  cuda_on_host::options.seed =
-      GENERATE(std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{5});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_lengths<float>(); }
   SECTION("bf16") { check_lengths<__nv_bfloat16>(); }
   SECTION("fp16") { check_lengths<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's sum of squares has the same bits in every order of threads and wherever the array begins") {
   std::vector<double> sums;
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     std::mt19937 engine{9};
     const Numbers<float> x(50003, seed % 4);
     x.fill(engine);
     sums.push_back(sum_of(x));
   }
-  cuda_on_host::options.seed = 1;
   for (const double other : sums) CHECK(other == sums.front());
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/moe/dispatch_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -139,22 +139,20 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU copies tokens to their experts' rows and sums rows by gates in the order of the choices") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU's gradients of gates have the same bits in every order of threads and blocks") {
   std::vector<std::vector<double>> gradients;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     const Case<__nv_bfloat16> c({50, 3, 1048, 2});
     c.run();
     gradients.push_back(c.dgates.copied());
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : gradients) CHECK(other == gradients.front());
 }
 

@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/moe/expert_rows_kernels.h"
 #include "tests/cuda_on_host/exact_array.h"
-#include "tests/cuda_on_host/machine/launch.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -97,7 +97,7 @@ struct Expected {
 }  // namespace
 
 TEST_CASE("A GPU gives choices the rows of queues that are filled in the order of service") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   // One piece and several, one that ends with the choices; more experts than threads; none dropped, some and all.
   const std::vector<Shape> shapes{{1, 1, 1},         {7, 2, 4},       {300, 3, 8, 20},   {300, 3, 8, 20, true},
                                   {512, 2, 5, 1000}, {700, 2, 33, 9}, {40, 6, 300, 1},   {90, 8, 64, 2, true},
@@ -112,7 +112,6 @@ TEST_CASE("A GPU gives choices the rows of queues that are filled in the order o
     CHECK(copied(c.choice_of, c.rows) == want.choice_of);
     CHECK_FALSE(c.has_overrun());
   }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("Pieces of choices are few and cover all of them") {

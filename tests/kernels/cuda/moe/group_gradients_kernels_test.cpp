@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/cuda/moe/group_gradient_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -54,12 +54,11 @@ void check_sizes() {
 }  // namespace
 
 TEST_CASE("A GPU adds experts' products to their gradients, and nothing where an expert has no rows") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   SECTION("bf16 to fp32") { check_sizes<__nv_bfloat16, float>(); }
   SECTION("bf16") { check_sizes<__nv_bfloat16, __nv_bfloat16>(); }
   SECTION("fp16 to fp32") { check_sizes<__half, float>(); }
   SECTION("fp32") { check_sizes<float, float>(); }
-  cuda_on_host::options.seed = 1;
 }
 
 }  // namespace llmtrain::kernels

@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/moe/jitter_kernels.h"
 #include "kernels/random/philox.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -93,12 +93,11 @@ void check_shapes(std::uint64_t seed) {
 }  // namespace
 
 TEST_CASE("A GPU's jitter has the words' factors and the CPU's rounding") {
-  const auto seed = GENERATE(range<std::uint64_t>(1, 6));
-  cuda_on_host::options.seed = seed;
+  const std::uint64_t seed = GENERATE(five_orders());
+  const ThreadOrder order(seed);
   SECTION("fp32") { check_shapes<float>(seed); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(seed); }
   SECTION("fp16") { check_shapes<__half>(seed); }
-  cuda_on_host::options.seed = 1;
 }
 
 }  // namespace llmtrain::kernels

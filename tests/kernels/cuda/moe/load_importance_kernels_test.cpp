@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/moe/load_importance_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -177,8 +177,8 @@ const std::vector<Shape> shapes{{1, 1, 1},    {200, 8, 2}, {70, 16, 2},  {9, 33,
 }  // namespace
 
 TEST_CASE("A GPU's load-importance loss and its gradient are those of float64") {
-  const auto seed = GENERATE(range<std::uint64_t>(1, 6));
-  cuda_on_host::options.seed = seed;
+  const std::uint64_t seed = GENERATE(five_orders());
+  const ThreadOrder order(seed);
   for (const Shape& shape : shapes) {
     INFO(shape.tokens << " tokens, " << shape.choices << " of " << shape.experts);
     Case c(shape, seed);
@@ -186,7 +186,6 @@ TEST_CASE("A GPU's load-importance loss and its gradient are those of float64") 
     check_backward(c);
     CHECK_FALSE(c.has_overrun());
   }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A rank without tokens adds nothing to importance and load") {
@@ -200,7 +199,7 @@ TEST_CASE("A rank without tokens adds nothing to importance and load") {
 TEST_CASE("A GPU's importance and load have the same bits in every order of threads and blocks") {
   std::vector<std::vector<double>> results;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
-    cuda_on_host::options.seed = seed;
+    const ThreadOrder order(seed);
     Case c({300, 40, 2}, 3);
     c.forward();
     c.backward();
@@ -208,7 +207,6 @@ TEST_CASE("A GPU's importance and load have the same bits in every order of thre
     results.back().push_back(c.loss[0]);
     for (const double each : c.dlogits.copied()) results.back().push_back(each);
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : results) CHECK(other == results.front());
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/moe/routing_kernels.h"
-#include "tests/cuda_on_host/machine/launch.h"
 #include "tests/kernels/cuda/kernel_numbers.h"
+#include "tests/kernels/cuda/thread_order.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -181,7 +181,7 @@ void check_backward(Case& c, bool has_first) {
 }  // namespace
 
 TEST_CASE("A GPU routes tokens as float64 does, and of equal probabilities to the lower expert") {
-  cuda_on_host::options.seed = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  const ThreadOrder order(GENERATE(five_orders()));
   // One expert for each lane and several; fewer tokens than a piece and several pieces; all experts chosen.
   const std::vector<Shape> shapes{{1, 1, 1},
                                   {200, 8, 2},
@@ -201,7 +201,6 @@ TEST_CASE("A GPU routes tokens as float64 does, and of equal probabilities to th
     check_backward(c, true);
     CHECK_FALSE(c.has_overrun());
   }
-  cuda_on_host::options.seed = 1;
 }
 
 TEST_CASE("A GPU chooses different experts for a token whose logits are NaN or infinite") {
@@ -221,13 +220,12 @@ TEST_CASE("A GPU chooses different experts for a token whose logits are NaN or i
 
 TEST_CASE("A GPU's sums over tokens have the same bits in every order of threads and blocks") {
   std::vector<std::vector<double>> sums;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    cuda_on_host::options.seed = seed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const ThreadOrder order(seed);
     Case c({300, 12, 2});
     c.route();
     sums.emplace_back(c.totals.data(), c.totals.data() + c.columns + 1);
   }
-  cuda_on_host::options.seed = 1;
   for (const auto& other : sums) CHECK(other == sums.front());
 }
 

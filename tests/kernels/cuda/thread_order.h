@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+
+#include "tests/cuda_on_host/machine/launch.h"
+
+namespace llmtrain::kernels {
+
+// The order of threads and blocks that a seed decides (tests/cuda_on_host), while this lives.
+class ThreadOrder {
+ public:
+  explicit ThreadOrder(std::uint64_t seed) { cuda_on_host::options.seed = seed; }
+  ~ThreadOrder() { cuda_on_host::options.seed = cuda_on_host::Options().seed; }
+  ThreadOrder(const ThreadOrder&) = delete;
+  ThreadOrder& operator=(const ThreadOrder&) = delete;
+};
+
+inline auto five_orders() { return Catch::Generators::range(std::uint64_t{1}, std::uint64_t{6}); }
+
+}  // namespace llmtrain::kernels
