@@ -147,7 +147,7 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU's attention to a cache is float64's up to rounding, and the cache gets the new tokens") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }

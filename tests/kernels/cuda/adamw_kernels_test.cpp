@@ -161,7 +161,7 @@ TEST_CASE("A GPU's step of AdamW has the bits of the operations in their order, 
 }
 
 TEST_CASE("A GPU's step of AdamW of many tensors, some of which decay, is one kernel for hundreds of them") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   const auto launches_of = [](std::size_t count, std::size_t shortest, const Begins& begins) {
     Changes changes{count % 2 == 0, {}};
     std::mt19937 engine{static_cast<unsigned>(count)};

@@ -76,7 +76,7 @@ void check_shapes() {
 TEST_CASE(
     "A GPU's gradients of biases are float64's up to the rounding of "
     "their sums") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float, float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16, float>(); }
   SECTION("bf16, as the gradient") { check_shapes<__nv_bfloat16, __nv_bfloat16>(); }

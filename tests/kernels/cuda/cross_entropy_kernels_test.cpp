@@ -131,7 +131,7 @@ void check_widths() {
 }  // namespace
 
 TEST_CASE("A GPU's losses and gradients of logits are float64's up to fp32 sums and one rounding") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_widths<float>(); }
   SECTION("bf16") { check_widths<__nv_bfloat16>(); }
   SECTION("fp16") { check_widths<__half>(); }

@@ -78,7 +78,7 @@ void check_shapes() {
 
 // fp32 numbers of a whole, so that sums are exact in every order.
 TEST_CASE("A GPU adds long runs of rows, whatever their length and where they begin") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   for (const std::size_t count : {189U, 192U, 200U, 381U, 385U, 1200U, 3000U}) {
     for (const int width : {8, 40, 300}) {
       INFO(count << " rows of " << width);
@@ -97,7 +97,7 @@ TEST_CASE("A GPU adds long runs of rows, whatever their length and where they be
 }
 
 TEST_CASE("A GPU adds rows to a table's gradient in their order") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }

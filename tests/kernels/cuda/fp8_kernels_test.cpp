@@ -318,28 +318,28 @@ void check_all_both_ways() {
 }  // namespace
 
 TEST_CASE("A GPU casts a matrix to FP8 both ways at once, bitwise as in two passes") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_all_both_ways<float>(); }
   SECTION("bf16") { check_all_both_ways<__nv_bfloat16>(); }
   SECTION("fp16") { check_all_both_ways<__half>(); }
 }
 
 TEST_CASE("A GPU's casts to FP8, roundings and widenings are exact, and say which magnitude is the largest") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }
 }
 
 TEST_CASE("A GPU finds the largest magnitudes of rows, of which NaN is the largest") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_maxima<float>(); }
   SECTION("bf16") { check_maxima<__nv_bfloat16>(); }
   SECTION("fp16") { check_maxima<__half>(); }
 }
 
 TEST_CASE("A GPU turns matrices of FP8 and casts them turned") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("codes") { check_turns<std::uint8_t>(); }
   SECTION("fp32") { check_turns<float>(); }
   SECTION("bf16") { check_turns<__nv_bfloat16>(); }

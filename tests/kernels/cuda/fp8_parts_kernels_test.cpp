@@ -46,7 +46,7 @@ std::int64_t units_of(std::uint8_t code) {
 }  // namespace
 
 TEST_CASE("Blocks of a GPU find the largest of many tensors in every order") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   const Numbers<float> x(elements);
   std::mt19937 engine(7);
   x.fill(engine);
@@ -63,7 +63,7 @@ TEST_CASE("Blocks of a GPU find the largest of many tensors in every order") {
 }
 
 TEST_CASE("Blocks of a GPU count and square many tensors exactly in every order") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   const ExactArray<std::uint8_t> codes(elements);
   fill(codes);
   const ExactArray<std::int64_t> counts(3);
@@ -96,7 +96,7 @@ TEST_CASE("Blocks of a GPU count and square many tensors exactly in every order"
 }
 
 TEST_CASE("Blocks of a GPU find the largest of what a scaled step leaves in every order") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   constexpr std::size_t n = 20000;
   const Numbers<__half> weights(n);
   const Numbers<float> m(n), v(n), gradients(n);

@@ -118,7 +118,7 @@ void check_shapes() {
 TEST_CASE(
     "A GPU's GELU, its gradient and that gradient's sums are float64's "
     "up to rounding") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }

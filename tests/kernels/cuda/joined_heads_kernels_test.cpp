@@ -115,7 +115,7 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU joins gradients of heads and rotates those of queries and keys back") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }

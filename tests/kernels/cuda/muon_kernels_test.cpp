@@ -147,7 +147,7 @@ void check_all() {
 }  // namespace
 
 TEST_CASE("Muon's kernels are float64's up to the roundings of each element") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_all<float>(); }
   SECTION("bf16") { check_all<__nv_bfloat16>(); }
   SECTION("fp16") { check_all<__half>(); }

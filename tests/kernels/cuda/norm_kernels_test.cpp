@@ -167,7 +167,7 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU's norms and their gradients are float64's up to fp32 sums and one rounding") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }

@@ -43,7 +43,7 @@ void check_lengths() {
 }  // namespace
 
 TEST_CASE("A GPU's sums of squares are float64's up to the roundings of a pack") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_lengths<float>(); }
   SECTION("bf16") { check_lengths<__nv_bfloat16>(); }
   SECTION("fp16") { check_lengths<__half>(); }

@@ -139,7 +139,7 @@ void check_shapes() {
 }  // namespace
 
 TEST_CASE("A GPU copies tokens to their experts' rows and sums rows by gates in the order of the choices") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("fp32") { check_shapes<float>(); }
   SECTION("bf16") { check_shapes<__nv_bfloat16>(); }
   SECTION("fp16") { check_shapes<__half>(); }

@@ -97,7 +97,7 @@ struct Expected {
 }  // namespace
 
 TEST_CASE("A GPU gives choices the rows of queues that are filled in the order of service") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   // One piece and several, one that ends with the choices; more experts than threads; none dropped, some and all.
   const std::vector<Shape> shapes{{1, 1, 1},         {7, 2, 4},       {300, 3, 8, 20},   {300, 3, 8, 20, true},
                                   {512, 2, 5, 1000}, {700, 2, 33, 9}, {40, 6, 300, 1},   {90, 8, 64, 2, true},

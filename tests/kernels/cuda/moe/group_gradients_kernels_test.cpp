@@ -54,7 +54,7 @@ void check_sizes() {
 }  // namespace
 
 TEST_CASE("A GPU adds experts' products to their gradients, and nothing where an expert has no rows") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   SECTION("bf16 to fp32") { check_sizes<__nv_bfloat16, float>(); }
   SECTION("bf16") { check_sizes<__nv_bfloat16, __nv_bfloat16>(); }
   SECTION("fp16 to fp32") { check_sizes<__half, float>(); }

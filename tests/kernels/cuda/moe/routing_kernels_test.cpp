@@ -181,7 +181,7 @@ void check_backward(Case& c, bool has_first) {
 }  // namespace
 
 TEST_CASE("A GPU routes tokens as float64 does, and of equal probabilities to the lower expert") {
-  const ThreadOrder order(GENERATE(five_orders()));
+  const ThreadOrder order(GENERATE(thread_orders()));
   // One expert for each lane and several; fewer tokens than a piece and several pieces; all experts chosen.
   const std::vector<Shape> shapes{{1, 1, 1},
                                   {200, 8, 2},
