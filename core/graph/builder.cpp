@@ -16,7 +16,7 @@ namespace {
 
 NormSettings norm_settings(const ModelRecipe& model) { return {model.norm, model.norm_eps}; }
 
-AttentionSettings attention_settings(const ModelRecipe& model) {
+AttentionSettings attention_settings(const ModelRecipe& model, std::int64_t layer) {
   AttentionSettings settings{
       .heads = model.heads, .kv_heads = model.kv_heads, .head_dim = model.head_dim, .dropout = model.dropout};
   // As in Qwen3.
@@ -25,6 +25,11 @@ AttentionSettings attention_settings(const ModelRecipe& model) {
   const std::int64_t rotated = settings.latent ? settings.latent->rope_head_dim : model.head_dim;
   if (model.position == Position::rope)
     settings.rope = {model.max_sequence_length, rotated, model.rope_theta, model.rope_scaling};
+  if (!model.sliding_window || !model.sliding_window->is_local(layer)) return settings;
+  settings.window = model.sliding_window->tokens;
+  if (!settings.rope) return settings;
+  settings.rope->theta = model.sliding_window->rope_theta;
+  if (!model.sliding_window->rope_scaling) settings.rope->scaling.reset();
   return settings;
 }
 
@@ -33,7 +38,7 @@ LayerSettings layer_settings(const ModelRecipe& model, std::int64_t layer) {
                          .hidden_size = model.hidden_size,
                          .norm = norm_settings(model),
                          .dropout = model.dropout,
-                         .attention = attention_settings(model),
+                         .attention = attention_settings(model, layer),
                          .feed_forward = {model.activation, model.ffn_hidden_size}};
   if (has_experts(model, layer)) settings.feed_forward.experts = model.moe;
   return settings;

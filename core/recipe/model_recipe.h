@@ -110,6 +110,20 @@ struct LatentAttentionRecipe {
   bool operator==(const LatentAttentionRecipe&) const = default;
 };
 
+// Local attention (Beltagy et al., arXiv 2004.05150): queries of most layers see the latest tokens alone.
+struct SlidingWindowRecipe {
+  std::int64_t tokens = 0;        // that a query sees, its own included
+  std::int64_t global_every = 0;  // 0: all layers are local
+  // Of the local layers.
+  double rope_theta = 10000;  // model.rope_theta
+  bool rope_scaling = true;
+
+  // Whether queries of the model's layer of that number, from 0, see the latest tokens alone.
+  bool is_local(std::int64_t layer) const { return global_every == 0 || (layer + 1) % global_every != 0; }
+
+  bool operator==(const SlidingWindowRecipe&) const = default;
+};
+
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
   std::int64_t layers = 0;
@@ -127,6 +141,7 @@ struct ModelRecipe {
   Position position = Position::learned;
   double rope_theta = 10000;
   std::optional<RopeScalingRecipe> rope_scaling;
+  std::optional<SlidingWindowRecipe> sliding_window;
   bool bias = true;      // every linear but query, key, value; layernorm's shift too
   bool qkv_bias = true;  // query, key and value
   bool qk_norm = false;

@@ -44,6 +44,9 @@ void add_model(std::vector<Tried>& tried) {
   const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
   add({"model.rope_scaling.type", {}, {{"model.position", "rope"}, {"model.rope_scaling.factor", "2"}}});
   add({"model.rope_scaling.truncate", {}, needs_yarn});
+  add({"model.sliding_window.tokens", {"32"}});
+  add({"model.sliding_window.global_every", {"0", "2"}, {{"model.sliding_window.tokens", "32"}}});
+  add({"model.sliding_window.rope_scaling", {}, {{"model.sliding_window.tokens", "32"}}});
   add({"model.dropout", {"0.1"}});
   add({"model.latent_attention.query_rank", {"0", "32"}, needs_latent_attention});
   add({"model.moe.experts", {"4"}});

@@ -25,6 +25,7 @@ struct AttentionSettings {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::optional<LatentAttentionRecipe> latent{};
+  std::optional<std::int64_t> window{};       // tokens that a query sees, its own included; none: all before it
   std::optional<double> head_norm_epsilon{};  // of root-mean-square norms of each query and key; none: no such norms
   std::optional<RopeSettings> rope{};
   double dropout = 0;  // of probabilities

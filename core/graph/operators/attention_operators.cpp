@@ -121,6 +121,12 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
   // QKᵀ and PV: a multiply-add per key for each element of queries and of what they make. The causal half is counted as
   // well, as papers do.
   core.flops = 2 * shape.tokens * shape.sequence_length * (shape.query + shape.output);
+  // Where queries see the latest keys alone, the scores that exist are counted by the same measure. Attention that
+  // stores scores makes all of them.
+  if (attention.window) {
+    core.window = static_cast<double>(*attention.window);
+    core.flops *= window_share(shape.sequence_length, core.window);
+  }
   // Fused attention keeps no scores, so computing it again would save nothing.
   if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
   if (!is_fused && drops) core.forward = core.backward = {2 * shape.scores, writer.mask_bytes(shape.scores)};
@@ -167,6 +173,11 @@ void write_projections(OperatorWriter& writer, const AttentionSettings& attentio
 }
 
 }  // namespace
+
+double window_share(double sequence_length, double window) {
+  const double hidden = 1 - std::min(1.0, window / sequence_length);
+  return 1 - hidden * hidden;
+}
 
 AttentionShape attention_shape(const OperatorWriter& writer, const AttentionSettings& attention) {
   const std::int64_t ranks = writer.setting().shards.tensor;

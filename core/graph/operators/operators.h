@@ -92,6 +92,7 @@ struct Operator {
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
   double heads_per_key = 1;             // of attention: the query heads that share keys and values
+  double window = 0;                    // of attention: the most keys that a query sees; 0: all before it
   bool is_causal = true;                // of attention: each query sees the keys before it alone
   double value_size = 0;                // of attention: elements of a value, where a key has others; 0: as many
   double parts = 1;                     // into which its rows are cut, one after another
@@ -118,6 +119,9 @@ struct Operator {
 };
 
 using OperatorList = std::vector<Operator>;
+
+// The scores of causal attention that a window of so many keys leaves, as a share of those without one: 1 - (1 - w/s)².
+double window_share(double sequence_length, double window);
 
 // In the order of the forward.
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting);

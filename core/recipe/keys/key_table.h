@@ -16,6 +16,7 @@ inline constexpr IntegerRange layer_range{1, 10'000};
 // And low enough that products of two sizes stay far within 64 bits.
 inline constexpr IntegerRange width_range{1, 1 << 20};
 inline constexpr IntegerRange head_range{1, 1 << 16};
+inline constexpr IntegerRange sequence_range{1, 1 << 24};
 inline constexpr IntegerRange ffn_range{1, 1 << 24};
 inline constexpr std::int64_t most_steps = 1'000'000'000'000;
 
@@ -32,6 +33,7 @@ std::vector<std::string> key_pointers();
 // The table's parts.
 void describe_model(KeyVisitor& keys, ModelRecipe& model);
 void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const ModelRecipe& model);
+void describe_sliding_window(KeyVisitor& keys, SlidingWindowRecipe& window, const ModelRecipe& model);
 void describe_data(KeyVisitor& keys, DataRecipe& data);
 void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model);
 void describe_training(KeyVisitor& keys, TrainingRecipe& training);

@@ -10,7 +10,6 @@ namespace llmtrain {
 namespace {
 
 constexpr IntegerRange token_range{1, 1 << 27};
-constexpr IntegerRange sequence_range{1, 1 << 24};
 
 constexpr std::array<std::string_view, 3> architecture_words = {"gpt2", "gpt-rope", "llama"};
 constexpr std::array<std::string_view, 3> activation_words = {"gelu", "gelu_tanh", "swiglu"};
@@ -201,6 +200,11 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
     keys.optional_section({"rope_scaling", "Rotary positions beyond the length of earlier training; null: none."},
                           model.rope_scaling,
                           [&](RopeScalingRecipe& scaling) { describe_rope_scaling(keys, scaling, model); });
+    keys.optional_section({"sliding_window",
+                           "Local attention: queries of most or all layers see the latest tokens alone; null: all "
+                           "see all tokens before them. Planned, not run."},
+                          model.sliding_window,
+                          [&](SlidingWindowRecipe& window) { describe_sliding_window(keys, window, model); });
     describe_preset_switches(keys, model, preset);
     keys.number(
         {"dropout", "Dropout probability after embedding, attention and feed-forward, and of attention probabilities."},

@@ -22,7 +22,9 @@ void add_router_keys(const MixtureOfExpertsRecipe& moe, std::vector<PlannedKey>&
 
 std::vector<PlannedKey> planned_model_keys(const ModelRecipe& model) {
   std::vector<PlannedKey> keys = {
-      {model.latent_attention.has_value(), "/model/latent_attention", "multi-head latent attention", "set it to null"}};
+      {model.latent_attention.has_value(), "/model/latent_attention", "multi-head latent attention", "set it to null"},
+      {model.sliding_window.has_value(), "/model/sliding_window", "attention to the latest tokens alone",
+       "set it to null"}};
   add_router_keys(model.moe.value_or(MixtureOfExpertsRecipe{}), keys);
   return keys;
 }

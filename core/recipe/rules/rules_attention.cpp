@@ -46,6 +46,13 @@ Verdict check_latent_bias(const Recipe& recipe, const Known&) {
   return Refusal{"true biases queries, keys and values", "must be false with model.latent_attention", "false"};
 }
 
+Verdict check_global_layers(const Recipe& recipe, const Known&) {
+  const auto& window = recipe.model.sliding_window;
+  if (!window || window->global_every <= recipe.model.layers) return {};
+  return Refusal{std::to_string(window->global_every) + " leaves no global layer",
+                 "must be at most model.layers (" + std::to_string(recipe.model.layers) + "), or 0 for none", "0"};
+}
+
 }  // namespace
 
 std::vector<Rule> attention_rules() {
@@ -57,6 +64,7 @@ std::vector<Rule> attention_rules() {
       {"/model/kv_heads", {latent, "/model/heads"}, check_latent_kv_heads},
       {"/model/qk_norm", {latent, "/model/architecture"}, check_latent_qk_norm},
       {"/model/qkv_bias", {latent, "/model/architecture"}, check_latent_bias},
+      {"/model/sliding_window/global_every", {"/model/layers"}, check_global_layers},
   };
 }
 

@@ -48,7 +48,7 @@ double product_seconds(const PricedLayout& priced, const Operator& item);
 
 // FLOPs of fused attention, which skips the half of the scores that a causal mask hides. Its backward computes five
 // products where the forward computes two (Dao, arXiv 2307.08691): three in the size of a key and two in that of a
-// value.
+// value. Of a window it computes the blocks of keys that hold its ends whole.
 struct FusedAttentionFlops {
   double forward = 0;
   double backward = 0;

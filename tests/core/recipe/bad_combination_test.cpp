@@ -49,6 +49,10 @@ TEST_CASE("Latent attention has heads of its own sizes, and positions", "[recipe
   check(test::latent_attention_combinations());
 }
 
+TEST_CASE("Global layers between local ones must be among the layers", "[recipe]") {
+  check(test::window_combinations());
+}
+
 TEST_CASE("Layers with experts and their routers' choices must be possible", "[recipe]") {
   check(test::router_combinations());
 }

@@ -29,6 +29,18 @@ std::vector<Combination> latent_attention_combinations() {
   };
 }
 
+std::vector<Combination> window_combinations() {
+  return {
+      {R"({"model": {"sliding_window": {"tokens": 32}}})", "", {}},
+      {R"({"model": {"sliding_window": {"tokens": 32, "global_every": 4}}})", "", {}},
+      {R"({"model": {"sliding_window": {"tokens": 32, "global_every": 5}}})",
+       "/model/sliding_window/global_every",
+       {"5 leaves no global layer", "model.layers (4)", "did you mean 0?"}},
+      {R"({"model": {"sliding_window": {}}})", "/model/sliding_window/tokens", {"is missing"}},
+      {R"({"model": {"sliding_window": {"tokens": 0}}})", "/model/sliding_window/tokens", {}},
+  };
+}
+
 std::vector<Combination> router_combinations() {
   return {
       {R"({"model": {"moe": {"experts": 8, "dense_layers": 3}}})", "", {}},

@@ -40,6 +40,7 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
+      {{"/model/sliding_window"}, [](Recipe& recipe) { recipe.model.sliding_window.emplace(); }},
       {{"/model/moe/router_bias", "/model/moe/gate_scale"},
        [](Recipe& recipe) { recipe.model.moe = {.router_bias = true, .gate_scale = 2}; }},
       {{"/model/moe/score_function", "/model/moe/selection_bias", "/model/moe/top_groups"},
