@@ -25,28 +25,41 @@ vector::ActivationPasses<Element> activation_loops(ActivationKind kind) {
       return kernels.gelu;
     case ActivationKind::gelu_tanh:
       return kernels.gelu_tanh;
+    case ActivationKind::squared_relu:
+      return kernels.squared_relu;
     case ActivationKind::swiglu:
+      return kernels.swiglu;
+    case ActivationKind::geglu:
+      return kernels.geglu;
+    case ActivationKind::geglu_tanh:
+      return kernels.geglu_tanh;
+    case ActivationKind::clamped_swiglu:
       break;
   }
-  return kernels.swiglu;
+  return kernels.clamped_swiglu;
 }
+
+bool is_gelu(ActivationKind kind) { return kind == ActivationKind::gelu || kind == ActivationKind::gelu_tanh; }
+
+// What a GPU has kernels of.
+bool has_cuda_kernel(ActivationKind kind) { return is_gelu(kind) || kind == ActivationKind::swiglu; }
 
 // Kernels and loops have one element type for gradient and input.
 bool have_one_type(const at::Tensor& dy, const at::Tensor& x) { return dy.scalar_type() == x.scalar_type(); }
 
-bool has_cuda_backward(const at::Tensor& dy, const at::Tensor& x) {
-  return have_one_type(dy, x) && dy.is_contiguous() && has_cuda_activation(x);
+bool has_cuda_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
+  return has_cuda_kernel(kind) && have_one_type(dy, x) && dy.is_contiguous() && has_cuda_activation(x);
 }
 
 }  // namespace
 
 at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
-  if (has_cuda_activation(x))
+  if (has_cuda_kernel(kind) && has_cuda_activation(x))
     return kind == ActivationKind::swiglu ? cuda_swiglu_forward(x) : cuda_gelu_forward(x, kind);
   // The vector loops read flat arrays; strided tensors and other types or devices use LibTorch's operators.
   if (!is_vector_array(x)) return reference::activation_forward(x, kind);
-  // swiglu reads gate and up side by side and writes one of that width.
-  const std::int64_t width = kind == ActivationKind::swiglu ? x.size(-1) / 2 : x.size(-1);
+  // Gate and up are read side by side, and one of that width is written.
+  const std::int64_t width = is_gated(kind) ? x.size(-1) / 2 : x.size(-1);
   std::vector<std::int64_t> shape = x.sizes().vec();
   shape.back() = width;
   const at::Tensor y = at::empty(shape, x.options());
@@ -62,7 +75,7 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
 }
 
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
-  if (has_cuda_backward(dy, x))
+  if (has_cuda_backward(dy, x, kind))
     return kind == ActivationKind::swiglu ? cuda_swiglu_backward(dy, x) : cuda_gelu_backward(dy, x, kind);
   if (!is_vector_array(x) || !is_vector_array(dy) || !have_one_type(dy, x))
     return reference::activation_backward(dy, x, kind);
@@ -78,21 +91,22 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, Activa
   return dx;
 }
 
-at::Tensor swiglu_forward(const GateAndUp& x) {
-  if (has_cuda_gate_and_up(x)) return cuda_swiglu_forward(x);
-  return activation_forward(at::cat({x.gate, x.up}, -1), ActivationKind::swiglu);
+at::Tensor gated_forward(const GateAndUp& x, ActivationKind kind) {
+  if (kind == ActivationKind::swiglu && has_cuda_gate_and_up(x)) return cuda_swiglu_forward(x);
+  return activation_forward(at::cat({x.gate, x.up}, -1), kind);
 }
 
-GateAndUp swiglu_backward(const at::Tensor& dy, const GateAndUp& x) {
-  if (has_cuda_gate_and_up(x) && have_one_type(dy, x.gate) && dy.is_contiguous()) return cuda_swiglu_backward(dy, x);
-  const at::Tensor dx = activation_backward(dy, at::cat({x.gate, x.up}, -1), ActivationKind::swiglu);
+GateAndUp gated_backward(const at::Tensor& dy, const GateAndUp& x, ActivationKind kind) {
+  const bool has_kernel = kind == ActivationKind::swiglu && has_cuda_gate_and_up(x);
+  if (has_kernel && have_one_type(dy, x.gate) && dy.is_contiguous()) return cuda_swiglu_backward(dy, x);
+  const at::Tensor dx = activation_backward(dy, at::cat({x.gate, x.up}, -1), kind);
   const auto halves = dx.chunk(2, -1);
   return {halves[0].contiguous(), halves[1].contiguous()};
 }
 
 at::Tensor activation_bias_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind, at::Tensor& dbias,
                                     Accumulation accumulation) {
-  if (kind != ActivationKind::swiglu && has_cuda_backward(dy, x) && has_cuda_backward_bias(x, dbias))
+  if (is_gelu(kind) && has_cuda_backward(dy, x, kind) && has_cuda_backward_bias(x, dbias))
     return cuda_gelu_bias_backward(dy, x, kind, dbias, accumulation);
   at::Tensor dx = activation_backward(dy, x, kind);
   linear_backward_bias(dx, dbias, accumulation);

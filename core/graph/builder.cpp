@@ -22,6 +22,8 @@ AttentionSettings attention_settings(const ModelRecipe& model, std::int64_t laye
   // As in Qwen3.
   if (model.qk_norm) settings.head_norm_epsilon = model.norm_eps;
   settings.latent = model.latent_attention;
+  settings.scale = model.attention_scale;
+  settings.has_sinks = model.attention_sinks;
   const std::int64_t rotated = settings.latent ? settings.latent->rope_head_dim : model.head_dim;
   if (model.position == Position::rope)
     settings.rope = {model.max_sequence_length, rotated, model.rope_theta, model.rope_scaling};
@@ -40,6 +42,8 @@ LayerSettings layer_settings(const ModelRecipe& model, std::int64_t layer) {
                          .dropout = model.dropout,
                          .attention = attention_settings(model, layer),
                          .feed_forward = {model.activation, model.ffn_hidden_size}};
+  settings.parallel = model.parallel_residual;
+  settings.has_post_norms = model.post_norms;
   if (has_experts(model, layer)) settings.feed_forward.experts = model.moe;
   return settings;
 }

@@ -52,7 +52,8 @@ void require(const ModelRecipe& model, const std::string& architecture, const st
 void require_gpt2(const ModelRecipe& model) {
   require(model, "GPT-2, the architecture with learned positions,",
           {{model.norm == NormKind::layernorm, "norm", "layernorm"},
-           {model.activation != Activation::swiglu, "activation", "gelu or gelu_tanh"},
+           {model.activation == Activation::gelu || model.activation == Activation::gelu_tanh, "activation",
+            "gelu or gelu_tanh"},
            {model.bias, "bias", "biases"},
            {model.qkv_bias, "qkv_bias", "biases"},
            {!model.qk_norm, "qk_norm", "no norms of queries and keys"},

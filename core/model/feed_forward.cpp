@@ -6,10 +6,9 @@
 namespace llmtrain {
 namespace {
 
-// For swiglu one product makes gate and up.
+// One product makes gate and up.
 ColumnLinear up_projection(const BlockParameters& parameters, Activation activation, const std::string& network) {
-  const bool gated = activation == Activation::swiglu;
-  return parameters.column_linear(network + (gated ? ".gate" : ".up"));
+  return parameters.column_linear(network + (is_gated(activation) ? ".gate" : ".up"));
 }
 
 }  // namespace
@@ -20,10 +19,18 @@ kernels::ActivationKind activation_kind(Activation activation) {
       return kernels::ActivationKind::gelu;
     case Activation::gelu_tanh:
       return kernels::ActivationKind::gelu_tanh;
+    case Activation::squared_relu:
+      return kernels::ActivationKind::squared_relu;
     case Activation::swiglu:
+      return kernels::ActivationKind::swiglu;
+    case Activation::geglu:
+      return kernels::ActivationKind::geglu;
+    case Activation::geglu_tanh:
+      return kernels::ActivationKind::geglu_tanh;
+    case Activation::clamped_swiglu:
       break;
   }
-  return kernels::ActivationKind::swiglu;
+  return kernels::ActivationKind::clamped_swiglu;
 }
 
 FeedForward::FeedForward(const BlockParameters& parameters, Activation activation, const std::string& name,

@@ -21,7 +21,7 @@ class FeedForward {
   struct Saved {
     // F: this rank's features; T: all rows.
     LinearInput input;      // of the up projection; its values are released where the backward makes them again
-    at::Tensor hidden;      // [T, F], or [T, 2F] gate and up for swiglu: the activation's input
+    at::Tensor hidden;      // [T, F], or [T, 2F] gate and up of what has a gate: the activation's input
     LinearInput activated;  // [T, F]; likewise
   };
 

@@ -23,7 +23,7 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, const FeedFor
   std::optional<RowScaling> scaling;
   if (parameters.multiplies_fp8()) scaling.emplace(ranks.features);
   std::optional<GroupedLinear> gate;
-  if (settings.activation == Activation::swiglu) gate = grouped_linear(parameters, "ffn.experts.gate", scaling);
+  if (is_gated(settings.activation)) gate = grouped_linear(parameters, "ffn.experts.gate", scaling);
   std::optional<RouterLogits::CosineParameters> cosine;
   if (settings.experts->router == Router::cosine)
     cosine = {parameters.bind("ffn.router_projection.weight"), parameters.bind("ffn.router.temperature")};

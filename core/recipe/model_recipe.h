@@ -12,13 +12,22 @@ namespace llmtrain {
 // The recipe's section `model`, as core/recipe/recipe.h describes recipes.
 
 enum class Architecture { gpt2, gpt_rope, llama };
-enum class Activation { gelu, gelu_tanh, swiglu };
+// Formulas: kernels/activation.h.
+enum class Activation { gelu, gelu_tanh, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
+// Whether attention and the feed-forward network read the same input, through norms of their own or through one.
+enum class ParallelResidual { none, two_norms, one_norm };
 enum class NormKind { layernorm, rmsnorm };
 enum class Position { learned, rope };
 enum class Router { linear, cosine };
 enum class ScoreFunction { softmax, sigmoid };
 enum class RouterPriority { position, score };
 enum class BalanceLoss { gshard, load_importance, none };
+
+// Whether a second product makes a gate.
+constexpr bool is_gated(Activation activation) {
+  return activation != Activation::gelu && activation != Activation::gelu_tanh &&
+         activation != Activation::squared_relu;
+}
 
 struct MixtureOfExpertsRecipe {
   std::int64_t experts = 0;
@@ -142,6 +151,11 @@ struct ModelRecipe {
   double rope_theta = 10000;
   std::optional<RopeScalingRecipe> rope_scaling;
   std::optional<SlidingWindowRecipe> sliding_window;
+  std::optional<double> attention_scale;  // of products of queries and keys; none: 1 ÷ √head_dim
+  bool attention_sinks = false;
+  ParallelResidual parallel_residual = ParallelResidual::none;
+  bool post_norms = false;
+  double embedding_scale = 1;
   bool bias = true;      // every linear but query, key, value; layernorm's shift too
   bool qkv_bias = true;  // query, key and value
   bool qk_norm = false;

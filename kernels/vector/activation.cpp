@@ -57,6 +57,54 @@ struct GeluTanh {
   }
 };
 
+struct SquaredRelu {
+  static float value(float x) {
+    const float positive = at_least(x, 0.0F);
+    return positive * positive;
+  }
+  static float slope(float x) { return 2.0F * at_least(x, 0.0F); }
+};
+
+// The gradients at gate and up.
+struct GatedGradient {
+  float gate;
+  float up;
+};
+
+struct Swiglu {
+  static float value(float gate, float up) { return gate * logistic(gate).value * up; }
+  static GatedGradient gradient(float dy, float gate, float up) {
+    const Logistic s = logistic(gate);
+    // d(g·σ(g))/dg = σ(g)·(1 + g·(1 − σ(g))).
+    return {dy * up * s.value * multiply_add(gate, s.complement, 1.0F), dy * gate * s.value};
+  }
+};
+
+template <class Function>
+struct Geglu {
+  static float value(float gate, float up) { return Function::value(gate) * up; }
+  static GatedGradient gradient(float dy, float gate, float up) {
+    return {dy * up * Function::slope(gate), dy * Function::value(gate)};
+  }
+};
+
+struct ClampedSwiglu {
+  static constexpr auto limit = static_cast<float>(clamped_swiglu_limit);
+  static constexpr auto steepness = static_cast<float>(clamped_swiglu_steepness);
+
+  static float value(float gate, float up) {
+    const float g = at_most(gate, limit), u = at_least(at_most(up, limit), -limit);
+    return g * logistic(steepness * g).value * (u + 1.0F);
+  }
+  static GatedGradient gradient(float dy, float gate, float up) {
+    const float g = at_most(gate, limit), u = at_least(at_most(up, limit), -limit);
+    const Logistic s = logistic(steepness * g);
+    const float of_gate = dy * (u + 1.0F) * s.value * multiply_add(steepness * g, s.complement, 1.0F);
+    const float of_up = dy * g * s.value;
+    return {gate > limit ? 0.0F : of_gate, __builtin_fabsf(up) > limit ? 0.0F : of_up};
+  }
+};
+
 template <class Function, class Element>
 void elementwise_forward(const ActivationArrays<Element>& arrays) {
   const std::int64_t n = arrays.rows * arrays.width;
@@ -84,8 +132,8 @@ void elementwise_backward(const ActivationArrays<Element>& arrays) {
   }
 }
 
-template <class Element>
-void swiglu_forward(const ActivationArrays<Element>& arrays) {
+template <class Function, class Element>
+void gated_forward(const ActivationArrays<Element>& arrays) {
   const std::int64_t width = arrays.width;
 #pragma omp parallel for schedule(static) if (arrays.rows * width >= least_parallel_outputs)
   for (std::int64_t row = 0; row < arrays.rows; ++row) {
@@ -93,15 +141,12 @@ void swiglu_forward(const ActivationArrays<Element>& arrays) {
     const Element* __restrict up = gate + width;
     Element* __restrict y = arrays.out + row * width;
 #pragma omp simd
-    for (std::int64_t i = 0; i < width; ++i) {
-      const float g = to_float(gate[i]);
-      store(y[i], g * logistic(g).value * to_float(up[i]));
-    }
+    for (std::int64_t i = 0; i < width; ++i) store(y[i], Function::value(to_float(gate[i]), to_float(up[i])));
   }
 }
 
-template <class Element>
-void swiglu_backward(const ActivationArrays<Element>& arrays) {
+template <class Function, class Element>
+void gated_backward(const ActivationArrays<Element>& arrays) {
   const std::int64_t width = arrays.width;
 #pragma omp parallel for schedule(static) if (arrays.rows * width >= least_parallel_outputs)
   for (std::int64_t row = 0; row < arrays.rows; ++row) {
@@ -112,21 +157,28 @@ void swiglu_backward(const ActivationArrays<Element>& arrays) {
     Element* __restrict dup = arrays.out + row * 2 * width + width;
 #pragma omp simd
     for (std::int64_t i = 0; i < width; ++i) {
-      const float g = to_float(gate[i]);
-      const float gradient = to_float(dy[i]);
-      const Logistic s = logistic(g);
-      // d(g·σ(g))/dg = σ(g)·(1 + g·(1 − σ(g))).
-      store(dgate[i], gradient * to_float(up[i]) * s.value * multiply_add(g, s.complement, 1.0F));
-      store(dup[i], gradient * g * s.value);
+      const GatedGradient d = Function::gradient(to_float(dy[i]), to_float(gate[i]), to_float(up[i]));
+      store(dgate[i], d.gate);
+      store(dup[i], d.up);
     }
   }
 }
 
+template <class Function, class Element>
+constexpr ActivationPasses<Element> elementwise{elementwise_forward<Function, Element>,
+                                                elementwise_backward<Function, Element>};
+template <class Function, class Element>
+constexpr ActivationPasses<Element> gated{gated_forward<Function, Element>, gated_backward<Function, Element>};
+
 template <class Element>
 ActivationKernels<Element> kernels() {
-  return {.gelu = {elementwise_forward<Gelu, Element>, elementwise_backward<Gelu, Element>},
-          .gelu_tanh = {elementwise_forward<GeluTanh, Element>, elementwise_backward<GeluTanh, Element>},
-          .swiglu = {swiglu_forward<Element>, swiglu_backward<Element>}};
+  return {.gelu = elementwise<Gelu, Element>,
+          .gelu_tanh = elementwise<GeluTanh, Element>,
+          .squared_relu = elementwise<SquaredRelu, Element>,
+          .swiglu = gated<Swiglu, Element>,
+          .geglu = gated<Geglu<Gelu>, Element>,
+          .geglu_tanh = gated<Geglu<GeluTanh>, Element>,
+          .clamped_swiglu = gated<ClampedSwiglu, Element>};
 }
 
 }  // namespace

@@ -5,8 +5,11 @@
 
 namespace llmtrain::kernels::vector {
 
-// A [rows, width] array of outputs; the inputs of swiglu are twice as wide (kernels/activation.h). Rows are divided
-// among the OpenMP threads. Inputs and outputs do not overlap.
+// What bounds gate and up of clamped_swiglu, and the factor within its logistic function.
+constexpr double clamped_swiglu_limit = 7, clamped_swiglu_steepness = 1.702;
+
+// A [rows, width] array of outputs; the inputs of what has a gate are twice as wide (kernels/activation.h). Rows are
+// divided among the OpenMP threads. Inputs and outputs do not overlap.
 template <class Element>
 struct ActivationArrays {
   const Element* dy;  // backward only
@@ -29,7 +32,11 @@ template <class Element>
 struct ActivationKernels {
   ActivationPasses<Element> gelu;
   ActivationPasses<Element> gelu_tanh;
+  ActivationPasses<Element> squared_relu;
   ActivationPasses<Element> swiglu;
+  ActivationPasses<Element> geglu;
+  ActivationPasses<Element> geglu_tanh;
+  ActivationPasses<Element> clamped_swiglu;
 };
 
 // Element is float or std::uint16_t (bf16).

@@ -116,6 +116,16 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
   return only_with(recipe.data.fine_tuning.has_value(), std::move(keys));
 }
 
+// Activations without a kernel for GPUs.
+std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
+  const Activation activation = recipe.model.activation;
+  const bool has_kernel =
+      activation == Activation::gelu || activation == Activation::gelu_tanh || activation == Activation::swiglu;
+  std::vector<Unsupported> keys = {{!has_kernel, "/model/activation", "an activation that GPUs have no kernel of",
+                                    "use \"gelu\", \"gelu_tanh\" or \"swiglu\", or cluster.device \"cpu\""}};
+  return only_with(recipe.cluster.device == DeviceKind::cuda, std::move(keys));
+}
+
 // Every key that plans but does not run is listed here; a new feature removes its line.
 std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
   const PrecisionRecipe& precision = recipe.precision;
@@ -132,7 +142,8 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       {offload.activations, "/memory/offload/activations", "true", "use false"},
   };
   std::ranges::move(planned_model_keys(recipe.model), std::back_inserter(all));
-  for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning})
+  for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning,
+                          unsupported_kernels})
     std::ranges::move(part(recipe), std::back_inserter(all));
   return all;
 }

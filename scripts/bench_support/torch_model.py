@@ -65,6 +65,8 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     def __init__(self, config):
         super().__init__()
+        if config.activation not in ("gelu", "gelu_tanh", "swiglu"):
+            raise ValueError(f"model.activation {config.activation} is none that this model has")
         self.gated = config.activation == "swiglu"
         self.approximation = "tanh" if config.activation == "gelu_tanh" else "none"
         if self.gated:

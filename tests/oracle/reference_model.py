@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from transformers import MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
@@ -17,11 +18,21 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBl
 from model_settings import resolve
 from routed_experts import RoutedExperts, Stack
 
-ACTIVATIONS = {
-    "gelu": functional.gelu,
-    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
-    "swiglu": functional.silu,
+def gelu_tanh(x):
+    return functional.gelu(x, approximate="tanh")
+
+
+PLAIN = {"gelu": functional.gelu, "gelu_tanh": gelu_tanh, "squared_relu": lambda x: functional.relu(x).square()}
+# Functions of gate and up.
+GATED = {
+    "swiglu": lambda gate, up: functional.silu(gate) * up,
+    "geglu": lambda gate, up: functional.gelu(gate) * up,
+    "geglu_tanh": lambda gate, up: gelu_tanh(gate) * up,
+    # transformers' own, which takes both in turns.
+    "clamped_swiglu": lambda gate, up: GptOssExperts._apply_gate(
+        SimpleNamespace(alpha=1.702, limit=7.0), torch.stack((gate, up), -1).flatten(-2)),
 }
+ACTIVATIONS = PLAIN | GATED
 
 
 def rounded(x, dtype, largest, margin=0):
@@ -160,7 +171,7 @@ class FeedForward(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.fp8, self.scaling, self.activation = config.fp8, config.scaling, ACTIVATIONS[config.activation]
-        if config.activation == "swiglu":
+        if config.activation in GATED:
             self.gate = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
         self.up = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
         self.down = nn.Linear(config.ffn_hidden_size, config.hidden_size, bias=config.bias)
@@ -168,7 +179,7 @@ class FeedForward(nn.Module):
     def forward(self, x):
         if hasattr(self, "gate"):
             gate, up = apply((self.gate, self.up), x, self.fp8, self.scaling)
-            activated = self.activation(gate) * up
+            activated = self.activation(gate, up)
         else:
             activated = self.activation(*apply((self.up,), x, self.fp8, self.scaling))
         (result,) = apply((self.down,), activated, self.fp8, self.scaling)

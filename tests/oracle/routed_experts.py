@@ -34,7 +34,7 @@ class RoutedExperts(nn.Module):
         if moe.router == "cosine":
             self.router_projection = nn.Linear(hidden, COSINE_WIDTH, bias=False)
             self.router.temperature = nn.Parameter(torch.zeros(1))
-        names = ("gate", "up") if config.activation == "swiglu" else ("up",)
+        names = ("gate", "up") if "glu" in config.activation else ("up",)
         self.experts = nn.ModuleDict({name: Stack(moe.experts, width, hidden, bias) for name in names})
         self.experts["down"] = Stack(moe.experts, hidden, width, bias)
 
@@ -76,8 +76,8 @@ class RoutedExperts(nn.Module):
 
     def network(self, rows, expert):
         up = self.experts["up"](rows, expert)
-        gated = self.activation(self.experts["gate"](rows, expert)) * up if "gate" in self.experts else self.activation(up)
-        return self.experts["down"](gated, expert)
+        of_gate = (self.experts["gate"](rows, expert),) if "gate" in self.experts else ()
+        return self.experts["down"](self.activation(*of_gate, up), expert)
 
     def forward(self, x):
         rows = x.flatten(0, -2)

@@ -60,6 +60,11 @@ VARIANTS = {
     "llama, 5 experts with biases, one each": _variant(
         "llama", 2, 64, 4, 203, 16, bias=True,
         moe={"experts": 5, "capacity_factor": -0.8, "ffn_hidden_size": 48, "shared_experts": 2, "every": 2}),
+    "llama, geglu_tanh": _variant("llama", 2, 64, 4, 211, 32, activation="geglu_tanh", ffn_hidden_size=96),
+    "gpt2, squared_relu": _variant("gpt2", 1, 64, 4, 203, 24, activation="squared_relu"),
+    "llama, 4 experts with biases and a clamped swiglu": _variant(
+        "llama", 1, 64, 4, 203, 16, bias=True, qkv_bias=True, activation="clamped_swiglu",
+        moe={"experts": 4, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 48}),
     "llama, layernorm with bias, learned, short sequences": _variant(
         "llama", 2, 64, 4, 256, 64, sequence_length=40, norm="layernorm", bias=True, qkv_bias=True, position="learned",
         activation="gelu", ffn_hidden_size=96, training={"clip_norm": 0}),

@@ -47,6 +47,8 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.sliding_window.tokens", {"32"}});
   add({"model.sliding_window.global_every", {"0", "2"}, {{"model.sliding_window.tokens", "32"}}});
   add({"model.sliding_window.rope_scaling", {}, {{"model.sliding_window.tokens", "32"}}});
+  add({"model.attention_scale", {"0.1"}});
+  add({"model.embedding_scale", {"8"}});
   add({"model.dropout", {"0.1"}});
   add({"model.latent_attention.query_rank", {"0", "32"}, needs_latent_attention});
   add({"model.moe.experts", {"4"}});

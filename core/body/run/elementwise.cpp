@@ -69,7 +69,8 @@ StepGradients product_gradients(const at::Tensor& dy, const StepTensors& tensors
 
 StepGradients swiglu_gradients(const at::Tensor& dy, const StepTensors& tensors) {
   const at::Tensor &gate = tensors.inputs[0], &up = tensors.inputs[1];
-  const kernels::GateAndUp d = kernels::swiglu_backward(as_rows(dy), {as_rows(gate), as_rows(up)});
+  const kernels::GateAndUp d =
+      kernels::gated_backward(as_rows(dy), {as_rows(gate), as_rows(up)}, ActivationKind::swiglu);
   return {d.gate.reshape(gate.sizes()), d.up.reshape(up.sizes())};
 }
 
@@ -97,7 +98,7 @@ StepResult forward(const Elementwise& elementwise, const StepTensors& tensors, c
     case ElementwiseKind::tanh:
       return {at::tanh(x)};
     case ElementwiseKind::swiglu:
-      return {shaped_as(kernels::swiglu_forward({as_rows(x), as_rows(tensors.inputs[1])}), x)};
+      return {shaped_as(kernels::gated_forward({as_rows(x), as_rows(tensors.inputs[1])}, ActivationKind::swiglu), x)};
   }
   return {};
 }

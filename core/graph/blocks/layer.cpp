@@ -66,6 +66,14 @@ void add_attention(GraphWriter& writer, const AttentionSettings& attention) {
   if (writer.model().bias) writer.add_bias({"attention.output", hidden});
 }
 
+// Each rank has those of its heads.
+void add_sinks(GraphWriter& writer, const AttentionSettings& attention) {
+  writer.add({.local_name = "attention.sinks",
+              .shape = {attention.heads},
+              .split = even_outputs(attention.heads),
+              .standard_deviation = writer.model().init_std});
+}
+
 // Routers are small, and what they choose is sensitive: they are no layer's matrices. Each tensor rank routes tokens of
 // its own.
 void add_router_weight(GraphWriter& writer, const std::string& name, std::int64_t output, std::int64_t input) {
@@ -99,7 +107,7 @@ void add_feed_forward(GraphWriter& writer, const std::string& name, Activation a
   const std::int64_t hidden = writer.model().hidden_size;
   const Split split = even_outputs(inner);
   std::vector<Linear> first;
-  if (activation == Activation::swiglu) first.push_back({name + ".gate", inner, hidden, split, {}, experts});
+  if (is_gated(activation)) first.push_back({name + ".gate", inner, hidden, split, {}, experts});
   // Gate and up next to each other, weights before biases: each pair is one matrix for one product, but that of
   // experts, whose grouped products are two.
   const Joined joined = experts > 0 ? Joined::input : Joined::product;
@@ -130,12 +138,15 @@ void write_graph(GraphWriter& writer, const LayerSettings& layer) {
   writer.block().is_unit = true;
   writer.add_norm("attention_norm", layer.norm);
   layer.attention.latent ? add_latent_attention(writer, layer.attention) : add_attention(writer, layer.attention);
-  writer.add_norm("ffn_norm", layer.norm);
+  if (layer.attention.has_sinks) add_sinks(writer, layer.attention);
+  if (layer.has_post_norms) writer.add_norm("attention_post_norm", layer.norm);
+  if (layer.parallel != ParallelResidual::one_norm) writer.add_norm("ffn_norm", layer.norm);
   if (layer.feed_forward.experts) {
     add_experts(writer, *layer.feed_forward.experts, layer.feed_forward.activation);
   } else {
     add_feed_forward(writer, "ffn", layer.feed_forward.activation, layer.feed_forward.width, 0);
   }
+  if (layer.has_post_norms) writer.add_norm("ffn_post_norm", layer.norm);
   writer.add_adapters();
 }
 

@@ -28,7 +28,9 @@ struct AttentionSettings {
   std::optional<std::int64_t> window{};       // tokens that a query sees, its own included; none: all before it
   std::optional<double> head_norm_epsilon{};  // of root-mean-square norms of each query and key; none: no such norms
   std::optional<RopeSettings> rope{};
-  double dropout = 0;  // of probabilities
+  std::optional<double> scale{};  // of products of queries and keys; none: 1 ÷ √head_dim
+  bool has_sinks = false;         // a learned logit per head in each softmax (OpenAI, arXiv 2508.10925)
+  double dropout = 0;             // of probabilities
 
   bool operator==(const AttentionSettings&) const = default;
 };
@@ -42,7 +44,7 @@ struct FeedForwardSettings {
   bool operator==(const FeedForwardSettings&) const = default;
 };
 
-// A pre-norm transformer layer.
+// A pre-norm transformer layer. What planned_model_keys() names has no module (core/recipe/rules/planned_model.h).
 struct LayerSettings {
   static constexpr bool reads_in_backward = true;
   static constexpr bool runs_again = true;
@@ -55,7 +57,10 @@ struct LayerSettings {
   double dropout = 0;  // of what both halves add to the residual stream
   AttentionSettings attention{};
   FeedForwardSettings feed_forward{};
-  bool drops_tokens = false;  // may see a part of each sequence alone (core/graph/marks/token_dropping.h)
+  // Whether the two halves read the same input (Wang and Komatsuzaki, GPT-J), in place of the second the first's sum.
+  ParallelResidual parallel = ParallelResidual::none;
+  bool has_post_norms = false;  // of what the halves make, before it is added
+  bool drops_tokens = false;    // may see a part of each sequence alone (core/graph/marks/token_dropping.h)
 
   bool operator==(const LayerSettings&) const = default;
 };

@@ -196,6 +196,15 @@ AttentionShape attention_shape(const OperatorWriter& writer, const AttentionSett
   return shape;
 }
 
+// Its input is kept, which nothing else reads.
+void write_post_norm(OperatorWriter& writer, const LayerSettings& layer, const std::string& half) {
+  Operator& norm = writer.norm(half + ".post_norm", layer.norm);
+  writer.save(norm, half + ".branch", writer.shape().element * writer.shape().residual());
+  if (writer.is_own())
+    writer.save(norm, half + ".post_norm.statistics",
+                OperatorWriter::statistics_bytes(layer.norm, writer.shape().split_tokens));
+}
+
 void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   const AttentionSettings& attention = layer.attention;
   const AttentionShape shape = attention_shape(writer, attention);
@@ -213,7 +222,9 @@ void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   // The weight's gradient of the output projection needs its input. core/model casts it to FP8 again.
   const double kept = writer.is_own() ? shape.element : writer.input_bytes("attention.output.weight");
   writer.save(output, "attention.output", kept * shape.tokens * shape.output);
-  writer.leave_features(output);
+  // Of halves that read the same input, what tensor ranks made in both is added up at once (GPT-NeoX).
+  if (layer.parallel == ParallelResidual::none) writer.leave_features(output);
+  if (layer.has_post_norms) write_post_norm(writer, layer, "attention");
   Operator& residual = writer.residual("attention.residual", layer.dropout);
   // The gradient of the next half is alive together with that of the output.
   residual.backward_working += shape.element * shape.residual();

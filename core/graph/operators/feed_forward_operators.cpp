@@ -10,8 +10,8 @@
 namespace llmtrain {
 namespace {
 
-// Columns of the activation's input per unit of width: gate and up for swiglu.
-double activation_inputs(Activation activation) { return activation == Activation::swiglu ? 2 : 1; }
+// Columns of the activation's input per unit of width: gate and up, or up alone.
+double activation_inputs(Activation activation) { return is_gated(activation) ? 2 : 1; }
 
 // A feed-forward network: up (and gate), activation, down.
 struct Network {
@@ -30,7 +30,7 @@ struct Network {
 
 // The first weight of the product that makes the activation's input.
 std::string first_weight(const Network& network) {
-  return network.parameters + (network.activation == Activation::swiglu ? ".gate.weight" : ".up.weight");
+  return network.parameters + (is_gated(network.activation) ? ".gate.weight" : ".up.weight");
 }
 
 Operator& write_up(OperatorWriter& writer, const Network& network) {
@@ -77,8 +77,9 @@ Operator& write_down(OperatorWriter& writer, const Network& network) {
 }
 
 // The network for all tokens, split over the tensor ranks: that of a dense layer, or the shared experts.
+// `shares_input`: whether the rows of its input are what attention has gathered.
 void write_dense_network(OperatorWriter& writer, std::string path, std::string parameters, Activation activation,
-                         std::int64_t width) {
+                         std::int64_t width, bool shares_input = false) {
   const LocalShape& shape = writer.shape();
   const double local_width = static_cast<double>(width) / static_cast<double>(writer.setting().shards.tensor);
   const Network network{.path = std::move(path),
@@ -90,7 +91,7 @@ void write_dense_network(OperatorWriter& writer, std::string path, std::string p
                         .useful_rows = shape.tokens,
                         .keeps_activated = writer.kept_elsewhere()};
   Operator& up = write_up(writer, network);
-  writer.enter_features(up);
+  if (!shares_input) writer.enter_features(up);
   write_activation(writer, network);
   writer.leave_features(write_down(writer, network));
 }
@@ -263,21 +264,29 @@ bool reads_fp8(const OperatorWriter& writer, const FeedForwardSettings& settings
          (settings.experts->shared_experts > 0 && writer.takes_fp8("ffn.shared.up.weight"));
 }
 
+// The norm of the half's input, or none where attention's is its norm, too, whose result attention keeps.
+void write_input_norm(OperatorWriter& writer, const LayerSettings& layer) {
+  const LocalShape& shape = writer.shape();
+  if (layer.parallel == ParallelResidual::one_norm) return;
+  Operator& norm = writer.norm("feed_forward.norm", layer.norm);
+  // Where both halves read the layer's input, that is kept.
+  if (layer.parallel == ParallelResidual::none) writer.save(norm, "middle", shape.element * shape.residual());
+  const double kept = reads_fp8(writer, layer.feed_forward) ? shape.fp8_input : shape.element;
+  writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());
+  if (writer.is_own())
+    writer.save(norm, "ffn_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
+}
+
 }  // namespace
 
 // The second half of a layer: a dense network, or the experts in its place.
 void write_feed_forward(OperatorWriter& writer, const LayerSettings& layer) {
   const LocalShape& shape = writer.shape();
   const FeedForwardSettings& settings = layer.feed_forward;
-  Operator& norm = writer.norm("feed_forward.norm", layer.norm);
-  writer.save(norm, "middle", shape.element * shape.residual());
-  const double kept = reads_fp8(writer, settings) ? shape.fp8_input : shape.element;
-  writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());
-  if (writer.is_own())
-    writer.save(norm, "ffn_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
-
+  write_input_norm(writer, layer);
   if (!settings.experts) {
-    write_dense_network(writer, "feed_forward.network", "ffn", settings.activation, settings.width);
+    write_dense_network(writer, "feed_forward.network", "ffn", settings.activation, settings.width,
+                        layer.parallel == ParallelResidual::one_norm);
   } else {
     const MixtureOfExpertsRecipe& moe = *settings.experts;
     writer.begin_module(OperatorModule::experts);
@@ -289,6 +298,7 @@ void write_feed_forward(OperatorWriter& writer, const LayerSettings& layer) {
     if (moe.shared_gate) write_shared_gate(writer);
     writer.begin_module(OperatorModule::none);
   }
+  if (layer.has_post_norms) write_post_norm(writer, layer, "feed_forward");
   Operator& residual = writer.residual("feed_forward.residual", layer.dropout);
   // The layer's output, beside the branch that is added to it.
   residual.forward_working = shape.element * shape.residual();

@@ -26,7 +26,7 @@ ScaledRows Experts::keep(const at::Tensor& rows) const {
 }
 
 ScaledRows Experts::activate(const Saved& saved, const at::Tensor& scales) const {
-  const at::Tensor activated = saved.gate.defined() ? kernels::swiglu_forward({saved.gate, saved.hidden})
+  const at::Tensor activated = saved.gate.defined() ? kernels::gated_forward({saved.gate, saved.hidden}, activation_)
                                                     : kernels::activation_forward(saved.hidden, activation_);
   if (!scaling_) return {activated, {}};
   const at::Tensor own = scales.defined() ? scales : scaling_->scales(activated, Fp8Format::e4m3, Columns::split);
@@ -72,7 +72,7 @@ at::Tensor Experts::backward_activated(const at::Tensor& dy, const kernels::Expe
 }
 
 kernels::GateAndUp Experts::activation_gradients(const at::Tensor& dactivated, const Saved& saved) const {
-  if (saved.gate.defined()) return kernels::swiglu_backward(dactivated, {saved.gate, saved.hidden});
+  if (saved.gate.defined()) return kernels::gated_backward(dactivated, {saved.gate, saved.hidden}, activation_);
   const at::Tensor dhidden = kernels::activation_backward(dactivated, saved.hidden, activation_);
   return {gate_ ? gate_columns(dhidden) : at::Tensor(), up_columns(dhidden)};
 }

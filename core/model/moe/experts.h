@@ -22,14 +22,14 @@ class Experts {
   };
 
   struct Saved {
-    // The activation's input [rows, F], or [rows, 2F] gate and up for swiglu. On a GPU gate lies apart, as its product
-    // makes it.
+    // The activation's input [rows, F], or [rows, 2F] gate and up of what has a gate. On a GPU gate lies apart, as its
+    // product makes it.
     at::Tensor hidden, gate;
     ScaledRows activated;  // [rows, F]; its values are undefined when the backward recomputes them
     WeightScales scales;
   };
 
-  // `gate` for swiglu alone. With scaling the three products multiply FP8 numbers as in LinearLayer.
+  // `gate` where the activation has one. With scaling the three products multiply FP8 numbers as in LinearLayer.
   Experts(std::optional<GroupedLinear> gate, GroupedLinear up, GroupedLinear down, kernels::ActivationKind activation,
           Recompute recompute, const std::optional<RowScaling>& scaling);
 

@@ -34,6 +34,7 @@ std::vector<std::string> key_pointers();
 void describe_model(KeyVisitor& keys, ModelRecipe& model);
 void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const ModelRecipe& model);
 void describe_sliding_window(KeyVisitor& keys, SlidingWindowRecipe& window, const ModelRecipe& model);
+void describe_layer_variants(KeyVisitor& keys, ModelRecipe& model);  // which are planned
 void describe_data(KeyVisitor& keys, DataRecipe& data);
 void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model);
 void describe_training(KeyVisitor& keys, TrainingRecipe& training);

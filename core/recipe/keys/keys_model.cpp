@@ -12,7 +12,8 @@ namespace {
 constexpr IntegerRange token_range{1, 1 << 27};
 
 constexpr std::array<std::string_view, 3> architecture_words = {"gpt2", "gpt-rope", "llama"};
-constexpr std::array<std::string_view, 3> activation_words = {"gelu", "gelu_tanh", "swiglu"};
+constexpr std::array<std::string_view, 7> activation_words = {"gelu",  "gelu_tanh",  "squared_relu",  "swiglu",
+                                                              "geglu", "geglu_tanh", "clamped_swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
 constexpr std::array<std::string_view, 2> position_words = {"learned", "rope"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
@@ -205,6 +206,7 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
                            "see all tokens before them. Planned, not run."},
                           model.sliding_window,
                           [&](SlidingWindowRecipe& window) { describe_sliding_window(keys, window, model); });
+    describe_layer_variants(keys, model);
     describe_preset_switches(keys, model, preset);
     keys.number(
         {"dropout", "Dropout probability after embedding, attention and feed-forward, and of attention probabilities."},

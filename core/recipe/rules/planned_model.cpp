@@ -18,6 +18,16 @@ void add_router_keys(const MixtureOfExpertsRecipe& moe, std::vector<PlannedKey>&
   keys.push_back({moe.gate_scale != 1, "/model/moe/gate_scale", "a factor of gates", "use 1"});
 }
 
+void add_layer_keys(const ModelRecipe& model, std::vector<PlannedKey>& keys) {
+  const ParallelResidual residual = model.parallel_residual;
+  keys.push_back({model.attention_scale.has_value(), "/model/attention_scale", "a factor", "set it to null"});
+  keys.push_back({model.attention_sinks, "/model/attention_sinks", "true", "use false"});
+  keys.push_back({residual != ParallelResidual::none, "/model/parallel_residual",
+                  residual == ParallelResidual::one_norm ? "\"one_norm\"" : "\"two_norms\"", "use \"none\""});
+  keys.push_back({model.post_norms, "/model/post_norms", "true", "use false"});
+  keys.push_back({model.embedding_scale != 1, "/model/embedding_scale", "a factor of embeddings", "use 1"});
+}
+
 }  // namespace
 
 std::vector<PlannedKey> planned_model_keys(const ModelRecipe& model) {
@@ -25,6 +35,7 @@ std::vector<PlannedKey> planned_model_keys(const ModelRecipe& model) {
       {model.latent_attention.has_value(), "/model/latent_attention", "multi-head latent attention", "set it to null"},
       {model.sliding_window.has_value(), "/model/sliding_window", "attention to the latest tokens alone",
        "set it to null"}};
+  add_layer_keys(model, keys);
   add_router_keys(model.moe.value_or(MixtureOfExpertsRecipe{}), keys);
   return keys;
 }

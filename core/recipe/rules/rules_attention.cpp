@@ -53,6 +53,18 @@ Verdict check_global_layers(const Recipe& recipe, const Known&) {
                  "must be at most model.layers (" + std::to_string(recipe.model.layers) + "), or 0 for none", "0"};
 }
 
+// What tensor ranks add up once are sums over equal parts of both halves' features; experts have whole rows.
+Verdict check_parallel_residual(const Recipe& recipe, const Known&) {
+  if (recipe.model.parallel_residual == ParallelResidual::none || !recipe.model.moe) return {};
+  return Refusal{"reads one input in both halves", "must be \"none\" with model.moe", "none"};
+}
+
+Verdict check_post_norms(const Recipe& recipe, const Known&) {
+  if (!recipe.model.post_norms || recipe.model.parallel_residual == ParallelResidual::none) return {};
+  return Refusal{"true norms each half", "must be false with model.parallel_residual, of which both are added at once",
+                 "false"};
+}
+
 }  // namespace
 
 std::vector<Rule> attention_rules() {
@@ -65,6 +77,8 @@ std::vector<Rule> attention_rules() {
       {"/model/qk_norm", {latent, "/model/architecture"}, check_latent_qk_norm},
       {"/model/qkv_bias", {latent, "/model/architecture"}, check_latent_bias},
       {"/model/sliding_window/global_every", {"/model/layers"}, check_global_layers},
+      {"/model/parallel_residual", {"/model/moe/experts"}, check_parallel_residual},
+      {"/model/post_norms", {"/model/parallel_residual"}, check_post_norms},
   };
 }
 

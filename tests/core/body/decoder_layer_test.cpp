@@ -82,6 +82,11 @@ class LayerWriter {
       case Activation::gelu:
         return w_.elementwise(ElementwiseKind::gelu, {linear("ffn.up", normed, {f}, {h_})});
       case Activation::gelu_tanh:
+      // None of the models below.
+      case Activation::squared_relu:
+      case Activation::geglu:
+      case Activation::geglu_tanh:
+      case Activation::clamped_swiglu:
         break;
     }
     return w_.elementwise(ElementwiseKind::gelu_tanh, {linear("ffn.up", normed, {f}, {h_})});

@@ -37,7 +37,7 @@ TEST_CASE("embedding parameters are the tables and an untied head") {
 std::int64_t layer_size(const ModelRecipe& m) {
   const std::int64_t query = m.heads * m.head_dim;
   const std::int64_t keys_and_values = 2 * m.kv_heads * m.head_dim;
-  const std::int64_t inner = (m.activation == Activation::swiglu ? 2 : 1) * m.ffn_hidden_size;
+  const std::int64_t inner = (is_gated(m.activation) ? 2 : 1) * m.ffn_hidden_size;
   const std::int64_t matrices =
       m.hidden_size * (query + keys_and_values + query) + m.hidden_size * (inner + m.ffn_hidden_size);
   const std::int64_t norms = m.hidden_size * 2 * (m.bias && m.norm == NormKind::layernorm ? 2 : 1);

@@ -85,7 +85,7 @@ TEST_CASE("parameters of one fused product are adjacent") {
       REQUIRE(graph.has_parameter(block, "attention.query.bias") == model.qkv_bias);
       if (model.qkv_bias)
         REQUIRE(adjacent(graph, block, {"attention.query.bias", "attention.key.bias", "attention.value.bias"}));
-      const bool gated = model.activation == Activation::swiglu;
+      const bool gated = is_gated(model.activation);
       REQUIRE(graph.has_parameter(block, "ffn.gate.weight") == gated);
       REQUIRE(graph.has_parameter(block, "ffn.gate.bias") == (gated && model.bias));
       if (!gated) continue;

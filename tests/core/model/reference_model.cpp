@@ -102,21 +102,29 @@ at::Tensor ReferenceModel::activate(const at::Tensor& up, const at::Tensor& gate
       return up * 0.5 * (1 + (up / std::numbers::sqrt2).erf());
     case Activation::gelu_tanh:
       return up * 0.5 * (1 + ((up + 0.044715 * up * up * up) * std::sqrt(2 / std::numbers::pi)).tanh());
+    case Activation::squared_relu:
+      return up.clamp_min(0).square();
     case Activation::swiglu:
+      return gate / (1 + (-gate).exp()) * up;
+    case Activation::geglu:
+      return gate * 0.5 * (1 + (gate / std::numbers::sqrt2).erf()) * up;
+    case Activation::geglu_tanh:
+      return gate * 0.5 * (1 + ((gate + 0.044715 * gate * gate * gate) * std::sqrt(2 / std::numbers::pi)).tanh()) * up;
+    case Activation::clamped_swiglu:
       break;
   }
-  return gate / (1 + (-gate).exp()) * up;
+  const at::Tensor clamped = gate.clamp_max(7);
+  return (up.clamp(-7, 7) + 1) * clamped / (1 + (-1.702 * clamped).exp());
 }
 
 at::Tensor ReferenceModel::dense_network(const at::Tensor& x, const std::string& name) const {
-  if (model_.activation != Activation::swiglu)
-    return linear(activate(linear(x, {name + ".up"}), at::Tensor()), {name + ".down"});
+  if (!is_gated(model_.activation)) return linear(activate(linear(x, {name + ".up"}), at::Tensor()), {name + ".down"});
   const std::vector<at::Tensor> both = linear(x, {name + ".gate", name + ".up"}).chunk(2, -1);
   return linear(activate(both[1], both[0]), {name + ".down"});
 }
 
 at::Tensor ReferenceModel::expert_network(const at::Tensor& x, const std::string& name, std::int64_t expert) const {
-  const bool gated = model_.activation == Activation::swiglu;
+  const bool gated = is_gated(model_.activation);
   const at::Tensor gate = gated ? expert_linear(x, name + ".gate", expert) : at::Tensor();
   return expert_linear(activate(expert_linear(x, name + ".up", expert), gate), name + ".down", expert);
 }

@@ -74,12 +74,19 @@ std::vector<NamedModel> all_models() {
   ModelRecipe exact_gelu = gpt2_model();
   exact_gelu.activation = Activation::gelu;
   exact_gelu.tie_embeddings = exact_gelu.bias = false;
+  ModelRecipe squared = exact_gelu, gelu_gate = llama_model(), tanh_gate = qwen_model(), clamped = mixed_model();
+  squared.activation = Activation::squared_relu;
+  gelu_gate.activation = Activation::geglu;
+  tanh_gate.activation = Activation::geglu_tanh;
+  clamped.activation = Activation::clamped_swiglu;
   // Values at which the keys that are read matter, and others do not do.
   ModelRecipe other_constants = qwen_model();
   other_constants.norm_eps = 0.3;
   other_constants.rope_theta = 7;
-  return {{"gpt2", gpt2_model()},   {"llama", llama_model()},   {"qwen", qwen_model()},
-          {"mixed", mixed_model()}, {"exact gelu", exact_gelu}, {"other constants", other_constants}};
+  return {{"gpt2", gpt2_model()},     {"llama", llama_model()},   {"qwen", qwen_model()},
+          {"mixed", mixed_model()},   {"exact gelu", exact_gelu}, {"other constants", other_constants},
+          {"squared relu", squared},  {"geglu", gelu_gate},       {"geglu_tanh", tanh_gate},
+          {"clamped swiglu", clamped}};
 }
 
 ModelRecipe with_experts(ModelRecipe model) {

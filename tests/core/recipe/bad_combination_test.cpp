@@ -53,6 +53,10 @@ TEST_CASE("Global layers between local ones must be among the layers", "[recipe]
   check(test::window_combinations());
 }
 
+TEST_CASE("Halves of a layer that read the same input are dense and not normed apart", "[recipe]") {
+  check(test::residual_combinations());
+}
+
 TEST_CASE("Layers with experts and their routers' choices must be possible", "[recipe]") {
   check(test::router_combinations());
 }

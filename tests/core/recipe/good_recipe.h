@@ -31,6 +31,8 @@ inline Json large_recipe() {
       "rope_scaling": {"type": "yarn", "factor": 8, "original_max_sequence_length": 64, "low_frequency_factor": 2,
         "high_frequency_factor": 8, "beta_fast": 16, "beta_slow": 2, "attention_factor": 1.5, "truncate": false},
       "sliding_window": {"tokens": 32, "global_every": 4, "rope_theta": 20000, "rope_scaling": false},
+      "attention_scale": 0.2, "attention_sinks": true, "parallel_residual": "none", "post_norms": true,
+      "embedding_scale": 8,
       "bias": true,
       "qkv_bias": true, "qk_norm": true, "tie_embeddings": true, "dropout": 0.1, "init_std": 0.01,
       "moe": {"experts": 8, "top_k": 2, "every": 2, "dense_layers": 1, "capacity_factor": -1.5, "ffn_hidden_size": 96,

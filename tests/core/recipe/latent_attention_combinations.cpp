@@ -41,6 +41,20 @@ std::vector<Combination> window_combinations() {
   };
 }
 
+std::vector<Combination> residual_combinations() {
+  return {
+      {R"({"model": {"parallel_residual": "one_norm", "attention_sinks": true}})", "", {}},
+      {R"({"model": {"post_norms": true, "attention_scale": 0.1, "embedding_scale": 8}})", "", {}},
+      {R"({"model": {"parallel_residual": "two_norms", "moe": {"experts": 8}}})",
+       "/model/parallel_residual",
+       {"model.moe", "did you mean none"}},
+      {R"({"model": {"parallel_residual": "two_norms", "post_norms": true}})",
+       "/model/post_norms",
+       {"model.parallel_residual", "did you mean false?"}},
+      {R"({"model": {"attention_scale": 0}})", "/model/attention_scale", {}},
+  };
+}
+
 std::vector<Combination> router_combinations() {
   return {
       {R"({"model": {"moe": {"experts": 8, "dense_layers": 3}}})", "", {}},

@@ -130,8 +130,8 @@ TEST_CASE("swiglu of gate and up that lie apart is one kernel each way on a GPU,
   const GateAndUp apart{gate.to(gpu), up.to(gpu)};
   const at::Tensor device_x = x.to(gpu), device_dy = dy.to(gpu);
   const std::int64_t launched = launches(), allocations = emulated::counters(0).allocations;
-  const at::Tensor y = swiglu_forward(apart);
-  const auto [dgate, dup] = swiglu_backward(device_dy, apart);
+  const at::Tensor y = gated_forward(apart, ActivationKind::swiglu);
+  const auto [dgate, dup] = gated_backward(device_dy, apart, ActivationKind::swiglu);
   CHECK(launches() - launched == 2);
   CHECK(emulated::counters(0).allocations - allocations == 3);
   CHECK(at::equal(y.to(at::kCPU), activation_forward(device_x, ActivationKind::swiglu).to(at::kCPU)));
@@ -139,8 +139,8 @@ TEST_CASE("swiglu of gate and up that lie apart is one kernel each way on a GPU,
   CHECK(at::equal(dgate.to(at::kCPU), dx.narrow(1, 0, width)));
   CHECK(at::equal(dup.to(at::kCPU), dx.narrow(1, width, width)));
   // A processor joins them.
-  CHECK(at::equal(swiglu_forward({gate, up}), activation_forward(x, ActivationKind::swiglu)));
-  const auto [dgate_here, dup_here] = swiglu_backward(dy, {gate, up});
+  CHECK(at::equal(gated_forward({gate, up}, ActivationKind::swiglu), activation_forward(x, ActivationKind::swiglu)));
+  const auto [dgate_here, dup_here] = gated_backward(dy, {gate, up}, ActivationKind::swiglu);
   const at::Tensor dx_here = activation_backward(dy, x, ActivationKind::swiglu);
   CHECK(at::equal(dgate_here, dx_here.narrow(1, 0, width)));
   CHECK(at::equal(dup_here, dx_here.narrow(1, width, width)));

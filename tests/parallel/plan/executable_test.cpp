@@ -41,6 +41,19 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
       {{"/model/sliding_window"}, [](Recipe& recipe) { recipe.model.sliding_window.emplace(); }},
+      {{"/model/attention_scale", "/model/attention_sinks", "/model/parallel_residual"},
+       [](Recipe& recipe) {
+         recipe.model.attention_scale = 1, recipe.model.attention_sinks = true;
+         recipe.model.parallel_residual = ParallelResidual::one_norm;
+       }},
+      {{"/model/post_norms", "/model/embedding_scale"},
+       [](Recipe& recipe) { recipe.model.post_norms = true, recipe.model.embedding_scale = 8; }},
+      {{}, [](Recipe& recipe) { recipe.model.activation = Activation::geglu; }},
+      {{}, [](Recipe& recipe) { recipe.cluster.device = DeviceKind::cuda; }},
+      {{"/model/activation"},
+       [](Recipe& recipe) {
+         recipe.model.activation = Activation::squared_relu, recipe.cluster.device = DeviceKind::cuda;
+       }},
       {{"/model/moe/router_bias", "/model/moe/gate_scale"},
        [](Recipe& recipe) { recipe.model.moe = {.router_bias = true, .gate_scale = 2}; }},
       {{"/model/moe/score_function", "/model/moe/selection_bias", "/model/moe/top_groups"},
