@@ -52,6 +52,15 @@ bool are_in_the_same_layers(const MixtureOfExpertsRecipe& experts, const Mixture
   return true;
 }
 
+// Whether the window of this model limits no query of sequences of such a length, and nothing else tells its layers
+// apart.
+bool limits_nothing(const ModelRecipe& model, std::int64_t longest) {
+  const SlidingWindowRecipe& window = *model.sliding_window;
+  const bool has_one_rope = model.position == Position::learned ||
+                            (window.rope_theta == model.rope_theta && (window.rope_scaling || !model.rope_scaling));
+  return longest <= window.tokens && has_one_rope;
+}
+
 // `model` with the keys of `other` that do not change what it computes.
 ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
   model.architecture = other.architecture;
@@ -60,6 +69,8 @@ ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
   // Nothing reads the angles where positions are learned, nor the width of dense layers where all have experts.
   if (other.position == Position::learned) model.rope_theta = other.rope_theta;
   if (other.moe && other.moe->every == 1 && other.moe->dense_layers == 0) model.ffn_hidden_size = other.ffn_hidden_size;
+  if (!model.sliding_window && other.sliding_window && limits_nothing(other, model.max_sequence_length))
+    model.sliding_window = other.sliding_window;
   // Adapters that start beside weights without any.
   if (!other.lora) model.lora.reset();
   if (!model.moe || !other.moe) return model;

@@ -14,6 +14,7 @@
 #include "core/recipe/model_from/config_reader.h"
 #include "core/recipe/model_from/huggingface_deepseek.h"
 #include "core/recipe/model_from/huggingface_experts.h"
+#include "core/recipe/model_from/huggingface_local.h"
 #include "core/recipe/model_from/huggingface_rope.h"
 
 namespace llmtrain {
@@ -72,12 +73,17 @@ std::optional<std::int64_t> read_window(ConfigReader& reader, HuggingfaceType ty
   return reader.size("sliding_window");
 }
 
-void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
+// A window that no sequence exceeds has no effect. All layers of Mistral and Mixtral have it, of Qwen's those from
+// max_window_layers on.
+void read_sliding_window(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
   const std::optional<std::int64_t> window = read_window(reader, type);
-  // A window that no sequence exceeds has no effect.
-  if (window && *window < model.max_sequence_length)
-    reader.problem("sliding_window", "is " + std::to_string(*window) +
-                                         ", less than /max_position_embeddings; sliding windows are not supported");
+  if (window && *window < model.max_sequence_length) {
+    if (is_qwen(type))
+      reader.problem("sliding_window", "is " + std::to_string(*window) +
+                                           ", less than /max_position_embeddings; windows of the last layers alone are "
+                                           "not supported");
+    model.sliding_window = SlidingWindowRecipe{.tokens = *window, .rope_theta = model.rope_theta};
+  }
   const bool can_slide = type == HuggingfaceType::mistral || type == HuggingfaceType::mixtral || window;
   const JsonValue* layers = reader.get("layer_types");
   if (layers == nullptr || can_slide) return;
@@ -138,13 +144,15 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   model.init_std = reader.number("initializer_range", 0.02);
   if (has_experts(type)) model.moe = read_experts(reader, type, model);
-  refuse_sliding_window(reader, type, model);
+  read_sliding_window(reader, type, model);
   return model;
 }
 
 ModelRecipe read_model(ConfigReader& reader, HuggingfaceType type) {
   if (type == HuggingfaceType::gpt2) return read_gpt2(reader);
   if (is_deepseek(type)) return read_deepseek(reader, type);
+  if (type == HuggingfaceType::gpt_oss) return read_gpt_oss(reader);
+  if (type == HuggingfaceType::gemma3_text) return read_gemma3(reader);
   return read_llama_family(reader, type);
 }
 
@@ -153,8 +161,8 @@ std::optional<HuggingfaceType> read_type(ConfigReader& reader) {
   const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   if (names != huggingface_names.end()) return names->type;
   reader.problem("model_type", "is " + quoted_text(name) +
-                                   "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2 "
-                                   "and deepseek_v3 can be read");
+                                   "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, "
+                                   "deepseek_v3, gpt_oss and gemma3_text can be read");
   return std::nullopt;
 }
 

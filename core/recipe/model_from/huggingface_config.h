@@ -16,7 +16,7 @@ namespace llmtrain {
 // The model types of transformers that recipe keys can express. Mistral is Llama without biases, qwen2 has biases of
 // query, key and value, qwen3 norms of query and key. mixtral is Mistral with experts in every layer, qwen3_moe is
 // Qwen3 with experts, and qwen2_moe Qwen2 with experts and shared ones that have a gate.
-// deepseek_v2 and deepseek_v3 have latent attention: they can be planned.
+// deepseek_v2 and deepseek_v3 have latent attention, gpt_oss and gemma3_text local layers: they can be planned.
 enum class HuggingfaceType {
   gpt2,
   llama,
@@ -27,7 +27,9 @@ enum class HuggingfaceType {
   qwen3_moe,
   qwen2_moe,
   deepseek_v2,
-  deepseek_v3
+  deepseek_v3,
+  gpt_oss,
+  gemma3_text
 };
 
 struct HuggingfaceNames {
@@ -37,7 +39,7 @@ struct HuggingfaceNames {
 };
 
 // In the order of the enumeration.
-inline constexpr std::array<HuggingfaceNames, 10> huggingface_names{
+inline constexpr std::array<HuggingfaceNames, 12> huggingface_names{
     {{HuggingfaceType::gpt2, "gpt2", "GPT2LMHeadModel"},
      {HuggingfaceType::llama, "llama", "LlamaForCausalLM"},
      {HuggingfaceType::mistral, "mistral", "MistralForCausalLM"},
@@ -47,7 +49,9 @@ inline constexpr std::array<HuggingfaceNames, 10> huggingface_names{
      {HuggingfaceType::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"},
      {HuggingfaceType::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"},
      {HuggingfaceType::deepseek_v2, "deepseek_v2", "DeepseekV2ForCausalLM"},
-     {HuggingfaceType::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM"}}};
+     {HuggingfaceType::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM"},
+     {HuggingfaceType::gpt_oss, "gpt_oss", "GptOssForCausalLM"},
+     {HuggingfaceType::gemma3_text, "gemma3_text", "Gemma3ForCausalLM"}}};
 
 constexpr bool is_qwen(HuggingfaceType type) {
   return type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe ||
@@ -63,13 +67,13 @@ constexpr bool has_experts(HuggingfaceType type) {
 }
 
 // The config.json of a Hugging Face folder as recipe keys: gpt2, llama, and those members of the Llama family that
-// recipe keys can express (mistral and mixtral without a sliding window). Throws Error(missing_input), and
+// recipe keys can express. Throws Error(missing_input), and
 // Error(bad_data) that names everything that recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
 
-// How many tokens before it each token attends to, in a model that limits them: no sequence of
-// model_recipe_from_huggingface()'s model exceeds that window. None without one, and without a config.json. Throws what
-// that does.
+// How many tokens each token attends to, itself included, in a model of one of the types mistral, mixtral and Qwen's
+// that limits them: model_recipe_from_huggingface()'s has that window, or no sequence that exceeds it. None without
+// one, and without a config.json. Throws what that does.
 std::optional<std::int64_t> huggingface_window(const std::filesystem::path& folder);
 
 // What the config.json of such a folder says of the training of experts and no recipe key means: a sentence each, which

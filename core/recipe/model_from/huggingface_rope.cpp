@@ -110,4 +110,19 @@ void read_rope(ConfigReader& reader, ModelRecipe& model, double theta) {
   model.rope_theta = reader.number(pointer + "rope_theta", model.rope_theta);
 }
 
+double read_rope_of_global_layers(ConfigReader& reader, ModelRecipe& model) {
+  constexpr double global_theta = 1e6, local_theta = 1e4;
+  const std::string global = "rope_parameters/full_attention", local = "rope_parameters/sliding_attention";
+  if (reader.get(global) == nullptr && reader.get(local) == nullptr) {
+    read_rope(reader, model, global_theta);
+    return reader.number("rope_local_base_freq", local_theta);
+  }
+  model.rope_theta = reader.number(global + "/rope_theta", global_theta);
+  const std::string type = reader.text(global + "/rope_type", "default");
+  model.rope_scaling = read_scaling(reader, global + "/", type, model.max_sequence_length);
+  if (reader.text(local + "/rope_type", "default") != "default")
+    reader.problem(local + "/rope_type", "is not default; local layers have no scaling");
+  return reader.number(local + "/rope_theta", local_theta);
+}
+
 }  // namespace llmtrain

@@ -15,4 +15,9 @@ namespace llmtrain {
 // `theta` is the theta of the model's type where the file has none.
 void read_rope(ConfigReader& reader, ModelRecipe& model, double theta);
 
+// The same of gemma3_text, whose layers have positions of two kinds: newer files have an object of "rope_parameters"
+// for each, older ones "rope_local_base_freq" beside those of global layers. Returns the theta of local layers, which
+// have no scaling.
+double read_rope_of_global_layers(ConfigReader& reader, ModelRecipe& model);
+
 }  // namespace llmtrain

@@ -161,17 +161,18 @@ void check_model_origin(const ModelRecipe& model, const ModelOrigin& origin, Pro
                  "must be " + theirs + " or left out, as model.from gives it");
   }
   const std::string pointer_of_length = "/model/max_sequence_length";
-  if (origin.window && model.max_sequence_length > *origin.window && problems.is_clean(pointer_of_length))
+  if (origin.window && !model.sliding_window && model.max_sequence_length > *origin.window &&
+      problems.is_clean(pointer_of_length))
     problems.add(pointer_of_length,
                  std::to_string(model.max_sequence_length) + " is " + window_problem(*origin.window, origin.file),
-                 "sliding windows are not supported");
+                 "sliding windows can be planned but not run yet");
 }
 
 void check_window(const ModelRecipe& model, const std::optional<std::int64_t>& window, const std::string& source) {
-  if (!window || model.max_sequence_length <= *window) return;
+  if (!window || model.sliding_window || model.max_sequence_length <= *window) return;
   throw Error(ExitCode::bad_recipe, "/model/max_sequence_length: " + std::to_string(model.max_sequence_length) +
                                         " is " + window_problem(*window, source) +
-                                        "; sliding windows are not supported");
+                                        "; sliding windows can be planned but not run yet");
 }
 
 }  // namespace llmtrain

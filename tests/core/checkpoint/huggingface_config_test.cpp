@@ -77,7 +77,16 @@ TEST_CASE("sequences that are longer than the model's window of attention are re
     c.erase("sliding_window");
     c["max_position_embeddings"] = 4097;
   });
-  check_error(ExitCode::bad_data, {"/sliding_window: is 4096"}, [&] { model_recipe_from_huggingface(saved.path()); });
+  const ModelRecipe windowed = model_recipe_from_huggingface(saved.path());
+  CHECK(windowed.sliding_window == SlidingWindowRecipe{.tokens = 4096, .rope_theta = windowed.rope_theta});
+  check_error(ExitCode::bad_data, {"can be planned but not run", "/model/sliding_window"},
+              [&] { HuggingfaceWeights(saved.path(), Graph::build(windowed)); });
+  // A window that limits no sequence does not matter.
+  longer.max_sequence_length = 4096;
+  CHECK_NOTHROW(HuggingfaceWeights(saved.path(), Graph::build(longer)));
+  longer.max_sequence_length = 4097;
+  check_error(ExitCode::bad_recipe, {"/model/sliding_window"},
+              [&] { HuggingfaceWeights(saved.path(), Graph::build(longer)); });
 }
 
 ModelRecipe mixtral_model() {
@@ -225,12 +234,6 @@ const std::vector<JsonCase> llama_configs{
     {"biases in attention alone", [](Json& c) { c["attention_bias"] = true; }, {"/attention_bias", "/mlp_bias"}},
     {"biases in the mlp alone", [](Json& c) { c["mlp_bias"] = true; }, {"/attention_bias", "/mlp_bias"}},
     {"gelu", [](Json& c) { c["hidden_act"] = "gelu"; }, {"/hidden_act", "\"gelu\""}},
-    {"a sliding window",
-     [](Json& c) {
-       c["model_type"] = "mistral";
-       c["sliding_window"] = 4;
-     },
-     {"/sliding_window: is 4"}},
     {"a sliding window of qwen",
      [](Json& c) {
        c["model_type"] = "qwen2";

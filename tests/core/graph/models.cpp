@@ -108,6 +108,38 @@ ModelRecipe deepseek_v3() {
   return model;
 }
 
+ModelRecipe gpt_oss(std::int64_t layers, std::int64_t experts) {
+  ModelRecipe model = llama2_7b();
+  model.layers = layers;
+  model.hidden_size = model.ffn_hidden_size = 2880;
+  model.heads = 64;
+  model.kv_heads = 8;
+  model.head_dim = 64;
+  model.vocab_size = 201088;
+  model.activation = Activation::clamped_swiglu;
+  model.bias = model.qkv_bias = true;
+  model.sliding_window = {.tokens = 128, .global_every = 2};
+  model.attention_sinks = true;
+  model.moe = MixtureOfExpertsRecipe{
+      .experts = experts, .top_k = 4, .capacity_factor = 0, .ffn_hidden_size = 2880, .router_bias = true};
+  return model;
+}
+
+ModelRecipe gemma3_27b() {
+  ModelRecipe model = llama2_7b();
+  model.layers = 62;
+  model.hidden_size = 5376;
+  model.heads = 32;
+  model.kv_heads = 16;
+  model.head_dim = 128;
+  model.ffn_hidden_size = 21504;
+  model.vocab_size = 262208;
+  model.activation = Activation::geglu_tanh;
+  model.sliding_window = {.tokens = 1024, .global_every = 6};
+  model.qk_norm = model.post_norms = model.tie_embeddings = true;
+  return model;
+}
+
 OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting) {
   return block_operators(graph, block, setting);
 }

@@ -17,7 +17,9 @@ ModelRecipe qwen3_600m();
 ModelRecipe mixtral_8x7b();   // 8 experts, top 2
 ModelRecipe qwen3_30b_a3b();  // 128 narrow experts, top 8
 ModelRecipe deepseek_v2_lite();
-ModelRecipe deepseek_v3();  // without multi-token prediction
+ModelRecipe deepseek_v3();
+ModelRecipe gpt_oss(std::int64_t layers, std::int64_t experts);
+ModelRecipe gemma3_27b();  // without multi-token prediction
 
 // What is counted of one block:
 OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting);

@@ -4,15 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/recipe/model_from/huggingface_config.h"
-#include "tests/core/recipe/good_recipe.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/core/recipe/config_files.h"
 
 namespace llmtrain {
 namespace {
 
+using test::complaint;
 using test::Json;
+using test::model_of;
 
 // As published beside the weights, without keys that say nothing of the model.
 const Json deepseek_v3 = Json::parse(R"({"model_type": "deepseek_v3", "attention_bias": false, "ep_size": 1,
@@ -34,22 +33,6 @@ const Json deepseek_v2_lite = Json::parse(R"({"model_type": "deepseek_v2", "atte
   "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_theta": 10000,
   "routed_scaling_factor": 1.0, "scoring_func": "softmax", "tie_word_embeddings": false, "topk_group": 1,
   "topk_method": "greedy", "v_head_dim": 128, "vocab_size": 102400})");
-
-ModelRecipe model_of(const Json& config) {
-  const test::TemporaryDirectory directory;
-  directory.write("config.json", config.dump());
-  return model_recipe_from_huggingface(directory.path());
-}
-
-std::string complaint(const Json& config) {
-  try {
-    model_of(config);
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::bad_data);
-    return error.what();
-  }
-  return "";
-}
 
 TEST_CASE("DeepSeek-V3's config.json is read whole", "[recipe]") {
   const ModelRecipe model = model_of(deepseek_v3);
