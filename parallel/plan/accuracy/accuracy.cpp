@@ -20,6 +20,15 @@ PlanError read_error(const Json& entry, const std::string& program) {
           .devices = entry.at("devices").get<std::int64_t>()};
 }
 
+PlanError worst_of(const Json& quantity) {
+  PlanError worst = read_error(quantity.at("all"), "");
+  for (const auto& [name, entry] : quantity.at("by_program").items()) {
+    const PlanError error = read_error(entry, name);
+    if (error.rows >= fewest_rows && error.error > worst.error) worst = error;
+  }
+  return worst;
+}
+
 PlanError error_of(const Json& quantity, const std::string& program) {
   const Json& own = quantity.at("by_program");
   if (own.contains(program)) {
@@ -27,12 +36,7 @@ PlanError error_of(const Json& quantity, const std::string& program) {
     if (error.rows >= fewest_rows) return error;
   }
   // Nothing says that plans for an unmeasured program are better than those for the worst of the measured ones.
-  PlanError worst = read_error(quantity.at("all"), "");
-  for (const auto& [name, entry] : own.items()) {
-    const PlanError error = read_error(entry, name);
-    if (error.rows >= fewest_rows && error.error > worst.error) worst = error;
-  }
-  return worst;
+  return worst_of(quantity);
 }
 
 [[noreturn]] void throw_bad(const std::string& file, const std::string& why) {
@@ -50,7 +54,8 @@ Accuracy parse_accuracy(std::string_view text, const std::string& file, const st
     const Accuracy accuracy{.step = error_of(step, program),
                             .memory = error_of(memory, program),
                             .step_of_all = read_error(step.at("all"), ""),
-                            .memory_of_all = read_error(memory.at("all"), "")};
+                            .memory_of_all = read_error(memory.at("all"), ""),
+                            .worst_step = worst_of(step)};
     // An error of all would make every plan as good as every other.
     for (const auto& each : {accuracy.step, accuracy.memory})
       if (!(each->error >= 0 && each->error < 1)) throw_bad(file, "an error must be at least 0 and below 1");
@@ -68,6 +73,14 @@ Accuracy accuracy_on(const Accuracy& accuracy, std::int64_t devices) {
   return found;
 }
 
+Accuracy with_borrowed_rates(const Accuracy& accuracy, const std::string& profile) {
+  Accuracy found = accuracy;
+  found.step = accuracy.worst_step;
+  for (std::optional<PlanError>* const error : {&found.step, &found.step_of_all})
+    if (*error) (*error)->borrowed_from = profile;
+  return found;
+}
+
 Accuracy load_accuracy(const std::filesystem::path& file, const std::string& program) {
   std::error_code failed;
   if (!std::filesystem::exists(file, failed)) return {};
@@ -76,7 +89,9 @@ Accuracy load_accuracy(const std::filesystem::path& file, const std::string& pro
 
 std::string origin_text(const PlanError& error) {
   const std::string whose = error.program.empty() ? "of all programs" : "planned as " + error.program;
-  return fmt::format("from {} published runs {}", error.rows, whose);
+  const std::string text = fmt::format("from {} published runs {}", error.rows, whose);
+  if (error.borrowed_from.empty()) return text;
+  return fmt::format("{}, none on this device, for which the rates of {} are taken", text, error.borrowed_from);
 }
 
 std::string margin_text(const PlanError& error) { return fmt::format("± {:.2g} %", 100 * error.error); }

@@ -15,6 +15,8 @@ struct PlanError {
   std::int64_t rows = 0;     // measured values
   std::string program;       // which they were planned as; empty: all programs together
   std::int64_t devices = 0;  // of the largest of these runs
+  // Another profile, where none of these runs was on the plan's device and the plan takes the rates of that one.
+  std::string borrowed_from{};
 };
 
 // None where nothing is known, as of processors.
@@ -23,7 +25,13 @@ struct Accuracy {
   std::optional<PlanError> memory;  // of the fullest rank's peak
   // Those of all programs together, for plans that are larger than any run of the program.
   std::optional<PlanError> step_of_all, memory_of_all;
+  // That of the program with the largest error, among those with enough rows and all together.
+  std::optional<PlanError> worst_step{};
 };
+
+// The errors of plans for a device that no run was on, with what `profile` reaches of its data sheet as the device's:
+// nothing says that steps are planned better than those of the worst program. What is kept does not depend on rates.
+Accuracy with_borrowed_rates(const Accuracy& accuracy, const std::string& profile);
 
 // The errors of a plan on so many devices: on more than the runs of its program had, nothing says that it is better
 // than plans are on the whole.
@@ -41,7 +49,8 @@ Accuracy parse_accuracy(std::string_view text, const std::string& file, const st
 // As parse_accuracy(); nothing is known where the file does not exist.
 Accuracy load_accuracy(const std::filesystem::path& file, const std::string& program);
 
-// "from 12 published runs planned as nemo", "from 33 published runs of all programs".
+// "from 12 published runs planned as nemo", "from 33 published runs of all programs", and for borrowed rates ", none on
+// this device, for which the rates of b200 are taken".
 std::string origin_text(const PlanError& error);
 
 // "± 6 %".

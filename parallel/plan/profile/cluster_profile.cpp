@@ -61,8 +61,21 @@ Json read_chain(const std::filesystem::path& file, const std::filesystem::path& 
   return root;
 }
 
+// The base of a profile, or of one that it is based on, which states other peaks than its base and measures nothing.
+std::string rates_borrowed_from(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  const Json root = parse_profile_text(read_file(file), file.string());
+  if (!root.contains("based_on")) return "";
+  const auto base = root["based_on"].get<std::string>();
+  const Json device = root.value("device", Json::object());
+  const bool has_own_rates = root.contains("matrix") || root.contains("operators");
+  if (device.contains("peak_flops") || device.contains("memory_bandwidth")) return has_own_rates ? "" : base;
+  return rates_borrowed_from(named_file({"/based_on", "profile"}, base, folder), folder);
+}
+
 ClusterProfile read_profile(const std::filesystem::path& file, const std::filesystem::path& folder) {
-  return profile_of(read_chain(file, folder, {}), file.string());
+  ClusterProfile profile = profile_of(read_chain(file, folder, {}), file.string());
+  profile.borrowed_from = rates_borrowed_from(file, folder);
+  return profile;
 }
 
 }  // namespace
@@ -91,7 +104,8 @@ ClusterProfile load_profile(const std::string& profile, const std::filesystem::p
 
 Accuracy accuracy_of(const ClusterProfile& profile, const std::filesystem::path& folder) {
   if (profile.device.kind == DeviceKind::cpu) return {};
-  return load_accuracy(folder / "accuracy.json", profile.program.name);
+  const Accuracy accuracy = load_accuracy(folder / "accuracy.json", profile.program.name);
+  return profile.borrowed_from.empty() ? accuracy : with_borrowed_rates(accuracy, profile.borrowed_from);
 }
 
 std::int64_t devices_per_node(const Recipe& recipe, const ClusterProfile& profile) {

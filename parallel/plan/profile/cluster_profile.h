@@ -118,6 +118,9 @@ struct ClusterProfile {
   double compute_slowdown = 0;                  // fraction of a collective's time lost by concurrent compute
   std::optional<double> price_per_device_hour;  // user-supplied, in any currency
   std::map<std::string, std::string> sources;   // by section: the origin of its numbers
+  // The profile that this one is based on, where it is of another device: what it reaches of its peaks is that one's.
+  // Set by load_profile().
+  std::string borrowed_from;
   // Never read from the profile's file: share_devices() sets the first, whoever reads the recipe's `cluster` the
   // others.
   double ranks_per_device = 1;
@@ -140,7 +143,8 @@ ClusterProfile parse_profile(std::string_view text, const std::string& file);
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder);
 
 // How far plans with the profile's device and program are from measurements, by accuracy.json in `folder`. All scored
-// runs were on GPUs, so nothing is known of processors. Throws as load_accuracy() does.
+// runs were on GPUs, so nothing is known of processors; with borrowed rates with_borrowed_rates(). Throws as
+// load_accuracy() does.
 Accuracy accuracy_of(const ClusterProfile& profile, const std::filesystem::path& folder);
 
 // JSON that parse_profile() reads.

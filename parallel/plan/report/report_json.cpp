@@ -103,9 +103,11 @@ Json goodput_json(const PlannedGoodput& goodput) {
 
 Json error_json(const std::optional<PlanError>& error) {
   if (!error) return nullptr;
-  return {{"error", error->error},
-          {"rows", error->rows},
-          {"program", error->program.empty() ? Json(nullptr) : Json(error->program)}};
+  Json json{{"error", error->error},
+            {"rows", error->rows},
+            {"program", error->program.empty() ? Json(nullptr) : Json(error->program)}};
+  if (!error->borrowed_from.empty()) json["borrowed_from"] = error->borrowed_from;
+  return json;
 }
 
 Json accuracy_json(const Accuracy& accuracy) {

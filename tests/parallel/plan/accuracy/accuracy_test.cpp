@@ -68,6 +68,17 @@ TEST_CASE("an error is stated with where it is from") {
   CHECK(origin_text(*many.memory) == "from 9 published runs of all programs");
 }
 
+TEST_CASE("with the rates of another device steps are judged by the worst program, and memory as ever") {
+  const Accuracy many = with_borrowed_rates(parse_accuracy(text, "file", "many"), "b200");
+  CHECK(many.step->error == 0.08);
+  CHECK(many.step->rows == 20);
+  CHECK(origin_text(*many.step) ==
+        "from 20 published runs of all programs, none on this device, for which the rates of b200 are taken");
+  CHECK(many.memory->borrowed_from.empty());
+  CHECK(accuracy_on(many, 9).step->borrowed_from == "b200");
+  CHECK_FALSE(with_borrowed_rates({}, "b200").step);
+}
+
 TEST_CASE("what is no table of errors is refused with its name") {
   for (const char* bad : {"", "[]", "{}", R"({"step": {"all": {"rows": 1}}, "memory": {}})",
                           R"({"step": {"all": {"rows": 1, "error": 1.5, "devices": 8}, "by_program": {}},

@@ -156,6 +156,17 @@ TEST_CASE("a profile that is based on another one states what differs, key by ke
   write("wider", {{"name", "wider"}, {"based_on", (folder.path() / "wide.json").string()}, {"compute_slowdown", 0.5}});
   CHECK(load_profile("wider", folder.path()).device.memory_bytes == 1e9);
   CHECK(load_profile("wider", folder.path()).compute_slowdown == 0.5);
+  // Other peaks are of another device, unless what it reaches of them is its own.
+  CHECK(base.borrowed_from.empty());
+  CHECK(wide.borrowed_from == "cpu");
+  CHECK(load_profile("wider", folder.path()).borrowed_from == "cpu");
+  write("faster", {{"name", "faster"}, {"based_on", "cpu"}, {"compute_slowdown", 0.5}});
+  CHECK(load_profile("faster", folder.path()).borrowed_from.empty());
+  write("own", {{"name", "own"},
+                {"based_on", "cpu"},
+                {"device", {{"peak_flops", {{"bf16", 7e12}}}}},
+                {"matrix", cpu_json()["matrix"]}});
+  CHECK(load_profile("own", folder.path()).borrowed_from.empty());
 
   write("round", {{"name", "round"}, {"based_on", "circle"}});
   write("circle", {{"name", "circle"}, {"based_on", "round"}});
@@ -172,6 +183,21 @@ TEST_CASE("a profile that is based on another one states what differs, key by ke
   CHECK_THROWS_WITH(load_profile("above", folder.path()), Catch::Contains("broken.json: /node/devices"));
   write("wrong", {{"name", "wrong"}, {"based_on", "cpu"}, {"compute_slowdown", 2}});
   CHECK_THROWS_WITH(load_profile("wrong", folder.path()), Catch::Contains("wrong.json: /compute_slowdown"));
+}
+
+TEST_CASE("plans with borrowed rates state the error of the worst program, whatever their own has") {
+  const std::filesystem::path scores = shipped.parent_path() / "scores";
+  const auto stated = [&](const char* name) {
+    ClusterProfile profile = load_profile(name, shipped);
+    profile.program.name = "megatron-core";
+    return accuracy_of(profile, scores);
+  };
+  const Accuracy measured = stated("h100-sxm-80gb"), borrowed = stated("mi300x");
+  CHECK(measured.step->borrowed_from.empty());
+  CHECK(borrowed.step->borrowed_from == "h100-sxm-80gb");
+  CHECK(borrowed.step->error > measured.step->error);
+  CHECK(borrowed.step->error >= measured.step_of_all->error);
+  CHECK(borrowed.memory->error == measured.memory->error);
 }
 
 TEST_CASE("the GPUs of a rack are one node, and borrow the operators that were measured on another device") {
