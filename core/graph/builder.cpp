@@ -91,6 +91,23 @@ void mark_alike(Graph& graph) {
   }
 }
 
+// Behind the head, whose stage they share.
+void add_predictions(GraphWriter& writer, const ModelRecipe& model) {
+  const std::int64_t depth = model.multi_token_prediction->depth;
+  for (std::int64_t further = 1; further <= depth; ++further) {
+    const std::string name = "prediction." + std::to_string(further);
+    LayerSettings layer = layer_settings(model, model.layers + further - 1);
+    layer.predicts = true;
+    writer.add_block(name, layer);
+    writer.add_block(name + ".head", HeadSettings{.hidden_size = model.hidden_size,
+                                                  .vocabulary = model.vocab_size,
+                                                  .norm = norm_settings(model),
+                                                  .further = further,
+                                                  .coefficient = model.multi_token_prediction->coefficient /
+                                                                 static_cast<double>(depth)});
+  }
+}
+
 }  // namespace
 
 Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision,
@@ -100,6 +117,7 @@ Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_pre
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
     writer.add_block("layers." + std::to_string(layer), layer_settings(model, layer));
   writer.add_block("head", HeadSettings{model.hidden_size, model.vocab_size, norm_settings(model)});
+  if (model.multi_token_prediction) add_predictions(writer, model);
   Graph graph = writer.take(high_precision, frozen);
   mark_alike(graph);
   return graph;

@@ -123,7 +123,7 @@ struct LatentAttentionRecipe {
 struct SlidingWindowRecipe {
   std::int64_t tokens = 0;        // that a query sees, its own included
   std::int64_t global_every = 0;  // 0: all layers are local
-  // Of the local layers.
+  // The local layers' own.
   double rope_theta = 10000;  // model.rope_theta
   bool rope_scaling = true;
 
@@ -131,6 +131,16 @@ struct SlidingWindowRecipe {
   bool is_local(std::int64_t layer) const { return global_every == 0 || (layer + 1) % global_every != 0; }
 
   bool operator==(const SlidingWindowRecipe&) const = default;
+};
+
+// Multi-token prediction (DeepSeek-AI, arXiv 2412.19437, section 2.2): behind the model's last layer follow `depth`
+// more, of which the k-th predicts the token k further than the next one, from what the one before it makes and the
+// embedding of the token before. All share the model's embedding and head.
+struct MultiTokenPredictionRecipe {
+  std::int64_t depth = 1;
+  double coefficient = 0.3;  // of the mean of their losses
+
+  bool operator==(const MultiTokenPredictionRecipe&) const = default;
 };
 
 struct ModelRecipe {
@@ -163,6 +173,7 @@ struct ModelRecipe {
   double dropout = 0;
   double init_std = 0.02;
   std::optional<MixtureOfExpertsRecipe> moe;
+  std::optional<MultiTokenPredictionRecipe> multi_token_prediction;
   std::optional<LoraRecipe> lora;
 
   bool operator==(const ModelRecipe&) const = default;

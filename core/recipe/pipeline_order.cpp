@@ -28,7 +28,11 @@ bool interleaves(const Recipe& recipe, std::int64_t loops) {
 
 }  // namespace
 
-std::int64_t block_count(const ModelRecipe& model) { return model.layers + 2; }
+std::int64_t block_count(const ModelRecipe& model) {
+  const std::int64_t further = model.multi_token_prediction ? model.multi_token_prediction->depth : 0;
+  // Embedding and head, and of each further token a layer and a head.
+  return model.layers + 2 + 2 * further;
+}
 
 std::int64_t finest_stages(const Recipe& recipe) {
   const BalanceRecipe& balance = recipe.pipeline.balance;

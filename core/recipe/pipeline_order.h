@@ -7,7 +7,8 @@
 
 namespace llmtrain {
 
-// The blocks of a model's graph, which has one for each layer, an embedding and a head.
+// The blocks of a model's graph: one for each layer, an embedding, a head, and two for each further token that it
+// predicts.
 std::int64_t block_count(const ModelRecipe& model);
 
 // The stages of a recipe with one layer in each, by its pipeline.balance: "blocks" counts the embedding and the head as

@@ -51,6 +51,7 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.embedding_scale", {"8"}});
   add({"model.dropout", {"0.1"}});
   add({"model.latent_attention.query_rank", {"0", "32"}, needs_latent_attention});
+  add({"model.multi_token_prediction.depth", {"1"}});
   add({"model.moe.experts", {"4"}});
   add({"model.moe.top_k", {"2"}, needs_experts});
   add({"model.moe.every", {"2"}, needs_experts});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/blocks/head.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -40,7 +42,12 @@ void save_for_head(const OperatorWriter& writer, const NormSettings& settings, O
 
 void write_graph(GraphWriter& writer, const HeadSettings& head) {
   writer.read_value();
-  writer.raise(loss_names::head, 1, true);
+  if (head.further > 0) {
+    writer.raise(fmt::format("prediction_{}_loss", head.further), head.coefficient, true);
+    writer.add_norm("final_norm", head.norm);
+    return writer.share("head", "head.weight", "head.weight");
+  }
+  writer.raise(loss_names::head, head.coefficient, true);
   writer.leave_out_block_name();
   writer.add_norm("final_norm", head.norm);
   if (writer.model().tie_embeddings) return writer.share("embedding", "token.weight", "head.weight");

@@ -17,6 +17,8 @@ struct HeadSettings {
   std::int64_t hidden_size = 0;
   std::int64_t vocabulary = 0;
   NormSettings norm{};
+  std::int64_t further = 0;  // than the next token is the one that it predicts, with the weight of the model's head
+  double coefficient = 1;    // of its loss
 
   bool operator==(const HeadSettings&) const = default;
 };

@@ -130,12 +130,21 @@ void add_experts(GraphWriter& writer, const MixtureOfExpertsRecipe& moe, Activat
   add_feed_forward(writer, "ffn.experts", activation, moe.ffn_hidden_size, moe.experts);
 }
 
+void add_prediction_input(GraphWriter& writer, const NormSettings& norm) {
+  const std::int64_t hidden = writer.model().hidden_size;
+  writer.share("embedding", "token.weight", "token.weight");
+  writer.add_norm("hidden_norm", norm);
+  writer.add_norm("embedding_norm", norm);
+  writer.add_matrix({"projection", hidden, 2 * hidden});
+}
+
 }  // namespace
 
 void write_graph(GraphWriter& writer, const LayerSettings& layer) {
   writer.read_value();
   writer.make_value();
-  writer.block().is_unit = true;
+  writer.block().is_unit = !layer.predicts;
+  if (layer.predicts) add_prediction_input(writer, layer.norm);
   writer.add_norm("attention_norm", layer.norm);
   layer.attention.latent ? add_latent_attention(writer, layer.attention) : add_attention(writer, layer.attention);
   if (layer.attention.has_sinks) add_sinks(writer, layer.attention);
@@ -151,6 +160,7 @@ void write_graph(GraphWriter& writer, const LayerSettings& layer) {
 }
 
 void write_operators(OperatorWriter& writer, const LayerSettings& layer) {
+  if (layer.predicts) write_prediction_input(writer, layer);
   writer.begin_half(LayerHalf::attention);
   write_attention(writer, layer);
   writer.begin_half(LayerHalf::feed_forward);

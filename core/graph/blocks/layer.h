@@ -60,7 +60,10 @@ struct LayerSettings {
   // Whether the two halves read the same input (Wang and Komatsuzaki, GPT-J), in place of the second the first's sum.
   ParallelResidual parallel = ParallelResidual::none;
   bool has_post_norms = false;  // of what the halves make, before it is added
-  bool drops_tokens = false;    // may see a part of each sequence alone (core/graph/marks/token_dropping.h)
+  // Whether it predicts a further token: it reads a norm of what the layer before it made beside one of the embedding
+  // of the token that was predicted there, through a projection of both. It is no unit of stages.
+  bool predicts = false;
+  bool drops_tokens = false;  // may see a part of each sequence alone (core/graph/marks/token_dropping.h)
 
   bool operator==(const LayerSettings&) const = default;
 };

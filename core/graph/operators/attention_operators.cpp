@@ -210,7 +210,8 @@ void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   const AttentionShape shape = attention_shape(writer, attention);
   Operator& norm = writer.norm("attention.norm", layer.norm);
   // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
-  writer.save_input(norm);
+  if (!layer.predicts) writer.save_input(norm);
+  if (layer.predicts) writer.save(norm, "prediction.projected", shape.element * shape.residual());
   if (writer.is_own())
     writer.save(norm, "attention_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
 
@@ -222,7 +223,7 @@ void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   // The weight's gradient of the output projection needs its input. core/model casts it to FP8 again.
   const double kept = writer.is_own() ? shape.element : writer.input_bytes("attention.output.weight");
   writer.save(output, "attention.output", kept * shape.tokens * shape.output);
-  // Of halves that read the same input, what tensor ranks made in both is added up at once (GPT-NeoX).
+  // What tensor ranks made in both halves is added up at once where these read the same input (GPT-NeoX).
   if (layer.parallel == ParallelResidual::none) writer.leave_features(output);
   if (layer.has_post_norms) write_post_norm(writer, layer, "attention");
   Operator& residual = writer.residual("attention.residual", layer.dropout);

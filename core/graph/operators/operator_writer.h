@@ -116,6 +116,8 @@ class OperatorWriter {
 // The halves of a layer.
 void write_attention(OperatorWriter& writer, const LayerSettings& layer);
 void write_feed_forward(OperatorWriter& writer, const LayerSettings& layer);
+// What makes the input of a layer that predicts a further token.
+void write_prediction_input(OperatorWriter& writer, const LayerSettings& layer);
 // The norm of what a half makes, before it is added to the residual stream.
 void write_post_norm(OperatorWriter& writer, const LayerSettings& layer, const std::string& half);
 // What dropping and restoring tokens takes around a layer: `whole` is the shape of all of them.

@@ -214,6 +214,15 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
     keys.number({"init_std", "Standard deviation of the initial weights."}, model.init_std, {0, 10});
     keys.optional_section({"moe", "Mixture of experts; null: every layer is dense."}, model.moe,
                           [&](MixtureOfExpertsRecipe& moe) { describe_experts(keys, moe, model); });
+    keys.optional_section(
+        {"multi_token_prediction",
+         "Layers behind the last one that predict further tokens, as in DeepSeek-V3; null: none. Planned, not run."},
+        model.multi_token_prediction, [&](MultiTokenPredictionRecipe& prediction) {
+          keys.integer({"depth", "Further tokens that each position predicts, by as many layers."}, prediction.depth,
+                       layer_range);
+          keys.number({"coefficient", "Coefficient of the mean of their losses."}, prediction.coefficient,
+                      {0, 1e6, RangeEnds::open_minimum});
+        });
     keys.optional_section({"lora", "Low-rank adapters, which are trained in place of the model; null: none."},
                           model.lora, [&](LoraRecipe& lora) { describe_lora(keys, lora); });
   });

@@ -25,6 +25,8 @@ void add_layer_keys(const ModelRecipe& model, std::vector<PlannedKey>& keys) {
   keys.push_back({residual != ParallelResidual::none, "/model/parallel_residual",
                   residual == ParallelResidual::one_norm ? "\"one_norm\"" : "\"two_norms\"", "use \"none\""});
   keys.push_back({model.post_norms, "/model/post_norms", "true", "use false"});
+  keys.push_back({model.multi_token_prediction.has_value(), "/model/multi_token_prediction",
+                  "layers that predict further tokens", "set it to null"});
   keys.push_back({model.embedding_scale != 1, "/model/embedding_scale", "a factor of embeddings", "use 1"});
 }
 

@@ -56,13 +56,25 @@ Verdict check_global_layers(const Recipe& recipe, const Known&) {
 // What tensor ranks add up once are sums over equal parts of both halves' features; experts have whole rows.
 Verdict check_parallel_residual(const Recipe& recipe, const Known&) {
   if (recipe.model.parallel_residual == ParallelResidual::none || !recipe.model.moe) return {};
-  return Refusal{"reads one input in both halves", "must be \"none\" with model.moe", "none"};
+  return Refusal{"reads one input in both halves", "must be \"none\" with model.moe", "\"none\""};
 }
 
 Verdict check_post_norms(const Recipe& recipe, const Known&) {
   if (!recipe.model.post_norms || recipe.model.parallel_residual == ParallelResidual::none) return {};
   return Refusal{"true norms each half", "must be false with model.parallel_residual, of which both are added at once",
                  "false"};
+}
+
+Verdict check_further_tokens(const Recipe& recipe, const Known&) {
+  const ModelRecipe& model = recipe.model;
+  if (!model.multi_token_prediction) return {};
+  const auto refuse = [](const char* what) {
+    return Refusal{"has layers behind the last one", std::string("must be null with ") + what, "null"};
+  };
+  if (model.lora) return refuse("model.lora, which adapts the model's layers");
+  if (model.moe && model.moe->replays()) return refuse("a replayed routing, which is of the model's layers");
+  if (recipe.training.token_dropping) return refuse("training.token_dropping, which counts the model's layers");
+  return {};
 }
 
 }  // namespace
@@ -79,6 +91,7 @@ std::vector<Rule> attention_rules() {
       {"/model/sliding_window/global_every", {"/model/layers"}, check_global_layers},
       {"/model/parallel_residual", {"/model/moe/experts"}, check_parallel_residual},
       {"/model/post_norms", {"/model/parallel_residual"}, check_post_norms},
+      {"/model/multi_token_prediction", {"/model/moe/experts"}, check_further_tokens},
   };
 }
 

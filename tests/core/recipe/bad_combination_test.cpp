@@ -57,6 +57,10 @@ TEST_CASE("Halves of a layer that read the same input are dense and not normed a
   check(test::residual_combinations());
 }
 
+TEST_CASE("Layers that predict further tokens stand behind those that other keys count", "[recipe]") {
+  check(test::prediction_combinations());
+}
+
 TEST_CASE("Layers with experts and their routers' choices must be possible", "[recipe]") {
   check(test::router_combinations());
 }

@@ -24,6 +24,7 @@ std::vector<Combination> attention_combinations();
 std::vector<Combination> latent_attention_combinations();
 std::vector<Combination> window_combinations();
 std::vector<Combination> residual_combinations();
+std::vector<Combination> prediction_combinations();
 std::vector<Combination> router_combinations();
 std::vector<Combination> graph_combinations();
 std::vector<Combination> optimizer_combinations();

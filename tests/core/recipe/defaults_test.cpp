@@ -24,7 +24,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "norm": "layernorm", "norm_eps": 1e-5, "position": "learned", "rope_theta": 10000.0, "rope_scaling": null,
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0, "bias": true,
-        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null,
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null, "multi_token_prediction": null,
         "lora": null})"},
       {"gpt-rope",
        R"({"architecture": "gpt-rope", "layers": 4, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
@@ -33,7 +33,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0,
         "bias": true, "qkv_bias": true, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
-        "moe": null,
+        "moe": null, "multi_token_prediction": null,
         "lora": null})"},
       {"llama",
        R"({"architecture": "llama", "layers": 4, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8, "head_dim": 8,
@@ -42,7 +42,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0, "bias": false,
         "qkv_bias": false, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
-        "moe": null,
+        "moe": null, "multi_token_prediction": null,
         "lora": null})"},
   };
   for (const auto& [architecture, expected] : presets) {

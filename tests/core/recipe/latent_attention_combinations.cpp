@@ -47,11 +47,28 @@ std::vector<Combination> residual_combinations() {
       {R"({"model": {"post_norms": true, "attention_scale": 0.1, "embedding_scale": 8}})", "", {}},
       {R"({"model": {"parallel_residual": "two_norms", "moe": {"experts": 8}}})",
        "/model/parallel_residual",
-       {"model.moe", "did you mean none"}},
+       {"model.moe", "did you mean \"none\"?"}},
       {R"({"model": {"parallel_residual": "two_norms", "post_norms": true}})",
        "/model/post_norms",
        {"model.parallel_residual", "did you mean false?"}},
       {R"({"model": {"attention_scale": 0}})", "/model/attention_scale", {}},
+  };
+}
+
+std::vector<Combination> prediction_combinations() {
+  const std::string pointer = "/model/multi_token_prediction";
+  return {
+      {R"({"model": {"multi_token_prediction": {}}})", "", {}},
+      {R"({"model": {"multi_token_prediction": {"depth": 2, "coefficient": 0.1}}})", "", {}},
+      {R"({"model": {"multi_token_prediction": {"depth": 0}}})", pointer + "/depth", {}},
+      {R"({"model": {"multi_token_prediction": {}, "lora": {}}})", pointer, {"model.lora", "did you mean null?"}},
+      {R"({"model": {"multi_token_prediction": {}, "moe": {"experts": 8, "routing_zipf": 1}}})",
+       pointer,
+       {"a replayed routing"}},
+      {R"({"model": {"multi_token_prediction": {}}, "training": {"token_dropping": {"start": 64, "steps": 10,
+          "multiple": 32, "first_layers": 1, "last_layers": 1}}})",
+       pointer,
+       {"training.token_dropping"}},
   };
 }
 
