@@ -87,6 +87,13 @@ void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks) {
       ->check(whole_number_positive());
 }
 
+Override texts_override(const std::string& pointer_path, const std::vector<std::string>& texts) {
+  std::string list;
+  // Each by itself, so that a text that is not UTF-8 makes one that the recipe's reader refuses.
+  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + text_override("", text).substr(1);
+  return pointer_path + "=[" + list + "]";
+}
+
 Override text_override(const std::string& pointer_path, const std::string& text) {
   try {
     return pointer_path + "=" + nlohmann::json(text).dump();

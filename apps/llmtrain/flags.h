@@ -35,6 +35,8 @@ void add_ranks_flag(CLI::App& command, RunFlags& flags);
 
 // The override that sets `pointer_path` to a string, whatever its content.
 Override text_override(const std::string& pointer_path, const std::string& text);
+// The same for a list of strings.
+Override texts_override(const std::string& pointer_path, const std::vector<std::string>& texts);
 
 // `--tensor` and `--pipeline` of commands that use a trained model.
 void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks);

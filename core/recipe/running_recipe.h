@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/recipe/slurm/slurm_recipe.h"
+
 namespace llmtrain {
 
 // The parts of a recipe (core/recipe/recipe.h) that say how a run is started and watched, and what it writes.
@@ -24,6 +26,7 @@ struct LaunchRecipe {
   double time_limit_seconds = 0;  // 0: none
   std::int64_t check_replicas_every = 0;
   std::vector<std::string> network_interfaces;  // none: MPI's and NCCL's choice
+  SlurmRecipe slurm;
 
   bool operator==(const LaunchRecipe&) const = default;
 };

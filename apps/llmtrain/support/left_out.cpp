@@ -80,6 +80,7 @@ const std::array left_out_groups = {
         {"training.evaluate_every", "training.evaluate_batches", "training.judged_by", "training.early_stopping",
          "cluster.profile", "cluster.program", "cluster.price_per_device_hour", "launch.watchdog_seconds",
          "launch.time_limit_seconds", "launch.check_replicas_every", "checkpoint", "log.every", "log.tensorboard"}},
+    KeyGroup{"what a Slurm job's script says", {"launch.slurm"}},
 };
 
 bool is_within(std::string_view key, std::string_view section) {

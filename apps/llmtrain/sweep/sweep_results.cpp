@@ -35,9 +35,9 @@ double loss_of(const std::optional<RunFigures>& figures, bool have_evaluated) {
   return loss && std::isfinite(loss->loss) ? loss->loss : std::numeric_limits<double>::infinity();
 }
 
-std::string state_of(const SweepRun& run) {
+std::string state_of(const SweepRun& run, bool has_measured) {
   if (!run.refusal.empty()) return "refused: " + printable(run.refusal);
-  if (!run.exit_code) return "not started";
+  if (!run.exit_code) return has_measured ? "has not ended" : "not started";
   if (*run.exit_code == static_cast<int>(ExitCode::done)) return "";
   if (*run.exit_code == static_cast<int>(ExitCode::stopped)) return "stopped, goes on with the same command";
   return fmt::format("exit code {}, see {}", *run.exit_code, printable(run.log.string()));
@@ -110,7 +110,7 @@ std::string sweep_results_text(const SweepRuns& sweep, const SweepResults& resul
           {std::isfinite(figures->tokens_per_second) ? format_count(figures->tokens_per_second) : "–", ink});
       cells.push_back({bytes_text(static_cast<double>(figures->memory_bytes)), ink});
     }
-    table.add(std::move(cells), state_of(run));
+    table.add(std::move(cells), state_of(run, results.figures[index].has_value()));
   }
   const std::string_view judged = results.have_evaluated ? "lowest validation loss" : "lowest loss of the last step";
   return table.text(style) + (results.best ? "\n" + paragraph(fmt::format("* best: the {}", judged), style.width) : "");

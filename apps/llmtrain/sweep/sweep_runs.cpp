@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <fstream>
 #include <numeric>
 #include <random>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "apps/llmtrain/data/epochs.h"
@@ -18,8 +20,10 @@
 #include "apps/llmtrain/launch/launch.h"
 #include "apps/llmtrain/plan/plan.h"
 #include "apps/llmtrain/plan/recipe_file.h"
+#include "apps/llmtrain/slurm/slurm_job.h"
 #include "apps/llmtrain/sweep/axes.h"
 #include "core/base/error.h"
+#include "core/base/file.h"
 
 namespace llmtrain::app {
 namespace {
@@ -47,19 +51,28 @@ std::string unused(const std::string& name, std::set<std::string>& used) {
   return candidate;
 }
 
+// Whether it is a job of its own. Several nodes take one.
+bool is_a_job(RunsOn runs_on, const Recipe& recipe) {
+  return runs_on == RunsOn::slurm || (runs_on == RunsOn::either && recipe.cluster.nodes > 1);
+}
+
 // Reads and checks the recipe as `run` does before it starts ranks.
-void check(const std::string& file, SweepRun& run) {
+void check(const RunsAsked& asked, SweepRun& run) {
+  const std::string& file = asked.recipe;
   try {
     // Its own directory, which may hold the run that goes on.
     std::vector<Override> overrides = run.overrides;
+    overrides.insert(overrides.end(), asked.of_jobs.begin(), asked.of_jobs.end());
     overrides.push_back(text_override("log.directory", run.directory.string()));
     Recipe recipe = read_counted_recipe(file, overrides);
     require_executable(recipe, file);
     require_training_data(recipe, file);
-    const RunLaunch launch = decide_launch(file, recipe, std::nullopt);
+    const RunLaunch launch =
+        is_a_job(asked.runs_on, recipe) ? launch_in_job(file, recipe) : decide_launch(file, recipe, std::nullopt);
     const auto layout = layout_for_run(file, recipe, launch);
     require_fields(layout->graph(), recipe.data, file);
     run.ranks = launch.ranks;
+    run.recipe = std::move(recipe);
   } catch (const Error& error) {
     // A missing file is missing for all of them.
     if (error.code() != ExitCode::bad_recipe) throw;
@@ -94,16 +107,33 @@ SweepRuns sweep_runs(const RunsAsked& asked) {
     run.name = unused(name_of(keys, values), names);
     run.directory = sweep.directory / run.name;
     run.log = sweep.directory / (run.name + ".log");
+    run.exit_code_file = sweep.directory / (run.name + ".exit_code");
     run.overrides = asked.overrides;
     for (std::size_t i = 0; i < values.size(); ++i) run.overrides.push_back(sweep.axes[i].key + "=" + values[i]);
     run.values = std::move(values);
-    check(asked.recipe, run);
+    check(asked, run);
     sweep.runs.push_back(std::move(run));
   }
   if (std::ranges::none_of(sweep.runs, [](const SweepRun& run) { return run.refusal.empty(); }))
     throw Error(ExitCode::bad_recipe,
                 fmt::format("--over: every combination is refused; the first: {}", sweep.runs.front().refusal));
   return sweep;
+}
+
+void write_exit_code(const SweepRun& run) {
+  write_file_atomically(run.exit_code_file, std::to_string(run.exit_code.value_or(0)) + "\n");
+}
+
+void forget_exit_code(const SweepRun& run) {
+  std::error_code error;
+  fs::remove(run.exit_code_file, error);
+}
+
+void read_exit_codes(SweepRuns& sweep) {
+  for (SweepRun& run : sweep.runs) {
+    std::ifstream file(run.exit_code_file);
+    if (int code = 0; file >> code) run.exit_code = code;
+  }
 }
 
 }  // namespace llmtrain::app

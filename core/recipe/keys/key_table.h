@@ -40,5 +40,6 @@ void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& mod
 void describe_training(KeyVisitor& keys, TrainingRecipe& training);
 void describe_layout(KeyVisitor& keys, Recipe& recipe);   // precision, parallel, pipeline, memory, kernels
 void describe_running(KeyVisitor& keys, Recipe& recipe);  // cluster, launch, checkpoint, log
+void describe_slurm(KeyVisitor& keys, SlurmRecipe& slurm);
 
 }  // namespace llmtrain

@@ -63,6 +63,8 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
               "Names of the network interfaces, such as ib0, through which ranks of several nodes communicate; empty: "
               "MPI and NCCL choose."},
              launch.network_interfaces, "a list of names");
+  keys.section({"slurm", "What llmtrain slurm and llmtrain sweep --slurm write into their scripts."},
+               [&] { describe_slurm(keys, launch.slurm); });
 }
 
 void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {

@@ -69,6 +69,8 @@ std::vector<Rule> optimizer_rules();
 std::vector<Rule> cuda_graph_rules();
 std::vector<Rule> size_rules();
 std::vector<Rule> running_rules();
+std::vector<Rule> slurm_rules();        // what a job asks Slurm for
+std::vector<Rule> slurm_start_rules();  // how its script starts the ranks
 
 // Reports which rules are broken. A rule is evaluated only where all keys that it reads and refuses are valid by
 // themselves and were not refused by an earlier rule.

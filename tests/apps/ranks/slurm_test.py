@@ -1,46 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `llmtrain slurm` prints, run by bash with stand-ins for Slurm's commands. scripts/test-slurm runs it on a real one."""
-import os
+import signal
 import subprocess
+import time
 import unittest
 
-from program import TrainingTest
-
-# Each notes its arguments. squeue answers with the job's end; srun and mpirun note the end that they know, and end with
-# the code of the test.
-STAND_IN = """#!/bin/bash
-echo "$(basename "$0") $*" >> "$CALLS"
-case "$0" in
-  *squeue) echo "$END" ;;
-  *run)
-    echo "end at ${SLURM_JOB_END_TIME-none}" >> "$CALLS"
-    exit "$CODE" ;;
-esac
-"""
+from slurm_scripts import SlurmTest
 
 
-class Slurm(TrainingTest):
-    def setUp(self):
-        super().setUp()
-        self.write("recipe.json", self.recipe({"batch.micro": 1}))
-        for name in ("srun", "mpirun", "scontrol", "squeue"):
-            self.write(f"bin/{name}", STAND_IN).chmod(0o755)
-
-    def script(self, *arguments):
-        result = self.run_program("slurm", "recipe.json", *arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return self.write("job.sh", result.stdout)
-
-    def submit(self, *arguments, code, end=""):
-        """The script's exit code, and the commands that it has called."""
-        calls = self.write("calls", "")
-        variables = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(calls),
-                     "CODE": str(code), "END": end, "TZ": "UTC", "SLURM_JOB_ID": "17", "OMP_NUM_THREADS": "1"}
-        result = subprocess.run(["bash", self.script(*arguments)], env=variables, capture_output=True, text=True,
-                                check=False)
-        self.assertNotEqual(result.returncode, 1, result.stderr)  # an accident of the program's or the script's
-        return result.returncode, calls.read_text().splitlines()
-
+class Slurm(SlurmTest):
     def test_a_stopped_run_goes_back_into_the_queue(self):
         code, calls = self.submit("--ranks", "2", code=75)
         self.assertEqual(code, 75)
@@ -55,6 +23,28 @@ class Slurm(TrainingTest):
         _, calls = self.submit(code=0)
         self.assertTrue(any(call.startswith("srun") for call in calls), calls)
 
+    def test_a_cancelled_job_does_not(self):
+        """scancel's SIGTERM, which the script passes on, finds a job that is ending; preemption's does not. The
+        announcement of a job's end always puts it back."""
+        script = self.script("--set", "training.steps=1000000")
+        for sent, state, goes_back in (((signal.SIGTERM,), "COMPLETING", False), ((signal.SIGTERM,), "RUNNING", True),
+                                       ((signal.SIGUSR1,), "COMPLETING", True)):
+            calls = self.write("calls", "")
+            seen = len(self.rows()) if (self.folder / "runs").exists() else 0
+            job = subprocess.Popen(["bash", script], env=self.variables(0, state), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+            self.addCleanup(job.wait)
+            self.addCleanup(job.kill)
+            until = time.monotonic() + 60
+            while not (self.folder / "runs/small/metrics.jsonl").exists() or len(self.rows()) <= seen:
+                self.assertLess(time.monotonic(), until)
+                self.assertIsNone(job.poll())
+                time.sleep(0.02)
+            for number in sent:
+                job.send_signal(number)
+            self.assertEqual(job.wait(60), 75)
+            self.assertEqual("scontrol requeue 17" in calls.read_text(), goes_back, (sent, state))
+
     def test_a_failed_run_does_not(self):
         for launcher in ("srun", "mpirun"):
             code, calls = self.submit("--ranks", "2", "--launcher", launcher, code=69)
@@ -67,6 +57,14 @@ class Slurm(TrainingTest):
         for latest, expected in (("step-00000001", 69), ("step-00000002", 0), ("step-00000010", 0)):
             self.write("runs/small/checkpoints/latest", latest + "\n")
             self.assertEqual(self.submit("--ranks", "2", code=0)[0], expected, latest)
+
+    def test_a_run_that_may_end_early(self):
+        """Its last checkpoint may be any."""
+        early = ("--ranks", "2", "--set", "training.early_stopping.evaluations=1", "--set", "training.evaluate_every=1",
+                 "--set", 'data.validation=[{"path": "text.txt"}]')
+        self.assertEqual(self.submit(*early, code=0)[0], 69)
+        self.write("runs/small/checkpoints/latest", "step-00000001\n")
+        self.assertEqual(self.submit(*early, code=0)[0], 0)
 
     def test_one_rank_trains_in_the_script_itself(self):
         self.assertEqual(self.submit(code=1), (0, ["squeue --noheader --job 17 --format %e"]))

@@ -40,6 +40,11 @@ void check(const std::vector<Combination>& combinations) {
 
 TEST_CASE("Shapes of the model must fit each other", "[recipe]") { check(test::model_combinations()); }
 
+TEST_CASE("Options of a Slurm job fit their lines and the script", "[recipe][slurm]") {
+  check(test::slurm_combinations());
+  check(test::slurm_start_combinations());
+}
+
 TEST_CASE("cuDNN's attention is refused where it lacks something", "[recipe]") {
   check(test::attention_combinations());
   check(test::graph_combinations());

@@ -38,5 +38,7 @@ std::vector<Combination> expert_combinations();
 std::vector<Combination> slice_combinations();
 std::vector<Combination> pipeline_combinations();
 std::vector<Combination> size_combinations();
+std::vector<Combination> slurm_combinations();
+std::vector<Combination> slurm_start_combinations();
 
 }  // namespace llmtrain::test

@@ -91,7 +91,11 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "launch": {"ranks": "auto", "backend": "auto", "link_delay_microseconds": 0.0,
       "link_megabytes_per_second": 0.0, "link_message_microseconds": 0.0, "node_link_speedup": 1.0,
       "layer_delay_microseconds": 0.0, "watchdog_seconds": 600.0,
-      "time_limit_seconds": 0.0, "check_replicas_every": 0, "network_interfaces": []},
+      "time_limit_seconds": 0.0, "check_replicas_every": 0, "network_interfaces": [],
+      "slurm": {"launcher": "srun", "partition": "", "account": "", "qos": "", "cpus_per_task": 0, "memory": "",
+        "exclusive": false, "gpus": "gpus-per-node", "gpu_type": "", "log": "", "sbatch": [],
+        "srun": [], "cpu_bind": "", "requeue_limit": "auto", "scratch": "", "modules": [], "setup": [],
+        "container": {"image": "", "runtime": "pyxis", "mounts": [], "program": ""}}},
     "checkpoint": {"every": 0, "keep": 3, "keep_every": 0, "keep_best": 0, "async": true, "on_failure": "stop", "resume": "auto"},
     "log": {"directory": "runs/run", "every": 1, "tensorboard": true, "routing": false, "fp8_statistics": false}})");
   expected["model"] = json["model"];

@@ -77,7 +77,12 @@ inline Json large_recipe() {
     "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5,
       "link_megabytes_per_second": 250.5, "link_message_microseconds": 2, "node_link_speedup": 8,
       "layer_delay_microseconds": 700, "watchdog_seconds": 60,
-      "time_limit_seconds": 86400, "check_replicas_every": 25, "network_interfaces": ["ib0", "ib1"]},
+      "time_limit_seconds": 86400, "check_replicas_every": 25, "network_interfaces": ["ib0", "ib1"],
+      "slurm": {"launcher": "mpirun", "partition": "long", "account": "physics", "qos": "high", "cpus_per_task": 12, "memory": "200G",
+        "exclusive": true, "gpus": "gres", "gpu_type": "h100", "log": "logs/%j", "sbatch": ["--constraint=h100", "--hold"],
+        "srun": [], "cpu_bind": "", "requeue_limit": 5, "scratch": "$SLURM_TMPDIR/llmtrain", "modules": ["cuda/12.4"],
+        "setup": ["ulimit -l unlimited"], "container": {"image": "llmtrain.sif", "runtime": "apptainer", "mounts": ["/data:/mnt"],
+          "program": "/opt/llmtrain"}}},
     "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "keep_best": 3, "async": false, "on_failure": "continue", "resume": "/runs/large/checkpoints/latest"},
     "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true, "fp8_statistics": true}})");
 }

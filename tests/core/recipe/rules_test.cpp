@@ -28,7 +28,8 @@ std::vector<Combination> all_combinations() {
         test::graph_combinations,     test::optimizer_combinations,        test::training_combinations,
         test::precision_combinations, test::course_combinations,           test::world_combinations,
         test::node_combinations,      test::layout_combinations,           test::expert_combinations,
-        test::slice_combinations,     test::pipeline_combinations,         test::size_combinations})
+        test::slice_combinations,     test::pipeline_combinations,         test::size_combinations,
+        test::slurm_combinations,     test::slurm_start_combinations})
     std::ranges::copy(part(), std::back_inserter(all));
   return all;
 }
