@@ -13,6 +13,7 @@ ELSEWHERE = {
     "cd build && cpack": "install_test", "apt-get install": "it needs an empty machine",
     "podman": "it needs podman", "apptainer": "it needs apptainer", "source <(llmtrain completion": "shell_test",
     "sbatch": "it needs Slurm", "srun": "it needs Slurm", "hf download": "it needs the network",
+    "mpirun --hostfile": "it needs other machines",
 }
 # Commands that start many processes or measure this machine for minutes.
 SLOW = ("calibrate", "mpirun -n 16", "--ranks 8", "--ranks 4  ")
