@@ -21,6 +21,8 @@ class Adapters {
   std::vector<Parameter> of(const Parameter& matrix);
   // What the adapters are multiplied by; 0 without one.
   double scale() const { return recipe_ ? recipe_->scale() : 0; }
+  // Of their inputs.
+  double dropout() const { return recipe_ ? recipe_->dropout : 0; }
   // Throws Error(bad_recipe) where a pattern has named none of the parameters that of() was asked for.
   void require_used() const;
 

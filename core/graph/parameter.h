@@ -36,6 +36,13 @@ enum class Joined {
   product,  // they are one matrix or bias of one product: adjacent in memory, of one precision, all frozen or none
 };
 
+// The low-rank adapter to a matrix.
+struct MatrixAdapter {
+  std::size_t a = 0;   // the index in the graph of A [rank, input]; B [output, rank] follows it
+  double scale = 0;    // what the product of both is multiplied by
+  double dropout = 0;  // of its input, in training
+};
+
 // Linear weights are [output, input], those of a layer's routed experts [experts, output, input]: one parameter per
 // matrix for all of them, as grouped products need.
 struct Parameter {
@@ -60,12 +67,10 @@ struct Parameter {
   // levels store in FP8 (Peng et al., arXiv 2310.18313), what Muon trains (training.optimizer.name) and what may have
   // adapters, unless it is of experts. Embeddings, the head, routers, biases and norms are no such matrices.
   bool is_layer_matrix = false;
-  bool is_high_precision = false;  // of these: the recipe keeps it in the compute type
-  bool is_frozen = false;          // never trained: has no gradient and no optimizer states
-  bool is_adapter = false;         // A or B of a low-rank adapter
-  // The index in the graph of A [rank, input] of the low-rank adapter to this matrix; B [output, rank] follows it.
-  std::optional<std::size_t> adapter{};
-  double adapter_scale = 0;  // what the product of both is multiplied by
+  bool is_high_precision = false;          // of these: the recipe keeps it in the compute type
+  bool is_frozen = false;                  // never trained: has no gradient and no optimizer states
+  bool is_adapter = false;                 // A or B of a low-rank adapter
+  std::optional<MatrixAdapter> adapter{};  // to this matrix
 
   // Whether FP8 levels multiply and store it in FP8.
   bool takes_fp8() const { return is_layer_matrix && !is_high_precision; }

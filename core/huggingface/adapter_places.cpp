@@ -27,11 +27,11 @@ std::vector<AdapterPlace> adapter_places(const Graph& graph, HuggingfaceType typ
   const std::vector<HuggingfaceTensor> tensors = huggingface_tensors(graph, type);
   std::vector<AdapterPlace> places;
   for (std::size_t index = 0; index < graph.parameters.size(); ++index) {
-    const auto a = graph.parameters[index].adapter;
-    if (!a) continue;
+    const auto& adapter = graph.parameters[index].adapter;
+    if (!adapter) continue;
     const std::string module = module_of(tensors, graph, index), path = "base_model.model." + module;
-    places.push_back({&graph.parameters[*a], module, path + ".lora_A.weight"});
-    places.push_back({&graph.parameters[*a + 1], module, path + ".lora_B.weight"});
+    places.push_back({&graph.parameters[adapter->a], module, path + ".lora_A.weight"});
+    places.push_back({&graph.parameters[adapter->a + 1], module, path + ".lora_B.weight"});
   }
   return places;
 }

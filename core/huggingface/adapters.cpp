@@ -28,7 +28,7 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
           {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
           {"r", graph.model.lora->rank},
           {"lora_alpha", graph.model.lora->alpha},
-          {"lora_dropout", 0.0},
+          {"lora_dropout", graph.model.lora->dropout},
           {"bias", "none"},
           // GPT-2's matrices are [input, output] there.
           {"fan_in_fan_out", type == HuggingfaceType::gpt2},
@@ -46,7 +46,7 @@ MergedWeights::MergedWeights(const Graph& graph, const WeightSource& weights) : 
   scale_ = graph.model.lora->scale();
   for (const Parameter& matrix : graph.parameters)
     if (matrix.adapter)
-      adapters_[matrix.name] = {&graph.parameters[*matrix.adapter], &graph.parameters[*matrix.adapter + 1]};
+      adapters_[matrix.name] = {&graph.parameters[matrix.adapter->a], &graph.parameters[matrix.adapter->a + 1]};
 }
 
 bool MergedWeights::holds(const Parameter& parameter) const { return weights_.holds(parameter); }

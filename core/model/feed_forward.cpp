@@ -40,27 +40,28 @@ FeedForward::FeedForward(const BlockParameters& parameters, Activation activatio
       up_(up_projection(parameters, activation, name)),
       down_(parameters.row_linear(name + ".down")) {}
 
-at::Tensor FeedForward::forward(at::Tensor x, const PassContext& pass, Saved& saved) const {
+at::Tensor FeedForward::forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved) const {
   saved.input = up_.keep(x, pass);
   x.reset();  // in FP8 it is kept as a copy of a byte per element
-  saved.hidden = up_.forward(saved.input, pass);
+  saved.hidden = up_.forward(saved.input, rows, pass);
   saved.activated = down_.keep(kernels::activation_forward(saved.hidden, activation_), pass);
-  at::Tensor y = down_.forward(saved.activated, pass);
+  at::Tensor y = down_.forward(saved.activated, rows, pass);
   // Selective recompute drops this and keeps `hidden`, from which one elementwise pass makes it again.
   if (!keeps_activated_) saved.activated.release();
   return y;
 }
 
-at::Tensor FeedForward::backward(const at::Tensor& dy, const PassContext& pass, Saved& saved) const {
+at::Tensor FeedForward::backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
+                                 Saved& saved) const {
   if (!keeps_activated_) LinearLayer::restore(saved.activated, kernels::activation_forward(saved.hidden, activation_));
-  at::Tensor dactivated = down_.backward(dy, saved.activated, pass);
+  at::Tensor dactivated = down_.backward(dy, saved.activated, rows, pass);
   // Tensors are released as soon as they are used up, which lowers the peak of the backward.
   saved.activated = {};
   const at::Tensor dhidden = hidden_gradient(dactivated, saved.hidden);
   dactivated.reset();
   const LinearInput input = std::move(saved.input);
   saved = {};
-  return up_.backward_without_bias(dhidden, input, pass);
+  return up_.backward_without_bias(dhidden, input, rows, pass);
 }
 
 at::Tensor FeedForward::hidden_gradient(const at::Tensor& dactivated, const at::Tensor& hidden) const {

@@ -29,9 +29,9 @@ class FeedForward {
   FeedForward(const BlockParameters& parameters, Activation activation, const std::string& name, Recompute recompute);
 
   // This rank's rows: [R, H] → [R, H].
-  at::Tensor forward(at::Tensor x, const PassContext& pass, Saved& saved) const;
+  at::Tensor forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved) const;
   // Returns the gradient of the forward's input. Leaves `saved` empty.
-  at::Tensor backward(const at::Tensor& dy, const PassContext& pass, Saved& saved) const;
+  at::Tensor backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass, Saved& saved) const;
 
  private:
   // Adds to the gradient of the up projection's bias as well.

@@ -92,7 +92,7 @@ at::Tensor FeedForwardHalf::replayed_experts(std::int64_t tokens, const kernels:
 // Each token is routed by one of the tensor ranks, also where all have it.
 at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved,
                                     LayerRouting& routing) const {
-  if (!experts_) return network_->forward(std::move(x), pass, saved.network);
+  if (!experts_) return network_->forward(std::move(x), rows, pass, saved.network);
   saved.input = x;
   const at::Tensor share = split_.row_share(x);
   ExpertRouter::Pass of_router = router_pass(share, rows, pass);
@@ -105,7 +105,7 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const P
                                          of_router.rows, first_token(rows, pass));
   }
   if (!network_) return y;
-  const at::Tensor shared = network_->forward(x, pass, saved.network);
+  const at::Tensor shared = network_->forward(x, rows, pass, saved.network);
   if (!shared_gate_) return y.add_(shared);
   shared_gate_->add(y, x, shared, saved.shared_gate);
   return y;
@@ -113,13 +113,13 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const P
 
 at::Tensor FeedForwardHalf::backward(const at::Tensor& dy, const Sequences& rows, const PassContext& pass,
                                      Saved& saved) const {
-  if (!experts_) return network_->backward(dy, pass, saved.network);
+  if (!experts_) return network_->backward(dy, rows, pass, saved.network);
   const at::Tensor x = std::move(saved.input), share = split_.row_share(x);
   at::Tensor dx = split_.from_row_shares(
       experts_->backward(split_.row_share(dy), share, router_pass(share, rows, pass), saved.experts));
   if (!network_) return dx;
   const at::Tensor dshared = shared_gate_ ? shared_gate_->backward(dy, x, dx, saved.shared_gate) : dy;
-  return dx.add_(network_->backward(dshared, pass, saved.network));
+  return dx.add_(network_->backward(dshared, rows, pass, saved.network));
 }
 
 void FeedForwardHalf::release_input(Saved& saved) {

@@ -146,7 +146,7 @@ kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAnd
 at::Tensor SelfAttention::forward(at::Tensor x, const Sequences& rows, const PassContext& pass, Saved& saved) const {
   saved.input = projection_.keep(x, pass);
   x.reset();  // in FP8 it is kept as a copy of a byte per element
-  saved.query_key_value = projection_.forward(saved.input, pass);
+  saved.query_key_value = projection_.forward(saved.input, rows, pass);
   // In place in what is saved: the backward needs rotated queries and keys, and undoes the rotation on gradients.
   if (query_norm_) {
     const Views raw = split(saved.query_key_value, rows);
@@ -164,7 +164,7 @@ at::Tensor SelfAttention::forward(at::Tensor x, const Sequences& rows, const Pas
   // The output stays, as the output projection's weight gradient needs it; only the S × S probabilities go.
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   saved.output = output_.keep(flat_heads(saved.attention.out, rows), pass);
-  at::Tensor y = output_.forward(saved.output, pass);
+  at::Tensor y = output_.forward(saved.output, rows, pass);
   // Flash attention's backward needs its output in the compute type, from which FP8 values are cast again.
   saved.output.release();
   return y;
@@ -199,7 +199,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, 
   // Dropout is generated from its key, so the repeated forward gives the same result.
   if (!saved.attention.statistics.defined()) saved.attention = attend(views, all, rows, pass);
   LinearLayer::restore(saved.output, flat_heads(saved.attention.out, rows));
-  const at::Tensor dout = output_.backward(dy, saved.output, pass).view(saved.attention.out.sizes());
+  const at::Tensor dout = output_.backward(dy, saved.output, rows, pass).view(saved.attention.out.sizes());
   saved.output = {};
   kernels::AttentionGradients gradients =
       kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, call(rows, pass));
@@ -215,7 +215,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, 
   }
   const LinearInput input = std::move(saved.input);
   saved = {};
-  return projection_.backward(gradient, input, pass);
+  return projection_.backward(gradient, input, rows, pass);
 }
 
 }  // namespace llmtrain

@@ -94,6 +94,7 @@ struct LoraRecipe {
   std::vector<std::string> targets{"*.attention.query.weight", "*.attention.value.weight"};
 
   bool rank_stabilized = false;
+  double dropout = 0;                        // of each adapter's input, in training
 
   // With rank-stabilized adapters (Kalajdzievski, arXiv 2312.03732) alpha ÷ √rank, so that higher ranks learn as fast.
   double scale() const {

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Low-rank adapters compared with PEFT: it loads ours, trains them on the same batches, and merges them."""
 import json
+import math
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 try:
+    import numpy
     import peft
     import safetensors.torch
     import torch
@@ -18,11 +20,12 @@ except ImportError as error:
 
 import program
 from oracle_train import batch, in_order, learning_rate, read_tokens
+from philox import philox, site_key
 from variants import write_recipe, write_tokens
 
 torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
 
-LENGTH, STEPS, GLOBAL, VOCABULARY = 32, 20, 4, 96
+LENGTH, STEPS, GLOBAL, VOCABULARY, SEED = 32, 20, 4, 96, 3
 LOSS, CHANGE, LOGITS = 1e-4, 1e-3, 1e-4
 MODELS = {
     "llama": transformers.LlamaConfig(
@@ -37,6 +40,33 @@ EVERY = ["*.attention.*.weight", "*.ffn.*.weight"]
 APART = ["*.attention.output.weight", "*.ffn.*.weight"]
 
 
+MATRICES = {"q_proj": "attention.query", "k_proj": "attention.key", "v_proj": "attention.value",
+            "o_proj": "attention.output", "gate_proj": "ffn.gate", "up_proj": "ffn.up", "down_proj": "ffn.down"}
+
+
+class Dropout(torch.nn.Module):
+    """Drops what llmtrain drops of the input of the adapter to a module of Llama, in place of PEFT's own."""
+    step = 0  # from 0
+
+    def __init__(self, module, probability):
+        super().__init__()
+        layer, _, matrix = module.rsplit("layers.", 1)[1].split(".")
+        self.site, self.probability = f"layers.{layer}.{MATRICES[matrix]}.lora_a.input", probability
+
+    def forward(self, x):
+        words = philox(site_key(SEED, Dropout.step, self.site), numpy.arange(-(-x.numel() // 4))).T.reshape(-1)
+        kept = torch.from_numpy(words[:x.numel()] >= math.ceil(self.probability * 2**32)).view(x.shape)
+        return x * kept / (1 - self.probability)
+
+
+def drop_as_llmtrain(model):
+    """Replaces the dropout of all adapters of a model of PEFT."""
+    for name, module in model.named_modules():
+        if isinstance(module, peft.tuners.lora.LoraLayer):
+            probability = module.lora_dropout["default"].p
+            module.lora_dropout["default"] = Dropout(name, probability)
+
+
 class Case:
     """A model of transformers, and runs from it with adapters."""
 
@@ -46,7 +76,7 @@ class Case:
         transformers.AutoModelForCausalLM.from_config(MODELS[name]).save_pretrained(folder / "model")
         shape = {"model": {"vocab_size": VOCABULARY}, "batch": {"sequence_length": LENGTH}}
         write_tokens(folder / "tokens.bin", shape)
-        self.recipe = {"model": {"from": "hf:model", "lora": lora}, "batch": {"global": GLOBAL, "micro": 2},
+        self.recipe = {"seed": SEED, "model": {"from": "hf:model", "lora": lora}, "batch": {"global": GLOBAL, "micro": 2},
                        "data": {"train": [{"path": "tokens.bin"}], "shuffle": False},
                        "training": {"steps": STEPS, "learning_rate": {"peak": 1e-2, "warmup_steps": 4}},
                        "log": {"tensorboard": False}}
@@ -68,6 +98,7 @@ class Case:
         optimizer = torch.optim.AdamW(trained, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
         tokens, rows = read_tokens(self.folder / "tokens.bin"), []
         for step in range(STEPS):
+            Dropout.step = step
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(self.recipe, step)
             inputs, targets = batch(tokens, in_order(step, GLOBAL, (len(tokens) - 1) // LENGTH), LENGTH)
@@ -88,6 +119,10 @@ class Adapters(unittest.TestCase):
             case.run("first", steps=1, learning_rate={"peak": 0})
             theirs = case.load("first", is_trainable=True)
             before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
+            dropout = lora.get("dropout", 0)
+            self.assertEqual(theirs.peft_config["default"].lora_dropout, dropout)
+            if dropout > 0:
+                drop_as_llmtrain(theirs)
             rows, expected = case.run("ours"), case.train(theirs)
             for key in ("loss", "grad_norm"):
                 difference, index = program.worst(rows, expected, key)
@@ -117,6 +152,10 @@ class Adapters(unittest.TestCase):
 
     def test_every_matrix_of_llama(self):
         self.check("llama", rank=4, alpha=8, targets=EVERY)
+
+    def test_dropout(self):
+        """Masks are those of the seed, the step and the adapter; exported adapters say how often they dropped."""
+        self.check("llama", rank=4, alpha=8, dropout=0.25, targets=EVERY)
 
     def test_adapters_of_peft_go_on(self):
         with tempfile.TemporaryDirectory() as folder:

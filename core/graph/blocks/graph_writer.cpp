@@ -114,10 +114,8 @@ void GraphWriter::add_adapters() {
   const std::vector<std::size_t> matrices = block().parameters;
   for (const std::size_t index : matrices) {
     std::vector<Parameter> adapter = adapters_.of(graph_.parameters[index]);
-    if (!adapter.empty()) {
-      graph_.parameters[index].adapter = graph_.parameters.size();
-      graph_.parameters[index].adapter_scale = adapters_.scale();
-    }
+    if (!adapter.empty())
+      graph_.parameters[index].adapter = {graph_.parameters.size(), adapters_.scale(), adapters_.dropout()};
     for (Parameter& parameter : adapter) add(std::move(parameter));
   }
 }

@@ -77,15 +77,25 @@ double OperatorWriter::bias_scratch(const MatrixProduct& product, std::string_vi
 // makes the product with A again, which is little, and is not counted.
 void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& product, const Parameter& matrix) {
   if (!matrix.adapter) return;
-  const Parameter &a = graph_.parameters[*matrix.adapter], &b = graph_.parameters[*matrix.adapter + 1];
+  const Parameter &a = graph_.parameters[matrix.adapter->a], &b = graph_.parameters[matrix.adapter->a + 1];
   const auto rank = static_cast<double>(b.shape.back());
   const double features = static_cast<double>(local_elements(b, setting_.shards)) / rank;
   const std::string adapter = name + "_lora_" + std::to_string(operators_.size());
+  if (matrix.adapter->dropout > 0) add_adapter_dropout(adapter + "_dropout", product.rows * product.inner);
   add_product(adapter + "_a", {product.rows, rank, product.inner}, a.is_frozen);
   Operator& output = add_product(adapter + "_b", {product.rows, features, rank}, b.is_frozen);
   const double hidden = shape_.element * product.rows * rank, result = shape_.element * product.rows * features;
   output.forward_working = hidden + result;
   output.backward_working = 2 * hidden + result;
+}
+
+// The forward reads and writes the input; the backward makes that again, and drops of the input's gradient.
+void OperatorWriter::add_adapter_dropout(std::string name, double elements) {
+  Operator& item = elementwise(std::move(name), 2 * elements, 4 * elements);
+  item.forward.mask_bytes = mask_bytes(elements);
+  item.backward.mask_bytes = 2 * mask_bytes(elements);
+  item.forward_working = item.backward_working = shape_.element * elements;
+  if (!is_own()) save(item, item.name + "_mask", dropout_mask_bytes * elements);
 }
 
 Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product, std::string_view weight) {

@@ -63,8 +63,16 @@ std::vector<LowRankAdapter> BlockParameters::adapters(const std::string& weight)
   std::int64_t feature = 0;
   for (std::size_t index = first; index <= graph_.last_of_product(first); ++index) {
     const Parameter& matrix = graph_.parameters[index];
-    if (const auto a = matrix.adapter)
-      adapters.emplace_back(bind(*a, *a), bind(*a + 1, *a + 1), feature, matrix.adapter_scale);
+    if (const auto& of_matrix = matrix.adapter) {
+      const std::size_t a = of_matrix->a, b = a + 1;
+      adapters.emplace_back(
+          bind(a, a), bind(b, b),
+          LowRankAdapter::Settings{.first = feature,
+                                   .scale = of_matrix->scale,
+                                   .input = graph_.parameters[a].shape.back(),
+                                   .dropout = of_matrix->dropout,
+                                   .dropout_site = random_site(graph_.parameters[a].local_name + ".input")});
+    }
     feature += stores_.of(index).part(index).shape.front();
   }
   return adapters;

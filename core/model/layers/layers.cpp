@@ -163,7 +163,7 @@ kernels::MeasuredFp8 LinearLayer::weight_for(const LinearInput& input) const {
 }
 
 at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
-                                        const PassContext& pass) const {
+                                        const Sequences& rows, const PassContext& pass) const {
   const auto [weight, largest] = weight_for(input);
   if (pass.recorders.fp8_history != nullptr && largest.defined()) {
     scaling_->note(Fp8Operand::weight, largest, pass);
@@ -171,7 +171,7 @@ at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::opt
   }
   const at::Tensor x = input.x.widened(weight.scalar_type());
   at::Tensor y = kernels::linear(x, weight, bias);
-  for (const LowRankAdapter& adapter : adapters_) adapter.forward(x, y);
+  for (const LowRankAdapter& adapter : adapters_) adapter.forward(x, y, rows, pass);
   return y;
 }
 
@@ -206,10 +206,10 @@ at::Tensor LinearLayer::fp8_forward(const LinearInput& input, const std::optiona
   return kernels::fp8_linear(matrix_of(input.x), weight_payload(input, pass), bias, weight_.weight_type());
 }
 
-at::Tensor LinearLayer::forward(const LinearInput& input, const PassContext& pass) const {
+at::Tensor LinearLayer::forward(const LinearInput& input, const Sequences& rows, const PassContext& pass) const {
   std::optional<at::Tensor> bias;
   if (bias_) bias = bias_->weight();
-  return multiplies_payloads(input) ? fp8_forward(input, bias, pass) : widened_forward(input, bias, pass);
+  return multiplies_payloads(input) ? fp8_forward(input, bias, pass) : widened_forward(input, bias, rows, pass);
 }
 
 void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
@@ -221,14 +221,15 @@ std::optional<ParameterStore::GradientTarget> LinearLayer::bias_gradient() const
   return bias_->gradient();
 }
 
-at::Tensor LinearLayer::widened_backward(const ScaledTensor& dy, const LinearInput& input) const {
+at::Tensor LinearLayer::widened_backward(const ScaledTensor& dy, const LinearInput& input, const Sequences& rows,
+                                         const PassContext& pass) const {
   const at::ScalarType compute = weight_.weight_type();
   const at::Tensor gradient = dy.widened(compute);
   // Only where it is read, since widening is a copy.
   const at::Tensor x = weight_.is_frozen() && adapters_.empty() ? at::Tensor() : input.x.widened(compute);
   if (!weight_.is_frozen()) weight_.add_weight_gradient(gradient, x);
   at::Tensor dx = kernels::linear_backward_input(gradient, weight_for(input).values);
-  for (const LowRankAdapter& adapter : adapters_) adapter.backward(gradient, x, dx);
+  for (const LowRankAdapter& adapter : adapters_) adapter.backward(gradient, x, dx, rows, pass);
   return dx;
 }
 
@@ -242,26 +243,28 @@ at::Tensor LinearLayer::fp8_backward(ScaledTensor& dy, const LinearInput& input)
   return kernels::fp8_backward_input(matrix_of(dy), transposed_payload(input), weight_.weight_type());
 }
 
-at::Tensor LinearLayer::backward(ScaledTensor dy, const LinearInput& input) const {
-  return multiplies_payloads(input) ? fp8_backward(dy, input) : widened_backward(dy, input);
+at::Tensor LinearLayer::backward(ScaledTensor dy, const LinearInput& input, const Sequences& rows,
+                                 const PassContext& pass) const {
+  return multiplies_payloads(input) ? fp8_backward(dy, input) : widened_backward(dy, input, rows, pass);
 }
 
 // Gathering rows and summing them are each other's gradient, hence the pairs in these functions. FP8 is gathered as
 // FP8: a byte per element.
-at::Tensor ColumnLinear::forward(const LinearInput& input, const PassContext& pass) const {
-  return linear_.forward(whole_rows(input), pass);
+at::Tensor ColumnLinear::forward(const LinearInput& input, const Sequences& rows, const PassContext& pass) const {
+  return linear_.forward(whole_rows(input), rows, pass);
 }
 
-at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const {
+at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const Sequences& rows,
+                                  const PassContext& pass) const {
   linear_.add_bias_gradient(dy);
-  return backward_without_bias(dy, input, pass);
+  return backward_without_bias(dy, input, rows, pass);
 }
 
-at::Tensor ColumnLinear::backward_without_bias(const at::Tensor& dy, const LinearInput& input,
+at::Tensor ColumnLinear::backward_without_bias(const at::Tensor& dy, const LinearInput& input, const Sequences& rows,
                                                const PassContext& pass) const {
   // Apart, since both meet the other ranks, which must do so in the same order.
   ScaledTensor gradient = linear_.scaled_gradient(dy, pass, LinearLayer::GradientRows::all);
-  return split_.own_sum(linear_.backward(std::move(gradient), whole_rows(input)));
+  return split_.own_sum(linear_.backward(std::move(gradient), whole_rows(input), rows, pass));
 }
 
 LinearInput ColumnLinear::whole_rows(const LinearInput& input) const {
@@ -275,20 +278,21 @@ RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, 
   if (split.ranks() > 1) late_bias_ = bias;
 }
 
-at::Tensor RowLinear::forward(const LinearInput& input, const PassContext& pass) const {
-  at::Tensor y = split_.own_sum(linear_.forward(input, pass));
+at::Tensor RowLinear::forward(const LinearInput& input, const Sequences& rows, const PassContext& pass) const {
+  at::Tensor y = split_.own_sum(linear_.forward(input, rows, pass));
   if (late_bias_) y.add_(late_bias_->weight());
   return y;
 }
 
-at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const {
+at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, const Sequences& rows,
+                               const PassContext& pass) const {
   // From this rank's rows. Where rows are split, the ranks' gradients are summed once per step (gradient_sum()).
   if (late_bias_) late_bias_->add_bias_gradient(dy);
   linear_.add_bias_gradient(dy);
-  const auto rows = split_.splits_rows() ? LinearLayer::GradientRows::some : LinearLayer::GradientRows::all;
-  ScaledTensor gradient = linear_.scaled_gradient(dy, pass, rows);
+  const auto of_rows = split_.splits_rows() ? LinearLayer::GradientRows::some : LinearLayer::GradientRows::all;
+  ScaledTensor gradient = linear_.scaled_gradient(dy, pass, of_rows);
   gradient.values = split_.whole_rows(gradient.values);
-  return linear_.backward(std::move(gradient), input);
+  return linear_.backward(std::move(gradient), input, rows, pass);
 }
 
 }  // namespace llmtrain

@@ -11,6 +11,7 @@
 #include "core/model/layers/scaled_tensor.h"
 #include "core/model/layers/tensor_split.h"
 #include "core/model/pass/pass_context.h"
+#include "core/model/pass/sequences.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/fp8/fp8.h"
@@ -72,12 +73,13 @@ class LinearLayer {
   enum class GradientRows { all, some };
   ScaledTensor scaled_gradient(const at::Tensor& dy, const PassContext& pass, GradientRows rows) const;
 
-  at::Tensor forward(const LinearInput& input, const PassContext& pass) const;  // [T, in] → [T, out]
+  // [T, in] → [T, out], of the tokens of whole sequences as this rank has them.
+  at::Tensor forward(const LinearInput& input, const Sequences& rows, const PassContext& pass) const;
   void add_bias_gradient(const at::Tensor& dy) const;
   // Where the caller adds it; none without a bias, and where it is frozen.
   std::optional<ParameterStore::GradientTarget> bias_gradient() const;
   // Adds to the weight's gradient; returns dx.
-  at::Tensor backward(ScaledTensor dy, const LinearInput& input) const;
+  at::Tensor backward(ScaledTensor dy, const LinearInput& input, const Sequences& rows, const PassContext& pass) const;
 
  private:
   // With the scale of the input alone, and with that of the weight.
@@ -85,9 +87,10 @@ class LinearLayer {
   LinearInput keep_both(const at::Tensor& x, const PassContext& pass) const;
   // As the products of widened operands take it; its largest magnitude is undefined where it is not cast.
   kernels::MeasuredFp8 weight_for(const LinearInput& input) const;
-  at::Tensor widened_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
+  at::Tensor widened_forward(const LinearInput& input, const std::optional<at::Tensor>& bias, const Sequences& rows,
                              const PassContext& pass) const;
-  at::Tensor widened_backward(const ScaledTensor& dy, const LinearInput& input) const;
+  at::Tensor widened_backward(const ScaledTensor& dy, const LinearInput& input, const Sequences& rows,
+                              const PassContext& pass) const;
 
   // The same of FP8 numbers on a GPU.
   at::Tensor fp8_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,
@@ -114,12 +117,14 @@ class ColumnLinear {
   LinearInput keep(const at::Tensor& x, const PassContext& pass) const { return linear_.keep(x, pass); }
 
   // Own rows [R, in] → all rows [T, out/ranks].
-  at::Tensor forward(const LinearInput& input, const PassContext& pass) const;
+  at::Tensor forward(const LinearInput& input, const Sequences& rows, const PassContext& pass) const;
   // `input` is the forward's, whose rows are gathered again rather than kept; returns its gradient.
-  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const;
+  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const Sequences& rows,
+                      const PassContext& pass) const;
   // The same in two parts, for who forms the bias's gradient together with dy.
   std::optional<ParameterStore::GradientTarget> bias_gradient() const { return linear_.bias_gradient(); }
-  at::Tensor backward_without_bias(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const;
+  at::Tensor backward_without_bias(const at::Tensor& dy, const LinearInput& input, const Sequences& rows,
+                                   const PassContext& pass) const;
 
  private:
   LinearInput whole_rows(const LinearInput& input) const;
@@ -137,8 +142,9 @@ class RowLinear {
   LinearInput keep(const at::Tensor& x, const PassContext& pass) const { return linear_.keep(x, pass); }
 
   // All rows [T, in/ranks] → own rows [R, out].
-  at::Tensor forward(const LinearInput& input, const PassContext& pass) const;
-  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const PassContext& pass) const;  // returns dx
+  at::Tensor forward(const LinearInput& input, const Sequences& rows, const PassContext& pass) const;
+  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const Sequences& rows,
+                      const PassContext& pass) const;  // returns dx
 
  private:
   TensorSplit split_;

@@ -16,6 +16,8 @@ Refusal not_with_graphs(std::string why, std::string needed) {
 // A graph launches the same kernels with the same sizes, numbers and addresses in every step.
 Verdict check_same_work(const Recipe& recipe) {
   if (recipe.model.dropout > 0) return not_with_graphs("dropout draws other masks in every step", "model.dropout 0");
+  if (recipe.model.lora && recipe.model.lora->dropout > 0)
+    return not_with_graphs("dropout of adapters draws other masks in every step", "model.lora.dropout 0");
   if (recipe.data.document_mask || recipe.data.fine_tuning)
     return not_with_graphs("the documents of every step are others", "data without document_mask and fine_tuning");
   if (recipe.data.curriculum.sequence_length)
@@ -71,10 +73,10 @@ Verdict check_cuda_graphs(const Recipe& recipe, const Known&) {
 std::vector<Rule> cuda_graph_rules() {
   return {
       {"/kernels/cuda_graphs",
-       {"/cluster/device", "/model/dropout", "/model/moe/experts", "/data/document_mask", "/data/fine_tuning",
-        "/data/curriculum/sequence_length", "/training/token_dropping", "/parallel/tensor", "/parallel/context",
-        "/parallel/zero_stage", "/memory/offload/optimizer", "/memory/offload/weights", "/memory/offload/activations",
-        "/precision/fp8_level", "/precision/fp8_scaling/method", "/log/fp8_statistics"},
+       {"/cluster/device", "/model/dropout", "/model/lora/dropout", "/model/moe/experts", "/data/document_mask",
+        "/data/fine_tuning", "/data/curriculum/sequence_length", "/training/token_dropping", "/parallel/tensor",
+        "/parallel/context", "/parallel/zero_stage", "/memory/offload/optimizer", "/memory/offload/weights",
+        "/memory/offload/activations", "/precision/fp8_level", "/precision/fp8_scaling/method", "/log/fp8_statistics"},
        check_cuda_graphs}};
 }
 

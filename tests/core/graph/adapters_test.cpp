@@ -94,9 +94,9 @@ TEST_CASE("Modules of transformers name the same matrices as patterns") {
 
 TEST_CASE("Rank-stabilized adapters are divided by the root of their rank") {
   ModelRecipe model = with_adapters(test::llama3_8b(), {"q_proj"});
-  CHECK(named(Graph::build(model), "layers.0.attention.query.weight").adapter_scale == 8.0 / 4);
+  CHECK(named(Graph::build(model), "layers.0.attention.query.weight").adapter->scale == 8.0 / 4);
   model.lora->rank_stabilized = true;
-  CHECK(named(Graph::build(model), "layers.0.attention.query.weight").adapter_scale == 8.0 / 2);
+  CHECK(named(Graph::build(model), "layers.0.attention.query.weight").adapter->scale == 8.0 / 2);
 }
 
 TEST_CASE("Targets that name no matrix of a layer are refused") {

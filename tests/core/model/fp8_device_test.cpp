@@ -73,14 +73,15 @@ Passes passes_of(const Graph& graph, const Layer& of, const at::Device& device) 
   const LinearLayer layer(BoundParameter(store, matrices.front(), matrices.back()), std::nullopt,
                           Fp8Scaling(nullptr, nullptr, nullptr).of(matrices.front()), {});
   const std::int64_t columns = store.fused_weight(matrices.front(), matrices.back()).size(1);
+  const Sequences tokens{1, 5};
   Passes passes;
   for (int batch = 0; batch < 2; ++batch) {
     const LinearInput input = layer.keep(random({5, columns}).to(of.type).to(device), pass);
-    passes.y = layer.forward(input, pass).cpu().to(at::kDouble);
+    passes.y = layer.forward(input, tokens, pass).cpu().to(at::kDouble);
     const at::Tensor dy = random(passes.y.sizes()).to(of.type).to(device);
     // Turned together with the cast, and afterwards, as where rows are gathered.
     const auto rows = batch == 0 ? LinearLayer::GradientRows::all : LinearLayer::GradientRows::some;
-    passes.dx = layer.backward(layer.scaled_gradient(dy, pass, rows), input).cpu().to(at::kDouble);
+    passes.dx = layer.backward(layer.scaled_gradient(dy, pass, rows), input, tokens, pass).cpu().to(at::kDouble);
   }
   passes.dweight = store.take_gradients().cpu().to(at::kDouble);
   passes.largest = take_largest(history);

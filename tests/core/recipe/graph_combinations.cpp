@@ -16,6 +16,7 @@ std::vector<Combination> graph_combinations() {
   return {
       refused(R"("cluster": {"device": "cpu"})", {"a processor has none", "cluster.device"}),
       refused(R"("model": {"dropout": 0.1})", {"other masks", "model.dropout 0"}),
+      refused(R"("model": {"lora": {"dropout": 0.1}})", {"other masks", "model.lora.dropout 0"}),
       refused(R"("data": {"document_mask": {"end_of_text": 10}})", {"documents", "document_mask"}),
       refused(R"("model": {"moe": {"experts": 2}})", {"experts", "without model.moe"}),
       refused(R"("parallel": {"tensor": 2})", {"tensor ranks (2) exchange", "parallel.tensor 1"}),

@@ -17,6 +17,8 @@ namespace llmtrain::test {
 namespace {
 
 const std::string all_matrices = R"(model.lora={"rank": 3, "alpha": 6, "targets": ["*.attention.*", "*.ffn.*"]})";
+const std::string dropped_inputs =
+    R"(model.lora={"rank": 3, "alpha": 6, "dropout": 0.3, "targets": ["*.attention.*", "*.ffn.*"]})";
 // Query, key and value are joined in one product: only the one in the middle is adapted.
 const std::string some_matrices = R"(model.lora={"rank": 4, "targets": ["*.key.weight", "layers.1.*.up.weight"]})";
 const Overrides adapted_llama{"model.layers=4", "batch.micro=1", "training.learning_rate.peak=0.01"};
@@ -45,8 +47,25 @@ TEST_CASE("adapters learn the same on every layout", "[ranks]") {
     }
   };
   check(adapted_llama + Overrides{all_matrices}, cases);
+  // Masks, too, are those of one rank, whichever rows and features a rank has.
+  check(adapted_llama + Overrides{dropped_inputs}, cases);
   check(adapted_llama + Overrides{some_matrices}, {cases[2], cases[3]});
   check(adapted_gpt2 + Overrides{all_matrices}, {cases[4], cases[7]});
+}
+
+TEST_CASE("adapters drop in training, and alone", "[trainer]") {
+  const TrainingSetting setting;
+  LoneTrainer plain(setting.recipe(adapted_llama + Overrides{all_matrices}));
+  LoneTrainer dropping(setting.recipe(adapted_llama + Overrides{dropped_inputs}));
+  // B begins with zeros, so that the first step has the same loss, and another gradient.
+  const StepResult expected = plain.step(), first = dropping.step();
+  CHECK(first.loss == expected.loss);
+  CHECK(first.gradient_norm != Approx(expected.gradient_norm).epsilon(1e-3));
+  CHECK(dropping.step().loss != plain.step().loss);
+  // Evaluated with one's weights the other has the same loss.
+  const NamedWeightSource weights(named_weights(dropping.model()));
+  load_weights(plain.model(), weights);
+  CHECK(plain.evaluate() == dropping.evaluate());
 }
 
 TEST_CASE("adapters begin without effect, and merged they are the model that was trained", "[trainer]") {

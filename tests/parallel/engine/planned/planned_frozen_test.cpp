@@ -16,6 +16,9 @@ const char* const matrices_frozen = R"(training.freeze=["embedding.*", "*.attent
 
 const char* const adapters = R"(model.lora={"rank": 4, "targets": ["*.attention.*.weight", "*.ffn.*.weight"]})";
 
+const char* const dropped_adapters =
+    R"(model.lora={"rank": 4, "dropout": 0.1, "targets": ["*.attention.*.weight", "*.ffn.*.weight"]})";
+
 const std::vector<RankCase> frozen_layouts{
     {1, {most_frozen}},
     {2, {most_frozen, "parallel.zero_stage=1", "precision.compute=\"bf16\""}},
@@ -44,6 +47,8 @@ const std::vector<RankCase> frozen_layouts{
     {2, {adapters, "parallel.zero_stage=3", "pipeline.loops=2", "memory.recompute=\"selective\""}},
     {4, {adapters, "parallel.tensor=4", "model.kv_heads=2"}},
     {8, {adapters, "parallel.tensor=2", "parallel.pipeline=2", "parallel.zero_stage=1", "parallel.sequence=false"}},
+    {1, {dropped_adapters}},
+    {2, {dropped_adapters, "parallel.tensor=2", "memory.recompute=\"selective\""}},
 };
 
 }  // namespace
