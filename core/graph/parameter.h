@@ -70,6 +70,7 @@ struct Parameter {
   bool is_high_precision = false;          // of these: the recipe keeps it in the compute type
   bool is_frozen = false;                  // never trained: has no gradient and no optimizer states
   bool is_adapter = false;                 // A or B of a low-rank adapter
+  bool is_saved_module = false;            // trained beside adapters, of a module that model.lora.modules_to_save names
   std::optional<MatrixAdapter> adapter{};  // to this matrix
 
   // Whether FP8 levels multiply and store it in FP8.

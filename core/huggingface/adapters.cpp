@@ -12,9 +12,10 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/checkpoint/safetensors.h"
-#include "core/huggingface/adapter_places.h"
+#include "core/huggingface/adapted_modules.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/tensor_dtype.h"
+#include "core/huggingface/tensor_values.h"
 #include "core/json/json_text.h"
 
 namespace llmtrain {
@@ -22,7 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base, Json modules) {
+Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base,
+               const std::vector<AdaptedModule>& modules) {
+  Json targets = Json::array(), saved = Json::array();
+  for (const AdaptedModule& module : modules) (module.is_saved ? saved : targets).push_back(module.name);
   return {{"peft_type", "LORA"},
           {"task_type", "CAUSAL_LM"},
           {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
@@ -32,7 +36,10 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
           {"bias", "none"},
           // GPT-2's matrices are [input, output] there.
           {"fan_in_fan_out", type == HuggingfaceType::gpt2},
-          {"target_modules", std::move(modules)},
+          {"target_modules", std::move(targets)},
+          // Of a tied model both ends are saved, and stay one matrix where PEFT trains on.
+          {"ensure_weight_tying", graph.model.tie_embeddings && !saved.empty()},
+          {"modules_to_save", saved.empty() ? Json() : std::move(saved)},
           {"inference_mode", true},
           {"init_lora_weights", true},
           {"use_dora", false},
@@ -71,20 +78,19 @@ void save_peft(const fs::path& folder, const Graph& graph, const WeightSource& w
   if (!graph.model.lora)
     throw Error(ExitCode::bad_recipe, "/model/lora: is null, so there are no adapters to export; use --to hf");
   const HuggingfaceType type = huggingface_type_of(graph.model);
-  Json modules = Json::array();
+  const std::vector<AdaptedModule> modules = adapted_modules(graph, type);
   // They live until the file is written.
   std::vector<at::Tensor> owners;
   std::vector<SafetensorsTensor> tensors;
-  for (const AdapterPlace& place : adapter_places(graph, type)) {
-    if (modules.empty() || modules.back() != place.module) modules.push_back(place.module);
-    const at::Tensor& weight = owners.emplace_back(weights.read(*place.parameter, whole_box(*place.parameter)));
-    tensors.push_back({place.tensor, dtype_name(weight.scalar_type()), place.parameter->shape, weight.data_ptr()});
-  }
+  for (const AdaptedModule& module : modules)
+    for (const HuggingfaceTensor& tensor : module.tensors) {
+      const at::Tensor& values = owners.emplace_back(values_of(tensor, graph, weights));
+      tensors.push_back({tensor.name, dtype_name(values.scalar_type()), tensor.shape(graph), values.data_ptr()});
+    }
   create_folder(folder);
   write_safetensors(folder / "adapter_model.safetensors", std::move(tensors));
   // Written last: a folder without it is no adapter, so an interrupted export is recognised as such.
-  write_file_atomically(folder / "adapter_config.json",
-                        config_of(graph, type, base, std::move(modules)).dump(2) + "\n");
+  write_file_atomically(folder / "adapter_config.json", config_of(graph, type, base, modules).dump(2) + "\n");
 }
 
 }  // namespace llmtrain

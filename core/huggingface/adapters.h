@@ -38,11 +38,13 @@ class MergedWeights final : public WeightSource {
 // peft.PeftModel.from_pretrained() loads over the model that save_huggingface() writes without them:
 // adapter_config.json and adapter_model.safetensors. `base` is what the configuration names as that model, or empty.
 // Throws Error(bad_recipe) for a model without adapters, for one that no transformers architecture supports, and for
-// adapters to query, key and value of GPT-2, which transformers keeps as one matrix; Error(cannot_write).
+// adapters to query, key and value of GPT-2, which transformers keeps as one matrix; Error(cannot_write). Modules that
+// are trained beside adapters are written with them.
 void save_peft(const std::filesystem::path& folder, const Graph& graph, const WeightSource& weights,
                const std::string& base);
 
-// Loads such a folder, as PEFT wrote it or save_peft() did: the weights of the adapters of the Graph's model. fp16
+// Loads such a folder, as PEFT wrote it or save_peft() did: the weights of the adapters of the Graph's model, and of
+// the modules that are trained beside them. fp16
 // becomes fp32. Throws Error(missing_input); Error(bad_data) for a kind of adapter that model.lora has no keys for, and
 // for tensors that are missing, unexpected, of another shape or not finite; Error(bad_recipe) where rank or alpha
 // disagree.

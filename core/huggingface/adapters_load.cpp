@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <set>
 #include <string>
@@ -10,11 +12,12 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/safetensors.h"
-#include "core/huggingface/adapter_places.h"
+#include "core/huggingface/adapted_modules.h"
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/tensor_dtype.h"
+#include "core/huggingface/tensor_values.h"
 #include "core/huggingface/weight_source.h"
 #include "core/json/json_file.h"
 #include "core/json/json_text.h"
@@ -36,7 +39,6 @@ const std::vector<Fixed>& fixed_keys() {
                                        {"use_dora", false},
                                        {"rank_pattern", Json::object()},
                                        {"alpha_pattern", Json::object()},
-                                       {"modules_to_save", nullptr},
                                        {"trainable_token_indices", nullptr},
                                        {"layer_replication", nullptr},
                                        {"lora_bias", false},
@@ -84,6 +86,37 @@ at::Tensor copy_of(const SafetensorsFile& file, const SafetensorsEntry& entry) {
   return tensor.scalar_type() == at::kHalf ? tensor.to(at::kFloat) : tensor;
 }
 
+// A tensor of a module, of the shape that the model has.
+at::Tensor read_tensor(const SafetensorsFile& file, const AdaptedModule& module, const HuggingfaceTensor& tensor,
+                       const Graph& graph) {
+  const SafetensorsEntry* entry = file.find(tensor.name);
+  const std::string where = file.path().string() + ": " + quoted_text(tensor.name);
+  if (entry == nullptr)
+    throw Error(ExitCode::bad_data, where + " is missing; model.lora." +
+                                        (module.is_saved ? "modules_to_save must name the modules that were trained "
+                                                           "beside the adapter"
+                                                         : "targets must name what the adapter was made for"));
+  const std::vector<std::int64_t> shape = tensor.shape(graph);
+  if (entry->shape != shape)
+    throw Error(ExitCode::bad_data, where + " has the shape " + Json(entry->shape).dump() +
+                                        "; the recipe's model has " + Json(shape).dump());
+  if (tensor_type(entry->dtype) == at::ScalarType::Undefined)
+    throw Error(ExitCode::bad_data, where + " is of dtype " + entry->dtype + "; F32, BF16 or F16 is needed");
+  const at::Tensor values = copy_of(file, *entry);
+  require_finite(values, where);
+  return values;
+}
+
+// Two tensors may be of one parameter.
+void require_tied(const NamedWeights& weights, const Graph& graph, const HuggingfaceTensor& tensor,
+                  const at::Tensor& values, const fs::path& path) {
+  const auto known = weights.find(graph.parameters[tensor.parameters.front()].name);
+  if (known == weights.end() || at::equal(known->second, values)) return;
+  throw Error(ExitCode::bad_data, path.string() + ": " + quoted_text(tensor.name) +
+                                      " differs from the token embedding, with which the recipe's model ties it; train "
+                                      "a model whose tie_embeddings is false");
+}
+
 }  // namespace
 
 NamedWeights load_peft(const fs::path& folder, const Graph& graph) {
@@ -96,25 +129,18 @@ NamedWeights load_peft(const fs::path& folder, const Graph& graph) {
   std::set<std::string> unused;
   for (const SafetensorsEntry& entry : file.entries()) unused.insert(entry.name);
   NamedWeights weights;
-  for (const AdapterPlace& place : adapter_places(graph, huggingface_type_of(graph.model))) {
-    const SafetensorsEntry* entry = file.find(place.tensor);
-    const std::string where = path.string() + ": " + quoted_text(place.tensor);
-    if (entry == nullptr)
-      throw Error(ExitCode::bad_data,
-                  where + " is missing; model.lora.targets must name what the adapter was made for");
-    if (entry->shape != place.parameter->shape)
-      throw Error(ExitCode::bad_data, where + " has the shape " + Json(entry->shape).dump() +
-                                          "; the recipe's model has " + Json(place.parameter->shape).dump());
-    if (tensor_type(entry->dtype) == at::ScalarType::Undefined)
-      throw Error(ExitCode::bad_data, where + " is of dtype " + entry->dtype + "; F32, BF16 or F16 is needed");
-    require_finite(weights[place.parameter->name] = copy_of(file, *entry), where);
-    unused.erase(place.tensor);
-  }
+  for (const AdaptedModule& module : adapted_modules(graph, huggingface_type_of(graph.model)))
+    for (const HuggingfaceTensor& tensor : module.tensors) {
+      const at::Tensor values = read_tensor(file, module, tensor, graph);
+      require_tied(weights, graph, tensor, values, path);
+      add_parameters(tensor, graph, values, weights);
+      unused.erase(tensor.name);
+    }
   if (!unused.empty())
     throw Error(ExitCode::bad_data,
                 path.string() + ": " + quoted_text(*unused.begin()) +
-                    " belongs to no adapter of the recipe's model; model.lora.targets must name its "
-                    "matrix");
+                    " belongs to no adapter of the recipe's model, and to no module that is trained beside them; "
+                    "model.lora.targets or modules_to_save must name its module");
   return weights;
 }
 

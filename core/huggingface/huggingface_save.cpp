@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ops/cat.h>
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/shards.h"
 #include "core/huggingface/tensor_dtype.h"
+#include "core/huggingface/tensor_values.h"
 #include "core/huggingface/weight_source.h"
 #include "core/json/json_file.h"
 #include "core/json/json_text.h"
@@ -243,14 +243,6 @@ std::string pytorch_name(at::ScalarType type) {
                           is_half ? "bf16 or fp32" : "fp32"));
 }
 
-// A tensor that is another arrangement than its parameters', which is made as a whole.
-at::Tensor transposed(const HuggingfaceTensor& plan, const Graph& graph, const WeightSource& weights) {
-  std::vector<at::Tensor> parts;
-  for (const std::size_t index : plan.parameters)
-    parts.push_back(weights.read(graph.parameters[index], whole_box(graph.parameters[index])));
-  return at::cat(parts, 0).t().contiguous();
-}
-
 TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, const WeightSource& weights,
                          at::ScalarType dtype) {
   // The graph and the weights outlive the writing of the files.
@@ -259,7 +251,8 @@ TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, cons
       if (!std::isfinite(largest_magnitude(values))) refuse_values(plan, graph, weights, dtype);
       write(values.data_ptr(), values.nbytes());
     };
-    if (plan.transposed) return write_values(transposed(plan, graph, weights).to(dtype));
+    // Another arrangement than its parameters' is made as a whole.
+    if (plan.transposed) return write_values(values_of(plan, graph, weights).to(dtype));
     for (const std::size_t index : plan.parameters)
       visit_pieces(weights, graph.parameters[index], plan.expert, dtype, write_values);
   };

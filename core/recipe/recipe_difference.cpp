@@ -73,7 +73,10 @@ ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
     model.sliding_window = other.sliding_window;
   // Adapters that start beside weights without any.
   if (!other.lora) model.lora.reset();
-  if (model.lora) model.lora->dropout = other.lora->dropout;
+  if (model.lora) {
+    model.lora->dropout = other.lora->dropout;
+    model.lora->modules_to_save = other.lora->modules_to_save;
+  }
   if (!model.moe || !other.moe) return model;
   if (are_in_the_same_layers(*model.moe, *other.moe, other.layers)) {
     model.moe->every = other.moe->every;

@@ -60,6 +60,7 @@ std::vector<Synonyms> model_names() {
       {"/model/lora/dropout", {"lora_dropout"}},
       {"/model/lora/rank_stabilized", {"use_rslora", "peft_use_rslora"}},
       {"/model/lora/targets", {"target_modules", "lora_target_modules"}},
+      {"/model/lora/modules_to_save", {"lora_modules_to_save"}},
   };
 }
 

@@ -93,9 +93,11 @@ class Case:
         return peft.PeftModel.from_pretrained(model, self.folder / f"{name}-peft", **options)
 
     def train(self, model):
-        """The losses and norms of PEFT's model; its adapters are decayed, as any matrix is."""
+        """The losses and norms of PEFT's model; its adapters are decayed, as any matrix is, but no norm."""
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(trained, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+        groups = [{"params": [each for each in trained if each.dim() > 1], "weight_decay": 0.1},
+                  {"params": [each for each in trained if each.dim() == 1], "weight_decay": 0.0}]
+        optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
         tokens, rows = read_tokens(self.folder / "tokens.bin"), []
         for step in range(STEPS):
             Dropout.step = step
@@ -135,7 +137,7 @@ class Adapters(unittest.TestCase):
             if not value.requires_grad:
                 self.assertTrue(torch.equal(ours[key], before[key]), key)
                 continue
-            self.assertIn(".lora_", key)
+            self.assertRegex(key, r"\.(lora_|modules_to_save\.)")
             change = (value - before[key]).norm()
             self.assertGreater(change, 0, key)
             self.assertLessEqual((ours[key] - value).norm() / change, CHANGE, key)
@@ -156,6 +158,32 @@ class Adapters(unittest.TestCase):
     def test_dropout(self):
         """Masks are those of the seed, the step and the adapter; exported adapters say how often they dropped."""
         self.check("llama", rank=4, alpha=8, dropout=0.25, targets=EVERY)
+
+    def test_modules_beside_adapters(self):
+        """Embedding, final norm and head are trained as a whole, and written with the adapters."""
+        self.check("llama", rank=4, alpha=8, targets=["q_proj", "down_proj"],
+                   modules_to_save=["embed_tokens", "norm", "lm_head"])
+
+    def test_modules_of_peft_go_on(self):
+        """GPT-2's matrices lie the other way round there; of a tied model the embedding and the head are one."""
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(Path(folder), "gpt2", rank=4, alpha=8, targets=["c_proj"], modules_to_save=["wte", "c_fc", "ln_f"])
+            torch.manual_seed(11)
+            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
+            theirs = peft.get_peft_model(base, peft.LoraConfig(
+                r=4, lora_alpha=8, target_modules=["c_proj"], modules_to_save=["wte", "c_fc", "ln_f"],
+                ensure_weight_tying=True, fan_in_fan_out=True, init_lora_weights=False))
+            theirs.save_pretrained(case.folder / "saved")
+            before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
+            rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
+            for key in ("loss", "grad_norm"):
+                difference, index = program.worst(rows, expected, key)
+                self.assertLessEqual(difference, LOSS, f"{key} of row {index}")
+            self.check_change(dict(case.load("ours").named_parameters()), theirs, before)
+            self.check_merged(case, theirs)
+            case.recipe["model"]["lora"]["modules_to_save"] = ["wte", "c_fc"]
+            with self.assertRaisesRegex(AssertionError, "ln_f.bias\\\\?\" belongs to no adapter"):
+                case.run("refused", adapters_from="saved")
 
     def test_adapters_of_peft_go_on(self):
         with tempfile.TemporaryDirectory() as folder:

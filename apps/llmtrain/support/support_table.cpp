@@ -71,6 +71,7 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.lora.rank", {"8"}});
   add({"model.lora.rank_stabilized", {}, {{"model.lora.rank", "8"}}});
   add({"model.lora.dropout", {"0.1"}, {{"model.lora.rank", "8"}}});
+  add({"model.lora.modules_to_save", {R"(["embed_tokens"])"}, {{"model.lora.rank", "8"}}});
 }
 
 void add_training(std::vector<Tried>& tried) {

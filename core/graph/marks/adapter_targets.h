@@ -12,4 +12,9 @@ namespace llmtrain {
 // output of attention and of the feed-forward.
 std::vector<std::string> adapter_patterns(const std::string& target);
 
+// Likewise the patterns of modules' names ("final_norm") that an entry of model.lora.modules_to_save stands for:
+// itself, or those of a module of transformers, such as "embed_tokens" or "lm_head". A model with tied embeddings has
+// no head of its own.
+std::vector<std::string> module_patterns(const std::string& module);
+
 }  // namespace llmtrain

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/marks/name_patterns.h"
+#include "core/graph/marks/saved_modules.h"
 
 namespace llmtrain {
 namespace {
@@ -18,17 +19,17 @@ void freeze_matches(Graph& graph, NamePatterns patterns) {
   patterns.require_used("/training/freeze", "parameter");
 }
 
-// Where of the parameters of one product some are frozen, all must be.
-void require_joint(const Graph& graph) {
+// Where of the parameters of one product some are frozen, all must be. `pointer`: of the key that says which are.
+void require_joint(const Graph& graph, const char* pointer) {
   for (std::size_t first = 0; first < graph.parameters.size(); first = graph.last_of_product(first) + 1) {
     const Parameter *frozen = nullptr, *trained = nullptr;
     for (std::size_t index = first; index <= graph.last_of_product(first); ++index)
       (graph.parameters[index].is_frozen ? frozen : trained) = &graph.parameters[index];
     if (frozen == nullptr || trained == nullptr) continue;
     throw Error(ExitCode::bad_recipe,
-                fmt::format("/training/freeze: {} is frozen and {} is trained; both must be one or the other, because "
+                fmt::format("{}: {} is frozen and {} is trained; both must be one or the other, because "
                             "they are multiplied as one matrix",
-                            frozen->name, trained->name));
+                            pointer, frozen->name, trained->name));
   }
 }
 
@@ -52,10 +53,14 @@ void join(std::vector<Parameter>& parameters) {
 }  // namespace
 
 void freeze(Graph& graph, const std::vector<std::string>& patterns) {
-  if (std::ranges::any_of(graph.parameters, &Parameter::is_adapter))
-    for (Parameter& parameter : graph.parameters) parameter.is_frozen = !parameter.is_adapter;
+  if (std::ranges::any_of(graph.parameters, &Parameter::is_adapter)) {
+    mark_saved_modules(graph);
+    for (Parameter& parameter : graph.parameters)
+      parameter.is_frozen = !parameter.is_adapter && !parameter.is_saved_module;
+    require_joint(graph, "/model/lora/modules_to_save");
+  }
   freeze_matches(graph, NamePatterns(patterns));
-  require_joint(graph);
+  require_joint(graph, "/training/freeze");
   if (std::ranges::all_of(graph.parameters, &Parameter::is_frozen))
     throw Error(ExitCode::bad_recipe, "/training/freeze: freezes all parameters; must leave some to train");
 }

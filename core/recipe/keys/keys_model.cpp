@@ -189,6 +189,10 @@ void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
               "Patterns of names of the layers' matrices that get adapters, with * for any text; or modules of "
               "transformers, such as q_proj, or all-linear."},
              lora.targets, "a list of patterns");
+  keys.texts({"modules_to_save",
+              "Patterns of names of modules that are trained as a whole beside adapters, such as head, with * for any "
+              "text; or modules of transformers, such as embed_tokens."},
+             lora.modules_to_save, "a list of patterns");
 }
 
 }  // namespace

@@ -99,6 +99,37 @@ TEST_CASE("Rank-stabilized adapters are divided by the root of their rank") {
   CHECK(named(Graph::build(model), "layers.0.attention.query.weight").adapter->scale == 8.0 / 2);
 }
 
+TEST_CASE("Modules to save are trained as a whole beside adapters") {
+  const auto trained = [](ModelRecipe model, const std::vector<std::string>& modules) {
+    model = with_adapters(std::move(model), {"q_proj"});
+    model.layers = 1;
+    model.lora->modules_to_save = modules;
+    std::vector<std::string> names;
+    for (const Parameter& parameter : Graph::build(model).parameters)
+      if (!parameter.is_frozen && !parameter.is_adapter) names.push_back(parameter.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(trained(test::llama3_8b(), {}).empty());
+  CHECK(trained(test::llama3_8b(), {"embed_tokens", "lm_head"}) == Names{"embedding.token.weight", "head.weight"});
+  const ModelRecipe gpt2 = test::gpt2_model(2, 64, 4);
+  const Names norms{"layers.0.attention_norm.weight", "layers.0.attention_norm.bias", "final_norm.weight",
+                    "final_norm.bias"};
+  CHECK(trained(gpt2, {"ln_1", "ln_f"}) == norms);
+  // A parameter stands for its module.
+  CHECK(trained(gpt2, {"layers.0.attention_norm.bias", "final_norm"}) == norms);
+  CHECK_THROWS_WITH(trained(gpt2, {"lm_head"}),
+                    Catch::StartsWith("/model/lora/modules_to_save/0: \"lm_head\" matches no module"));
+  CHECK_THROWS_WITH(trained(test::llama3_8b(), {"head", "q_proj"}),
+                    Catch::StartsWith("/model/lora/modules_to_save: names layers.0.attention.query.weight, which "
+                                      "model.lora.targets name, too"));
+  CHECK_THROWS_WITH(trained(test::llama3_8b(), {"gate_proj"}),
+                    Catch::StartsWith("/model/lora/modules_to_save: layers.0.ffn.up.weight is frozen and "
+                                      "layers.0.ffn.gate.weight is trained"));
+  CHECK_THROWS_WITH(trained(test::mixtral_8x7b(), {"*.ffn.experts.*"}),
+                    Catch::StartsWith("/model/lora/modules_to_save/0"));
+}
+
 TEST_CASE("Targets that name no matrix of a layer are refused") {
   const auto refusal = [](ModelRecipe model, const std::vector<std::string>& targets) -> std::string {
     try {

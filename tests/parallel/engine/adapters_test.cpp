@@ -17,6 +17,11 @@ namespace llmtrain::test {
 namespace {
 
 const std::string all_matrices = R"(model.lora={"rank": 3, "alpha": 6, "targets": ["*.attention.*", "*.ffn.*"]})";
+// The head, the embedding, which may be one with it, and whole matrices of which some belong to one product.
+const std::string saved_modules =
+    R"(model.lora={"rank": 3, "targets": ["*.attention.output.*"], "modules_to_save": ["lm_head", "embed_tokens", "*.ffn.*", "norm"]})";
+const std::string saved_tied =
+    R"(model.lora={"rank": 3, "targets": ["*.attention.*"], "modules_to_save": ["embed_tokens", "*.ffn.down"]})";
 const std::string dropped_inputs =
     R"(model.lora={"rank": 3, "alpha": 6, "dropout": 0.3, "targets": ["*.attention.*", "*.ffn.*"]})";
 // Query, key and value are joined in one product: only the one in the middle is adapted.
@@ -50,6 +55,8 @@ TEST_CASE("adapters learn the same on every layout", "[ranks]") {
   // Masks, too, are those of one rank, whichever rows and features a rank has.
   check(adapted_llama + Overrides{dropped_inputs}, cases);
   check(adapted_llama + Overrides{some_matrices}, {cases[2], cases[3]});
+  check(adapted_llama + Overrides{saved_modules}, {cases[1], cases[2], cases[6]});
+  check(adapted_gpt2 + Overrides{saved_tied}, {cases[1], cases[7]});
   check(adapted_gpt2 + Overrides{all_matrices}, {cases[4], cases[7]});
 }
 

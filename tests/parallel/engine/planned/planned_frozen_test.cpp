@@ -19,6 +19,9 @@ const char* const adapters = R"(model.lora={"rank": 4, "targets": ["*.attention.
 const char* const dropped_adapters =
     R"(model.lora={"rank": 4, "dropout": 0.1, "targets": ["*.attention.*.weight", "*.ffn.*.weight"]})";
 
+const char* const saved_modules =
+    R"(model.lora={"rank": 4, "targets": ["*.attention.*"], "modules_to_save": ["embed_tokens", "lm_head", "*.ffn.down"]})";
+
 const std::vector<RankCase> frozen_layouts{
     {1, {most_frozen}},
     {2, {most_frozen, "parallel.zero_stage=1", "precision.compute=\"bf16\""}},
@@ -47,6 +50,8 @@ const std::vector<RankCase> frozen_layouts{
     {2, {adapters, "parallel.zero_stage=3", "pipeline.loops=2", "memory.recompute=\"selective\""}},
     {4, {adapters, "parallel.tensor=4", "model.kv_heads=2"}},
     {8, {adapters, "parallel.tensor=2", "parallel.pipeline=2", "parallel.zero_stage=1", "parallel.sequence=false"}},
+    {2, {saved_modules, "parallel.zero_stage=3", "pipeline.loops=2"}},
+    {4, {saved_modules, "parallel.tensor=2", "parallel.pipeline=2", "precision.compute=\"bf16\""}},
     {1, {dropped_adapters}},
     {2, {dropped_adapters, "parallel.tensor=2", "memory.recompute=\"selective\""}},
 };

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/graph/graph.h"
+#include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/weight_source.h"
+
+namespace llmtrain {
+
+// A tensor of transformers as a whole, contiguous: its parameters joined, and transposed where it is. It is of no
+// expert.
+at::Tensor values_of(const HuggingfaceTensor& tensor, const Graph& graph, const WeightSource& weights);
+
+// The other way round: adds the parameters of a tensor of transformers, of tensor.shape(graph), to `weights`.
+void add_parameters(const HuggingfaceTensor& tensor, const Graph& graph, const at::Tensor& values,
+                    NamedWeights& weights);
+
+}  // namespace llmtrain
