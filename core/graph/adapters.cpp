@@ -24,6 +24,19 @@ Parameter make(const Parameter& matrix, const std::string& name, std::int64_t ro
   return parameter;
 }
 
+// A magnitude for each row; ranks that have parts of the rows see parts of the work on it.
+Parameter magnitude_of(const Parameter& matrix) {
+  Parameter magnitude = make(matrix, "lora_magnitude", matrix.shape.front(), 1);
+  magnitude.shape = {matrix.shape.front()};
+  magnitude.decays = false;
+  magnitude.initialization = Initialization::zeros;
+  if (matrix.split.axis == 1)
+    magnitude.sums_over_ranks = true;
+  else
+    magnitude.split = matrix.split;
+  return magnitude;
+}
+
 NamePatterns patterns_of(const std::optional<LoraRecipe>& recipe) {
   if (!recipe) return NamePatterns({});
   std::vector<std::vector<std::string>> meanings;
@@ -47,7 +60,9 @@ std::vector<Parameter> Adapters::of(const Parameter& matrix) {
   // As a uniform distribution on ±1 ÷ √input has it, from which torch.nn.Linear and PEFT draw.
   a.standard_deviation = 1 / std::sqrt(3 * static_cast<double>(input));
   b.initialization = Initialization::zeros;
-  return {std::move(a), std::move(b)};
+  std::vector<Parameter> adapter{std::move(a), std::move(b)};
+  if (recipe_->dora) adapter.push_back(magnitude_of(matrix));
+  return adapter;
 }
 
 void Adapters::require_used() const {

@@ -15,14 +15,16 @@ class Adapters {
  public:
   explicit Adapters(std::optional<LoraRecipe> recipe);
 
-  // A and B of a parameter's adapter, with local names, "attention.query.lora_a" and "….lora_b"; none where it is no
-  // matrix of a layer outside of the routed experts, or no pattern names it. A begins with the variance of PyTorch's
-  // linear layers and B with zeros, so that a model begins as it was.
+  // A and B of a parameter's adapter, with local names, "attention.query.lora_a" and "….lora_b", and with DoRA (Liu et
+  // al., arXiv 2402.09353) "….lora_magnitude", by how much the magnitude of each row differs from the length of the
+  // matrix's; none where it is no matrix of a layer outside of the routed experts, or no pattern names it. A begins
+  // with the variance of PyTorch's linear layers and the others with zeros, so that a model begins as it was.
   std::vector<Parameter> of(const Parameter& matrix);
   // What the adapters are multiplied by; 0 without one.
   double scale() const { return recipe_ ? recipe_->scale() : 0; }
-  // Of their inputs.
+  // The probability with which an element of their inputs is dropped.
   double dropout() const { return recipe_ ? recipe_->dropout : 0; }
+  bool have_magnitudes() const { return recipe_ && recipe_->dora; }
   // Throws Error(bad_recipe) where a pattern has named none of the parameters that of() was asked for.
   void require_used() const;
 

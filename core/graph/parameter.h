@@ -38,9 +38,11 @@ enum class Joined {
 
 // The low-rank adapter to a matrix.
 struct MatrixAdapter {
-  std::size_t a = 0;   // the index in the graph of A [rank, input]; B [output, rank] follows it
+  std::size_t a =
+      0;  // the index in the graph of A [rank, input]; B [output, rank] follows it, and a magnitude [output], if any
   double scale = 0;    // what the product of both is multiplied by
   double dropout = 0;  // of its input, in training
+  bool has_magnitude = false;
 };
 
 // Linear weights are [output, input], those of a layer's routed experts [experts, output, input]: one parameter per

@@ -34,7 +34,7 @@ void add_saved(std::vector<AdaptedModule>& modules, HuggingfaceTensor tensor) {
   if (found != modules.end())
     found->tensors.push_back(std::move(tensor));
   else
-    modules.push_back({name, true, {std::move(tensor)}});
+    modules.push_back({.name = name, .is_saved = true, .tensors = {std::move(tensor)}});
 }
 
 }  // namespace
@@ -46,8 +46,11 @@ std::vector<AdaptedModule> adapted_modules(const Graph& graph, HuggingfaceType t
     const auto& adapter = graph.parameters[index].adapter;
     if (!adapter) continue;
     const std::string module = adapted_module(tensors, graph, index), path = peft_prefix + module;
-    modules.push_back(
-        {module, false, {{path + ".lora_A.weight", {adapter->a}}, {path + ".lora_B.weight", {adapter->a + 1}}}});
+    AdaptedModule& added = modules.emplace_back(AdaptedModule{.name = module});
+    added.tensors = {{path + ".lora_A.weight", {adapter->a}}, {path + ".lora_B.weight", {adapter->a + 1}}};
+    if (!adapter->has_magnitude) continue;
+    added.tensors.push_back({path + ".lora_magnitude_vector", {adapter->a + 2}});
+    added.measured = index;
   }
   for (const HuggingfaceTensor& tensor : tensors) {
     const Parameter& parameter = graph.parameters[tensor.parameters.front()];

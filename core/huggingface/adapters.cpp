@@ -2,9 +2,10 @@
 #include "core/huggingface/adapters.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/mm.h>
 
-#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/adapted_modules.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/row_lengths.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"
 #include "core/json/json_text.h"
@@ -37,12 +39,12 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
           // GPT-2's matrices are [input, output] there.
           {"fan_in_fan_out", type == HuggingfaceType::gpt2},
           {"target_modules", std::move(targets)},
-          // Of a tied model both ends are saved, and stay one matrix where PEFT trains on.
+          // The two ends of a tied model are both saved, and stay one matrix where PEFT trains on.
           {"ensure_weight_tying", graph.model.tie_embeddings && !saved.empty()},
           {"modules_to_save", saved.empty() ? Json() : std::move(saved)},
           {"inference_mode", true},
           {"init_lora_weights", true},
-          {"use_dora", false},
+          {"use_dora", graph.model.lora->dora},
           {"use_rslora", graph.model.lora->rank_stabilized}};
 }
 
@@ -50,10 +52,11 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
 
 MergedWeights::MergedWeights(const Graph& graph, const WeightSource& weights) : weights_(weights) {
   if (!graph.model.lora) return;
-  scale_ = graph.model.lora->scale();
-  for (const Parameter& matrix : graph.parameters)
-    if (matrix.adapter)
-      adapters_[matrix.name] = {&graph.parameters[matrix.adapter->a], &graph.parameters[matrix.adapter->a + 1]};
+  for (const Parameter& matrix : graph.parameters) {
+    if (!matrix.adapter) continue;
+    const Parameter* const a = &graph.parameters[matrix.adapter->a];
+    adapters_[matrix.name] = {a, a + 1, matrix.adapter->has_magnitude ? a + 2 : nullptr, matrix.adapter->scale};
+  }
 }
 
 bool MergedWeights::holds(const Parameter& parameter) const { return weights_.holds(parameter); }
@@ -63,15 +66,21 @@ at::ScalarType MergedWeights::type(const Parameter& parameter) const {
 }
 
 at::Tensor MergedWeights::read(const Parameter& parameter, const SliceBox& box) const {
-  at::Tensor weight = weights_.read(parameter, box);
   const auto found = adapters_.find(parameter.name);
-  if (found == adapters_.end()) return weight;
-  const auto& [a, b] = found->second;
-  // Rows of the matrix are B's, its columns A's.
-  const SliceBox rows{{box.offset[0], 0}, {box.shape[0], b->shape[1]}};
-  const SliceBox columns{{0, box.offset[1]}, {a->shape[0], box.shape[1]}};
-  const at::Tensor product = at::mm(weights_.read(*b, rows).to(at::kFloat), weights_.read(*a, columns).to(at::kFloat));
-  return weight.to(at::kFloat).add(product, scale_);
+  if (found == adapters_.end()) return weights_.read(parameter, box);
+  const auto& [a, b, magnitude, scale] = found->second;
+  // Rows of the matrix are B's, its columns A's. A row's length is of all of its columns.
+  const std::int64_t row = box.offset[0], rows = box.shape[0], column = box.offset[1], columns = box.shape[1];
+  const SliceBox of_matrix = magnitude == nullptr ? box : SliceBox{{row, 0}, {rows, parameter.shape[1]}};
+  const SliceBox of_a{{0, of_matrix.offset[1]}, {a->shape[0], of_matrix.shape[1]}};
+  const SliceBox of_b{{row, 0}, {rows, b->shape[1]}};
+  const at::Tensor weight = weights_.read(parameter, of_matrix).to(at::kFloat);
+  const at::Tensor product = at::mm(weights_.read(*b, of_b).to(at::kFloat), weights_.read(*a, of_a).to(at::kFloat));
+  const at::Tensor adapted = at::add(weight, product, scale);
+  if (magnitude == nullptr) return adapted;
+  const at::Tensor change = weights_.read(*magnitude, {{row}, {rows}}).to(at::kFloat);
+  const at::Tensor factors = (row_lengths(weight) + change) / row_lengths(adapted);
+  return (adapted * factors.unsqueeze(1)).narrow(1, column, columns).contiguous();
 }
 
 void save_peft(const fs::path& folder, const Graph& graph, const WeightSource& weights, const std::string& base) {
@@ -84,7 +93,9 @@ void save_peft(const fs::path& folder, const Graph& graph, const WeightSource& w
   std::vector<SafetensorsTensor> tensors;
   for (const AdaptedModule& module : modules)
     for (const HuggingfaceTensor& tensor : module.tensors) {
-      const at::Tensor& values = owners.emplace_back(values_of(tensor, graph, weights));
+      at::Tensor& values = owners.emplace_back(values_of(tensor, graph, weights));
+      const bool is_magnitude = module.measured && &tensor == &module.tensors.back();
+      if (is_magnitude) values = values.to(at::kFloat) + row_lengths(weights, graph.parameters[*module.measured]);
       tensors.push_back({tensor.name, dtype_name(values.scalar_type()), tensor.shape(graph), values.data_ptr()});
     }
   create_folder(folder);

@@ -13,8 +13,9 @@
 
 namespace llmtrain {
 
-// The weights of a Graph's model without adapters, from the weights of the model with them: each adapted matrix is W +
-// alpha ÷ rank · B·A, in fp32.
+// The weights of a Graph's model without adapters, from the weights of the model with them: each adapted matrix is V =
+// W
+// + scale · B·A, and with DoRA m · V ÷ ‖V‖ row by row, in fp32.
 class MergedWeights final : public WeightSource {
  public:
   // Both outlive this object.
@@ -28,9 +29,10 @@ class MergedWeights final : public WeightSource {
   struct Adapter {
     const Parameter* a = nullptr;
     const Parameter* b = nullptr;
+    const Parameter* magnitude = nullptr;  // none without DoRA
+    double scale = 0;
   };
   const WeightSource& weights_;
-  double scale_ = 0;
   std::map<std::string, Adapter> adapters_;  // by the name of their matrix
 };
 
@@ -48,6 +50,10 @@ void save_peft(const std::filesystem::path& folder, const Graph& graph, const We
 // becomes fp32. Throws Error(missing_input); Error(bad_data) for a kind of adapter that model.lora has no keys for, and
 // for tensors that are missing, unexpected, of another shape or not finite; Error(bad_recipe) where rank or alpha
 // disagree.
+// Magnitudes are whole, as PEFT has them: above_base() makes of them what the model trains.
 NamedWeights load_peft(const std::filesystem::path& folder, const Graph& graph);
+
+// Takes the lengths of the rows of the matrices in `base` from the magnitudes among the weights.
+NamedWeights above_base(NamedWeights weights, const Graph& graph, const WeightSource& base);
 
 }  // namespace llmtrain

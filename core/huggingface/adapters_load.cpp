@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <spdlog/fmt/fmt.h>
@@ -16,6 +17,7 @@
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/row_lengths.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"
 #include "core/huggingface/weight_source.h"
@@ -36,7 +38,6 @@ struct Fixed {
 const std::vector<Fixed>& fixed_keys() {
   static const std::vector<Fixed> keys{{"peft_type", "LORA"},
                                        {"bias", "none"},
-                                       {"use_dora", false},
                                        {"rank_pattern", Json::object()},
                                        {"alpha_pattern", Json::object()},
                                        {"trainable_token_indices", nullptr},
@@ -69,13 +70,15 @@ void check_config(const fs::path& file, const LoraRecipe& lora) {
   };
   if (differs("r", static_cast<double>(lora.rank))) refuse("r", "rank", static_cast<double>(lora.rank));
   if (differs("lora_alpha", lora.alpha)) refuse("lora_alpha", "alpha", lora.alpha);
-  // Older files lack it.
-  const auto stabilized = config.find("use_rslora");
-  if ((stabilized != config.end() && *stabilized == true) != lora.rank_stabilized)
-    throw Error(ExitCode::bad_recipe,
-                fmt::format("/model/lora/rank_stabilized: is {}, but not use_rslora in {}; the two "
-                            "must be the same",
-                            lora.rank_stabilized, file.string()));
+  const auto require_same = [&](const char* key, const char* pointer, bool ours) {
+    // Older files lack them.
+    const auto found = config.find(key);
+    if ((found != config.end() && *found == true) != ours)
+      throw Error(ExitCode::bad_recipe, fmt::format("/model/lora/{}: is {}, but not {} in {}; the two must be the same",
+                                                    pointer, ours, key, file.string()));
+  };
+  require_same("use_rslora", "rank_stabilized", lora.rank_stabilized);
+  require_same("use_dora", "dora", lora.dora);
 }
 
 at::Tensor copy_of(const SafetensorsFile& file, const SafetensorsEntry& entry) {
@@ -91,6 +94,10 @@ at::Tensor read_tensor(const SafetensorsFile& file, const AdaptedModule& module,
                        const Graph& graph) {
   const SafetensorsEntry* entry = file.find(tensor.name);
   const std::string where = file.path().string() + ": " + quoted_text(tensor.name);
+  if (entry == nullptr && tensor.name.ends_with("lm_head.weight") && graph.model.tie_embeddings)
+    throw Error(ExitCode::bad_data, where +
+                                        " is missing: the recipe's model ties it to the token embedding, which was "
+                                        "trained alone; train it with ensure_weight_tying in PEFT");
   if (entry == nullptr)
     throw Error(ExitCode::bad_data, where + " is missing; model.lora." +
                                         (module.is_saved ? "modules_to_save must name the modules that were trained "
@@ -141,6 +148,15 @@ NamedWeights load_peft(const fs::path& folder, const Graph& graph) {
                 path.string() + ": " + quoted_text(*unused.begin()) +
                     " belongs to no adapter of the recipe's model, and to no module that is trained beside them; "
                     "model.lora.targets or modules_to_save must name its module");
+  return weights;
+}
+
+NamedWeights above_base(NamedWeights weights, const Graph& graph, const WeightSource& base) {
+  for (const Parameter& matrix : graph.parameters)
+    if (matrix.adapter && matrix.adapter->has_magnitude) {
+      at::Tensor& magnitude = weights.at(graph.parameters[matrix.adapter->a + 2].name);
+      magnitude = magnitude.to(at::kFloat) - row_lengths(base, matrix);
+    }
   return weights;
 }
 

@@ -95,6 +95,7 @@ struct LoraRecipe {
 
   bool rank_stabilized = false;
   double dropout = 0;                        // of each adapter's input, in training
+  bool dora = false;                         // also with a magnitude of each row (Liu et al., arXiv 2402.09353)
   std::vector<std::string> modules_to_save;  // trained as a whole beside adapters
 
   // With rank-stabilized adapters (Kalajdzievski, arXiv 2312.03732) alpha ÷ √rank, so that higher ranks learn as fast.

@@ -57,6 +57,7 @@ std::vector<Synonyms> model_names() {
       {"/model/moe/normalize_gates", {"norm_topk_prob"}},
       {"/model/lora/rank", {"lora_r"}},
       {"/model/lora/alpha", {"lora_alpha"}},
+      {"/model/lora/dora", {"use_dora", "peft_use_dora"}},
       {"/model/lora/dropout", {"lora_dropout"}},
       {"/model/lora/rank_stabilized", {"use_rslora", "peft_use_rslora"}},
       {"/model/lora/targets", {"target_modules", "lora_target_modules"}},

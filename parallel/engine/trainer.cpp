@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/graph/adapters.h"
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/huggingface.h"
 #include "core/json/json_text.h"
@@ -77,6 +80,24 @@ void load_weights_of(LocalModel& model, const std::string& source, const WorkMon
   // verified by the search.
   if (!is_run(source)) verify_together(communicator, checkpoint, monitor);
   load_weights(model, checkpoint, monitor.begin(loading));
+}
+
+// What the weights of the model without its adapters are read from, a box at a time. Collective where it is a run.
+std::unique_ptr<const WeightSource> base_of(LocalModel& model, const std::string& source, const WorkMonitor& monitor) {
+  if (const auto folder = huggingface_folder(source))
+    return std::make_unique<HuggingfaceWeights>(*folder, model.graph());
+  const CheckpointReader checkpoint =
+      is_run(source) ? newest_checkpoint_of(source, model.groups().communicator(), monitor) : CheckpointReader(source);
+  return std::make_unique<CheckpointWeights>(checkpoint, Graph::build(without_adapters(model.recipe().model)));
+}
+
+void load_adapters_of(LocalModel& model, const std::string& folder, const WorkMonitor& monitor) {
+  NamedWeights weights = load_peft(folder, model.graph());
+  const Recipe& recipe = model.recipe();
+  // A rule of the recipe asks for a base where adapters have magnitudes.
+  if (recipe.model.lora->dora)
+    weights = above_base(std::move(weights), model.graph(), *base_of(model, *recipe.training.init_from, monitor));
+  load_weights(model, NamedWeightSource(std::move(weights)));
 }
 
 // Opens what the first weights come from, as far as that needs no model: a mistake is reported before the data are
@@ -176,8 +197,7 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
 void Trainer::load_first_weights() {
   if (std::exchange(has_first_weights_, true)) return;
   if (const auto& source = recipe().training.init_from) load_weights_of(model_, *source, monitor_);
-  if (const auto& folder = recipe().training.adapters_from)
-    load_weights(model_, NamedWeightSource(load_peft(*folder, model_.graph())));
+  if (const auto& folder = recipe().training.adapters_from) load_adapters_of(model_, *folder, monitor_);
 }
 
 StepResult Trainer::step(StopRequest stop) {

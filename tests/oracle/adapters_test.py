@@ -35,6 +35,7 @@ MODELS = {
         vocab_size=VOCABULARY, n_embd=48, n_layer=2, n_head=4, n_positions=LENGTH, initializer_range=0.1, bos_token_id=0,
         eos_token_id=0, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0),
 }
+MODELS["tied"] = transformers.LlamaConfig(**{**MODELS["llama"].to_dict(), "tie_word_embeddings": True})
 EVERY = ["*.attention.*.weight", "*.ffn.*.weight"]
 # GPT-2 keeps query, key and value in one matrix, to which PEFT has one adapter.
 APART = ["*.attention.output.weight", "*.ffn.*.weight"]
@@ -76,7 +77,8 @@ class Case:
         transformers.AutoModelForCausalLM.from_config(MODELS[name]).save_pretrained(folder / "model")
         shape = {"model": {"vocab_size": VOCABULARY}, "batch": {"sequence_length": LENGTH}}
         write_tokens(folder / "tokens.bin", shape)
-        self.recipe = {"seed": SEED, "model": {"from": "hf:model", "lora": lora}, "batch": {"global": GLOBAL, "micro": 2},
+        self.recipe = {"seed": SEED, "model": {"from": "hf:model", "lora": lora},
+                       "batch": {"global": GLOBAL, "micro": 2},
                        "data": {"train": [{"path": "tokens.bin"}], "shuffle": False},
                        "training": {"steps": STEPS, "learning_rate": {"peak": 1e-2, "warmup_steps": 4}},
                        "log": {"tensorboard": False}}
@@ -93,12 +95,13 @@ class Case:
         return peft.PeftModel.from_pretrained(model, self.folder / f"{name}-peft", **options)
 
     def train(self, model):
-        """The losses and norms of PEFT's model; its adapters are decayed, as any matrix is, but no norm."""
+        """The losses and norms of PEFT's model. Its adapters are decayed, as any matrix is; norms and magnitudes are not."""
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         groups = [{"params": [each for each in trained if each.dim() > 1], "weight_decay": 0.1},
                   {"params": [each for each in trained if each.dim() == 1], "weight_decay": 0.0}]
         optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
         tokens, rows = read_tokens(self.folder / "tokens.bin"), []
+        model.train()  # with DoRA PEFT asks for it before it drops
         for step in range(STEPS):
             Dropout.step = step
             for group in optimizer.param_groups:
@@ -110,6 +113,7 @@ class Case:
             norm = torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
             rows.append({"loss": loss.item(), "grad_norm": norm.item()})
+        model.eval()
         return rows
 
 
@@ -159,20 +163,23 @@ class Adapters(unittest.TestCase):
         """Masks are those of the seed, the step and the adapter; exported adapters say how often they dropped."""
         self.check("llama", rank=4, alpha=8, dropout=0.25, targets=EVERY)
 
-    def test_modules_beside_adapters(self):
-        """Embedding, final norm and head are trained as a whole, and written with the adapters."""
-        self.check("llama", rank=4, alpha=8, targets=["q_proj", "down_proj"],
-                   modules_to_save=["embed_tokens", "norm", "lm_head"])
+    def test_magnitudes(self):
+        """DoRA, also of GPT-2's matrices, to whose products a bias is added, and with dropout."""
+        self.check("gpt2", rank=3, alpha=6, dora=True, targets=APART)
+        self.check("llama", rank=4, alpha=8, dora=True, dropout=0.25, targets=EVERY)
 
-    def test_modules_of_peft_go_on(self):
-        """GPT-2's matrices lie the other way round there; of a tied model the embedding and the head are one."""
+    def test_magnitudes_of_peft_go_on(self):
+        """From adapters that have learned: magnitudes are no longer the lengths of rows."""
         with tempfile.TemporaryDirectory() as folder:
-            case = Case(Path(folder), "gpt2", rank=4, alpha=8, targets=["c_proj"], modules_to_save=["wte", "c_fc", "ln_f"])
+            case = Case(Path(folder), "llama", rank=4, alpha=8, dora=True, targets=["all-linear"])
             torch.manual_seed(11)
             base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
             theirs = peft.get_peft_model(base, peft.LoraConfig(
-                r=4, lora_alpha=8, target_modules=["c_proj"], modules_to_save=["wte", "c_fc", "ln_f"],
-                ensure_weight_tying=True, fan_in_fan_out=True, init_lora_weights=False))
+                r=4, lora_alpha=8, target_modules="all-linear", use_dora=True, task_type="CAUSAL_LM",
+                init_lora_weights=False))
+            for name, parameter in theirs.named_parameters():
+                if "magnitude" in name:
+                    parameter.data *= 1 + 0.1 * torch.randn_like(parameter)
             theirs.save_pretrained(case.folder / "saved")
             before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
             rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
@@ -181,8 +188,39 @@ class Adapters(unittest.TestCase):
                 self.assertLessEqual(difference, LOSS, f"{key} of row {index}")
             self.check_change(dict(case.load("ours").named_parameters()), theirs, before)
             self.check_merged(case, theirs)
-            case.recipe["model"]["lora"]["modules_to_save"] = ["wte", "c_fc"]
-            with self.assertRaisesRegex(AssertionError, "ln_f.bias\\\\?\" belongs to no adapter"):
+            case.recipe["model"]["lora"]["dora"] = False
+            with self.assertRaisesRegex(AssertionError, "/model/lora/dora: is false, but not use_dora"):
+                case.run("refused", adapters_from="saved")
+
+    def test_modules_beside_adapters(self):
+        """Embedding, final norm and head are trained as a whole, and written with the adapters."""
+        self.check("llama", rank=4, alpha=8, targets=["q_proj", "down_proj"],
+                   modules_to_save=["embed_tokens", "norm", "lm_head"])
+
+    def test_modules_of_peft_go_on(self):
+        """GPT-2's matrices lie the other way round there; of a tied model the embedding and the head are one."""
+        for name, target, modules in (("gpt2", "c_proj", ["c_fc", "wpe", "ln_f"]), ("tied", "q_proj", ["embed_tokens"])):
+            with self.subTest(name):
+                self.check_modules(name, target, modules)
+
+    def check_modules(self, name, target, modules):
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(Path(folder), name, rank=4, alpha=8, targets=[target], modules_to_save=modules)
+            torch.manual_seed(11)
+            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
+            theirs = peft.get_peft_model(base, peft.LoraConfig(
+                r=4, lora_alpha=8, target_modules=[target], modules_to_save=list(modules),
+                ensure_weight_tying=name == "tied", fan_in_fan_out=name == "gpt2", init_lora_weights=False))
+            theirs.save_pretrained(case.folder / "saved")
+            before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
+            rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
+            for key in ("loss", "grad_norm"):
+                difference, index = program.worst(rows, expected, key)
+                self.assertLessEqual(difference, LOSS, f"{key} of row {index}")
+            self.check_change(dict(case.load("ours").named_parameters()), theirs, before)
+            self.check_merged(case, theirs)
+            case.recipe["model"]["lora"]["modules_to_save"] = modules[:-1]
+            with self.assertRaisesRegex(AssertionError, '(ln_f.bias|lm_head.weight)" belongs to no adapter'):
                 case.run("refused", adapters_from="saved")
 
     def test_adapters_of_peft_go_on(self):

@@ -70,6 +70,7 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.moe.routing_zipf", {"1"}, needs_experts});
   add({"model.lora.rank", {"8"}});
   add({"model.lora.rank_stabilized", {}, {{"model.lora.rank", "8"}}});
+  add({"model.lora.dora", {}, {{"model.lora.rank", "8"}}});
   add({"model.lora.dropout", {"0.1"}, {{"model.lora.rank", "8"}}});
   add({"model.lora.modules_to_save", {R"(["embed_tokens"])"}, {{"model.lora.rank", "8"}}});
 }

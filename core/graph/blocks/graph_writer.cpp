@@ -115,7 +115,8 @@ void GraphWriter::add_adapters() {
   for (const std::size_t index : matrices) {
     std::vector<Parameter> adapter = adapters_.of(graph_.parameters[index]);
     if (!adapter.empty())
-      graph_.parameters[index].adapter = {graph_.parameters.size(), adapters_.scale(), adapters_.dropout()};
+      graph_.parameters[index].adapter = {graph_.parameters.size(), adapters_.scale(), adapters_.dropout(),
+                                          adapters_.have_magnitudes()};
     for (Parameter& parameter : adapter) add(std::move(parameter));
   }
 }

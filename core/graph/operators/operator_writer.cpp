@@ -81,12 +81,38 @@ void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& p
   const auto rank = static_cast<double>(b.shape.back());
   const double features = static_cast<double>(local_elements(b, setting_.shards)) / rank;
   const std::string adapter = name + "_lora_" + std::to_string(operators_.size());
-  if (matrix.adapter->dropout > 0) add_adapter_dropout(adapter + "_dropout", product.rows * product.inner);
+  const bool drops = matrix.adapter->dropout > 0;
+  if (drops) add_adapter_dropout(adapter + "_dropout", product.rows * product.inner);
+  if (matrix.adapter->has_magnitude) {
+    const bool meets = matrix.split.axis == 1 && setting_.shards.tensor > 1;
+    add_magnitude(adapter + "_magnitude", {product.rows, features, product.inner}, drops, meets);
+  }
   add_product(adapter + "_a", {product.rows, rank, product.inner}, a.is_frozen);
   Operator& output = add_product(adapter + "_b", {product.rows, features, rank}, b.is_frozen);
   const double hidden = shape_.element * product.rows * rank, result = shape_.element * product.rows * features;
   output.forward_working = hidden + result;
   output.backward_working = 2 * hidden + result;
+}
+
+// The lengths of the rows are found by two passes over the matrix, and kept, each a pair of numbers per feature; ranks
+// that have parts of the rows add up squares. The backward makes the product with the matrix again, for which plans
+// know no model FLOPs, as for recompute. Dropout needs a product of its own, besides.
+void OperatorWriter::add_magnitude(const std::string& name, const MatrixProduct& product, bool drops, bool meets) {
+  const double result = shape_.element * product.rows * product.columns;
+  Operator& lengths = elementwise(name + "_lengths", 2 * product.columns * product.inner, 0);
+  save(lengths, name, 2 * fp32_bytes * product.columns);
+  if (meets) {
+    const double bytes = 2 * fp32_bytes * product.columns;
+    exchange(lengths, RankAxis::tensor, Collective::all_reduce, Direction::forward, "lengths of rows", bytes);
+    lengths.received += bytes;
+  }
+  Operator& again = add_product(name + "_again", product, true);
+  again.flops = 0;
+  again.is_backward_alone = true;
+  again.backward_working = 2 * result;
+  if (drops) add_product(name + "_dropped", product, true).backward_working = result;
+  Operator& scaling = elementwise(name, 2 * product.rows * product.columns, 5 * product.rows * product.columns);
+  scaling.forward_working = drops ? result : 0;
 }
 
 // The forward reads and writes the input; the backward makes that again, and drops of the input's gradient.

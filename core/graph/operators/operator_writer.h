@@ -98,6 +98,7 @@ class OperatorWriter {
   // Bytes of the sums over rows from which a GPU makes the gradient of a bias, if there is one beside the weight.
   double bias_scratch(const MatrixProduct& product, std::string_view weight) const;
   void add_adapter(const std::string& name, const MatrixProduct& product, const Parameter& matrix);
+  void add_magnitude(const std::string& name, const MatrixProduct& product, bool drops, bool meets);
   void add_adapter_dropout(std::string name, double elements);
   // The parameter of that local name and those that are joined to it.
   std::span<const Parameter> weights_from(std::string_view first) const;

@@ -65,8 +65,13 @@ std::vector<LowRankAdapter> BlockParameters::adapters(const std::string& weight)
     const Parameter& matrix = graph_.parameters[index];
     if (const auto& of_matrix = matrix.adapter) {
       const std::size_t a = of_matrix->a, b = a + 1;
+      std::optional<LowRankAdapter::Magnitude> magnitude;
+      // Where ranks split the rows they meet for their lengths.
+      if (of_matrix->has_magnitude)
+        magnitude = LowRankAdapter::Magnitude{
+            bind(b + 1, b + 1), matrix.split.axis == 1 ? split_ : TensorSplit(nullptr, ActivationRows::whole)};
       adapters.emplace_back(
-          bind(a, a), bind(b, b),
+          bind(a, a), bind(b, b), magnitude,
           LowRankAdapter::Settings{.first = feature,
                                    .scale = of_matrix->scale,
                                    .input = graph_.parameters[a].shape.back(),

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
@@ -35,6 +36,11 @@ void show_infinity(const at::Tensor& weight, const at::Tensor& largest) {
 ParameterStore::GradientTarget target_of(const BoundParameter& parameter) {
   if (!parameter.is_frozen()) return parameter.gradient();
   return {at::empty_like(parameter.weight()), kernels::Accumulation::overwrite};
+}
+
+// Undefined without magnitudes.
+at::Tensor factors_of(const LinearInput& input, std::size_t adapter) {
+  return input.factors.empty() ? at::Tensor() : input.factors[adapter];
 }
 
 void add_to_zeros(ParameterStore::GradientTarget& target) {
@@ -96,6 +102,14 @@ void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statis
 }
 
 LinearInput LinearLayer::keep(const at::Tensor& x, const PassContext& pass) const {
+  LinearInput input = keep_values(x, pass);
+  if (!has_magnitudes()) return input;
+  const at::Tensor weight = weight_.weight();
+  for (const LowRankAdapter& adapter : adapters_) input.factors.push_back(adapter.factors(weight));
+  return input;
+}
+
+LinearInput LinearLayer::keep_values(const at::Tensor& x, const PassContext& pass) const {
   if (!scaling_ || !scaling_->applies()) return {{x, {}}, {}};
   // Weights that are stored in E4M3 are so with scales of their own.
   const LinearInput input = weight_.is_fp8() ? keep_input(x, pass) : keep_both(x, pass);
@@ -170,8 +184,11 @@ at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::opt
     show_infinity(weight, largest);
   }
   const at::Tensor x = input.x.widened(weight.scalar_type());
-  at::Tensor y = kernels::linear(x, weight, bias);
-  for (const LowRankAdapter& adapter : adapters_) adapter.forward(x, y, rows, pass);
+  // Magnitudes scale what is made without the bias.
+  at::Tensor y = kernels::linear(x, weight, has_magnitudes() ? std::nullopt : bias);
+  for (std::size_t i = 0; i < adapters_.size(); ++i)
+    adapters_[i].forward({x, weight, factors_of(input, i)}, y, rows, pass);
+  if (has_magnitudes() && bias) y.add_(*bias);
   return y;
 }
 
@@ -228,8 +245,16 @@ at::Tensor LinearLayer::widened_backward(const ScaledTensor& dy, const LinearInp
   // Only where it is read, since widening is a copy.
   const at::Tensor x = weight_.is_frozen() && adapters_.empty() ? at::Tensor() : input.x.widened(compute);
   if (!weight_.is_frozen()) weight_.add_weight_gradient(gradient, x);
-  at::Tensor dx = kernels::linear_backward_input(gradient, weight_for(input).values);
-  for (const LowRankAdapter& adapter : adapters_) adapter.backward(gradient, x, dx, rows, pass);
+  const at::Tensor weight = weight_for(input).values;
+  at::Tensor through_weight = gradient;
+  if (has_magnitudes() && adapters_.front().scales_gradient(pass)) {
+    through_weight = gradient.clone();
+    for (std::size_t i = 0; i < adapters_.size(); ++i) adapters_[i].scale_gradient(through_weight, input.factors[i]);
+  }
+  at::Tensor dx = kernels::linear_backward_input(through_weight, weight);
+  through_weight.reset();
+  for (std::size_t i = 0; i < adapters_.size(); ++i)
+    adapters_[i].backward(gradient, {x, weight, factors_of(input, i)}, dx, rows, pass);
   return dx;
 }
 
@@ -268,7 +293,7 @@ at::Tensor ColumnLinear::backward_without_bias(const at::Tensor& dy, const Linea
 }
 
 LinearInput ColumnLinear::whole_rows(const LinearInput& input) const {
-  return {{split_.whole_rows(input.x.values), input.x.scale}, input.weight_scale};
+  return {{split_.whole_rows(input.x.values), input.x.scale}, input.weight_scale, input.factors};
 }
 
 RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,

@@ -48,7 +48,8 @@ class NormLayer {
 // What a linear layer keeps of its input between the passes.
 struct LinearInput {
   ScaledTensor x;
-  at::Tensor weight_scale;  // fp32 [1]; undefined without FP8, and where the weight is stored in FP8
+  at::Tensor weight_scale;            // fp32 [1]; undefined without FP8, and where the weight is stored in FP8
+  std::vector<at::Tensor> factors{};  // LowRankAdapter::factors() of each adapter that has magnitudes
 
   // Where the backward makes the values again: LinearLayer::restore().
   void release() { x.values.reset(); }
@@ -82,6 +83,7 @@ class LinearLayer {
   at::Tensor backward(ScaledTensor dy, const LinearInput& input, const Sequences& rows, const PassContext& pass) const;
 
  private:
+  LinearInput keep_values(const at::Tensor& x, const PassContext& pass) const;
   // With the scale of the input alone, and with that of the weight.
   LinearInput keep_input(const at::Tensor& x, const PassContext& pass) const;
   LinearInput keep_both(const at::Tensor& x, const PassContext& pass) const;
@@ -103,6 +105,9 @@ class LinearLayer {
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;
   std::optional<Fp8Scaling> scaling_;  // none: products in the compute type
+  // All have magnitudes or none.
+  bool has_magnitudes() const { return !adapters_.empty() && adapters_.front().has_magnitude(); }
+
   std::vector<LowRankAdapter> adapters_;
 };
 

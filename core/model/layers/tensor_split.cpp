@@ -23,6 +23,10 @@ at::Tensor TensorSplit::row_share(const at::Tensor& rows) const {
 
 at::Tensor TensorSplit::from_row_shares(const at::Tensor& share) const { return splits_rows() ? share : gather(share); }
 
+void TensorSplit::sum_over_ranks(const at::Tensor& x) const {
+  if (ranks() > 1) ranks_->sum(x);
+}
+
 at::Tensor TensorSplit::gather(const at::Tensor& part) const {
   return ranks() > 1 ? ranks_->gather_rows(part.contiguous()) : part;
 }

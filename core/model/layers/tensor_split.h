@@ -32,6 +32,8 @@ class TensorSplit {
   // from the ranks' shares to these. With split rows both return their input.
   at::Tensor row_share(const at::Tensor& rows) const;
   at::Tensor from_row_shares(const at::Tensor& share) const;
+  // Adds up over the ranks, in place, whatever the rows are.
+  void sum_over_ranks(const at::Tensor& x) const;
   // Concatenates the parts of all ranks, whatever the rows are: [R, …] → [ranks·R, …].
   at::Tensor gather(const at::Tensor& part) const;
 

@@ -183,6 +183,8 @@ void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
   keys.integer({"rank", "Rows of A and columns of B."}, lora.rank, {1, 1 << 16});
   keys.number({"alpha", "Adapters are multiplied by alpha ÷ rank."}, lora.alpha, {0, 1e9, RangeEnds::open_minimum});
   keys.boolean({"rank_stabilized", "Adapters are multiplied by alpha ÷ √rank instead (rsLoRA)."}, lora.rank_stabilized);
+  keys.boolean({"dora", "Each row of an adapted matrix has a magnitude of its own, apart from its direction (DoRA)."},
+               lora.dora);
   keys.number({"dropout", "Dropout probability of each adapter's input, in training."}, lora.dropout,
               {0, 1, RangeEnds::open_maximum});
   keys.texts({"targets",

@@ -36,8 +36,12 @@ Verdict check_head_dim(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_adapters(const Recipe& recipe, const Known&) {
-  if (!recipe.training.adapters_from || recipe.model.lora) return {};
-  return Refusal{"names a folder, but model.lora is null", "must be null in a model without adapters", "null"};
+  if (!recipe.training.adapters_from) return {};
+  if (!recipe.model.lora)
+    return Refusal{"names a folder, but model.lora is null", "must be null in a model without adapters", "null"};
+  if (!recipe.model.lora->dora || recipe.training.init_from) return {};
+  return Refusal{"names a folder of DoRA, whose magnitudes are lengths of the rows of the model that it was made for",
+                 "needs that model in training.init_from or model.from", ""};
 }
 
 Verdict check_rope_scaling(const Recipe& recipe, const Known&) {
@@ -280,7 +284,7 @@ std::vector<Rule> model_rules() {
       {"/model/head_dim",
        {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture", "/model/latent_attention"},
        check_head_dim},
-      {"/training/adapters_from", {"/model/lora"}, check_adapters},
+      {"/training/adapters_from", {"/model/lora", "/training/init_from"}, check_adapters},
       {"/model/rope_scaling", {"/model/position", "/model/architecture"}, check_rope_scaling},
       {"/model/rope_scaling/high_frequency_factor",
        {"/model/rope_scaling/low_frequency_factor", "/model/rope_scaling/type"},

@@ -67,6 +67,7 @@ WorkPair product_cost(const PricedLayout& priced, const Operator& item) {
   const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
   const MatrixProduct input_gradient{product.rows, product.inner, product.columns, product.batch};
   const MatrixProduct weight_gradient{product.columns, product.inner, product.rows, product.batch};
+  if (item.is_backward_alone) return {{}, priced.roofline.product(product, type) * item.parts};
   WorkPair cost;
   cost.forward = priced.roofline.product(product, type);
   cost.backward = priced.roofline.product(input_gradient, type);

@@ -207,6 +207,7 @@ class WorkList {
     const Movement& movement = is_forward ? item.forward : item.backward;
     switch (item.kind) {
       case OperatorKind::product:
+        if (item.is_backward_alone) return {is_forward ? 0 : item.product.flops()};
         return {item.product.flops() * (is_forward || !item.has_weight_gradient ? 1 : 2)};
       case OperatorKind::fused_attention:
         return {is_forward ? fused_attention_flops(item).forward : fused_attention_flops(item).backward};

@@ -14,7 +14,10 @@ namespace {
 
 ModelRecipe with_adapters(ModelRecipe model, const std::vector<std::string>& targets) {
   model.layers = 2;
-  model.lora = LoraRecipe{4, 8, targets};
+  LoraRecipe& lora = model.lora.emplace();
+  lora.rank = 4;
+  lora.alpha = 8;
+  lora.targets = targets;
   return model;
 }
 

@@ -19,11 +19,16 @@ namespace {
 const std::string all_matrices = R"(model.lora={"rank": 3, "alpha": 6, "targets": ["*.attention.*", "*.ffn.*"]})";
 // The head, the embedding, which may be one with it, and whole matrices of which some belong to one product.
 const std::string saved_modules =
-    R"(model.lora={"rank": 3, "targets": ["*.attention.output.*"], "modules_to_save": ["lm_head", "embed_tokens", "*.ffn.*", "norm"]})";
+    R"(model.lora={"rank": 3, "targets": ["*.attention.output.*"],
+                   "modules_to_save": ["lm_head", "embed_tokens", "*.ffn.*", "norm"]})";
 const std::string saved_tied =
     R"(model.lora={"rank": 3, "targets": ["*.attention.*"], "modules_to_save": ["embed_tokens", "*.ffn.down"]})";
 const std::string dropped_inputs =
     R"(model.lora={"rank": 3, "alpha": 6, "dropout": 0.3, "targets": ["*.attention.*", "*.ffn.*"]})";
+const std::string magnitudes =
+    R"(model.lora={"rank": 3, "alpha": 6, "dora": true, "targets": ["*.attention.*", "*.ffn.*"]})";
+const std::string some_magnitudes =
+    R"(model.lora={"rank": 3, "dora": true, "dropout": 0.3, "targets": ["*.key.weight", "*.down.weight"]})";
 // Query, key and value are joined in one product: only the one in the middle is adapted.
 const std::string some_matrices = R"(model.lora={"rank": 4, "targets": ["*.key.weight", "layers.1.*.up.weight"]})";
 const Overrides adapted_llama{"model.layers=4", "batch.micro=1", "training.learning_rate.peak=0.01"};
@@ -57,6 +62,10 @@ TEST_CASE("adapters learn the same on every layout", "[ranks]") {
   check(adapted_llama + Overrides{some_matrices}, {cases[2], cases[3]});
   check(adapted_llama + Overrides{saved_modules}, {cases[1], cases[2], cases[6]});
   check(adapted_gpt2 + Overrides{saved_tied}, {cases[1], cases[7]});
+  check(adapted_llama + Overrides{magnitudes}, {cases[1], cases[3], cases[5]});
+  check(adapted_llama + Overrides{some_magnitudes},
+        {cases[0], cases[2], {2, {"parallel.tensor=2", "memory.recompute=\"computation\""}}});
+  check(adapted_gpt2 + Overrides{magnitudes}, {cases[4], cases[7]});
   check(adapted_gpt2 + Overrides{all_matrices}, {cases[4], cases[7]});
 }
 
@@ -77,7 +86,8 @@ TEST_CASE("adapters drop in training, and alone", "[trainer]") {
 
 TEST_CASE("adapters begin without effect, and merged they are the model that was trained", "[trainer]") {
   const TrainingSetting setting;
-  const Overrides model = GENERATE(adapted_llama + Overrides{some_matrices}, adapted_gpt2 + Overrides{all_matrices});
+  const Overrides model = GENERATE(adapted_llama + Overrides{some_matrices}, adapted_gpt2 + Overrides{all_matrices},
+                                   adapted_gpt2 + Overrides{magnitudes});
   Recipe plain = setting.recipe(model);
   plain.model = without_adapters(plain.model);
   LoneTrainer adapted(setting.recipe(model)), without(plain);

@@ -20,7 +20,13 @@ const char* const dropped_adapters =
     R"(model.lora={"rank": 4, "dropout": 0.1, "targets": ["*.attention.*.weight", "*.ffn.*.weight"]})";
 
 const char* const saved_modules =
-    R"(model.lora={"rank": 4, "targets": ["*.attention.*"], "modules_to_save": ["embed_tokens", "lm_head", "*.ffn.down"]})";
+    R"(model.lora={"rank": 4, "targets": ["*.attention.*"],
+                   "modules_to_save": ["embed_tokens", "lm_head", "*.ffn.down"]})";
+
+const char* const magnitudes =
+    R"(model.lora={"rank": 4, "dora": true, "targets": ["*.attention.*.weight", "*.ffn.*.weight"]})";
+const char* const dropped_magnitudes =
+    R"(model.lora={"rank": 4, "dora": true, "dropout": 0.1, "targets": ["q_proj", "v_proj", "down_proj"]})";
 
 const std::vector<RankCase> frozen_layouts{
     {1, {most_frozen}},
@@ -52,6 +58,9 @@ const std::vector<RankCase> frozen_layouts{
     {8, {adapters, "parallel.tensor=2", "parallel.pipeline=2", "parallel.zero_stage=1", "parallel.sequence=false"}},
     {2, {saved_modules, "parallel.zero_stage=3", "pipeline.loops=2"}},
     {4, {saved_modules, "parallel.tensor=2", "parallel.pipeline=2", "precision.compute=\"bf16\""}},
+    {1, {magnitudes}},
+    {4, {magnitudes, "parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=2"}},
+    {2, {dropped_magnitudes, "parallel.tensor=2", "memory.recompute=\"computation\""}},
     {1, {dropped_adapters}},
     {2, {dropped_adapters, "parallel.tensor=2", "memory.recompute=\"selective\""}},
 };
