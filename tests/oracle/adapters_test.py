@@ -95,10 +95,11 @@ class Case:
         return peft.PeftModel.from_pretrained(model, self.folder / f"{name}-peft", **options)
 
     def train(self, model):
-        """The losses and norms of PEFT's model. Its adapters are decayed, as any matrix is; norms and magnitudes are not."""
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        groups = [{"params": [each for each in trained if each.dim() > 1], "weight_decay": 0.1},
-                  {"params": [each for each in trained if each.dim() == 1], "weight_decay": 0.0}]
+        """The losses and norms of PEFT's model. Matrices are decayed; norms, magnitudes and positions are not."""
+        named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+        trained = [each for _, each in named]
+        groups = [{"params": [each for name, each in named if (each.dim() > 1 and ".wpe." not in name) == decays],
+                   "weight_decay": 0.1 if decays else 0.0} for decays in (True, False)]
         optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
         tokens, rows = read_tokens(self.folder / "tokens.bin"), []
         model.train()  # with DoRA PEFT asks for it before it drops
