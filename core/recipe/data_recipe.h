@@ -70,7 +70,8 @@ struct FineTuningRecipe {
   bool operator==(const FineTuningRecipe&) const = default;
 };
 
-// A number of tokens that grows from `start` to a whole sequence within `steps` steps (core/recipe/length_schedule.h).
+// A number of tokens that grows from `start` to a whole sequence within `steps` steps
+// (core/recipe/schedules/length_schedule.h).
 struct LengthScheduleRecipe {
   std::int64_t start = 0;
   std::int64_t steps = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/recipe/easiest_share.h"
 
-#include "core/recipe/length_schedule.h"
+#include "core/recipe/schedules/length_schedule.h"
 
 namespace llmtrain {
 

@@ -7,6 +7,7 @@
 
 #include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/rules/rules.h"
+#include "core/recipe/schedules/batch_sizes.h"
 
 namespace llmtrain {
 namespace {
@@ -23,7 +24,7 @@ std::optional<std::int64_t> stated_data_ranks(const Recipe& recipe) {
 bool interleaves(const Recipe& recipe, std::int64_t loops) {
   const auto data = stated_data_ranks(recipe);
   const auto group = micro_batch_group(PipelineSchedule::interleaved, recipe.parallel.pipeline, loops);
-  return data && recipe.batch.global % (recipe.batch.micro * *data * group) == 0;
+  return data && common_batch(recipe.batch) % (recipe.batch.micro * *data * group) == 0;
 }
 
 }  // namespace

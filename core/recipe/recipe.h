@@ -18,10 +18,20 @@ namespace llmtrain {
 // ranges, help and defaults that depend on other keys are only in the key table (core/recipe/keys/key_table.h). Sizes
 // are in elements, batch sizes in sequences.
 
+// Steps begin with `start` sequences and reach batch.global by `increment`, evenly over so many samples.
+struct BatchGrowthRecipe {
+  std::int64_t start = 0;
+  std::int64_t increment = 0;
+  std::int64_t samples = 0;
+
+  bool operator==(const BatchGrowthRecipe&) const = default;
+};
+
 struct BatchRecipe {
   std::int64_t global = 0;
   std::int64_t micro = 0;
   std::int64_t sequence_length = 0;
+  std::optional<BatchGrowthRecipe> growth;
 
   bool operator==(const BatchRecipe&) const = default;
 };

@@ -5,7 +5,8 @@
 #include <iterator>
 #include <optional>
 
-#include "core/recipe/length_schedule.h"
+#include "core/recipe/schedules/batch_sizes.h"
+#include "core/recipe/schedules/length_schedule.h"
 
 namespace llmtrain {
 namespace {
@@ -24,7 +25,7 @@ StepShape shape_of(const BatchRecipe& batch, LongSamples method, std::int64_t le
 // What changes from step to step.
 class Schedules {
  public:
-  explicit Schedules(const Recipe& recipe) : batch_(recipe.batch) {
+  explicit Schedules(const Recipe& recipe) : batch_(recipe.batch), sizes_(recipe.batch) {
     if (const auto& curriculum = recipe.data.curriculum.sequence_length) {
       method_ = curriculum->method;
       lengths_.emplace(curriculum->schedule, batch_.sequence_length);
@@ -36,15 +37,16 @@ class Schedules {
   StepShape at(std::int64_t step) const {
     StepShape shape{batch_.micro, batch_.sequence_length};
     if (lengths_) shape = shape_of(batch_, method_, lengths_->at(step + 1));
+    shape.global_batch = sizes_.size_of(step);
     if (kept_ && kept_->at(step) < shape.sequence_length) shape.kept_tokens = kept_->at(step);
     return shape;
   }
 
   // The first step after this one of another shape; none where that is the last. What is dropped may not change there.
   std::optional<std::int64_t> next_change(std::int64_t step) const {
-    std::optional<std::int64_t> next;
+    std::optional<std::int64_t> next = sizes_.next_change(step);
     if (lengths_)
-      if (const auto t = lengths_->next_change(step + 1)) next = *t - 1;
+      if (const auto t = lengths_->next_change(step + 1)) next = std::min(next.value_or(*t - 1), *t - 1);
     if (kept_)
       if (const auto t = kept_->next_change(step)) next = std::min(next.value_or(*t), *t);
     return next;
@@ -52,6 +54,7 @@ class Schedules {
 
  private:
   BatchRecipe batch_;
+  BatchSizes sizes_;
   LongSamples method_ = LongSamples::truncate;
   std::optional<LengthSchedule> lengths_, kept_;
 };
@@ -65,7 +68,8 @@ std::int64_t dropping_layers(const Recipe& recipe) {
 }  // namespace
 
 StepShapes::StepShapes(const Recipe& recipe)
-    : whole_tokens_(static_cast<double>(recipe.batch.micro * recipe.batch.sequence_length)),
+    : whole_tokens_(static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length)),
+      micro_(recipe.batch.micro),
       layers_(recipe.model.layers),
       dropping_layers_(dropping_layers(recipe)) {
   const Schedules schedules(recipe);
@@ -83,7 +87,7 @@ double StepShapes::share(const StepShape& shape) const {
   std::int64_t length = shape.sequence_length;
   if (shape.kept_tokens > 0)
     length = (length * (layers_ - dropping_layers_) + shape.kept_tokens * dropping_layers_) / layers_;
-  return static_cast<double>(shape.sequences * length) / whole_tokens_;
+  return static_cast<double>(shape.global_batch / micro_ * shape.sequences * length) / whole_tokens_;
 }
 
 const StepShapes::Run& StepShapes::run_of(std::int64_t step) const {

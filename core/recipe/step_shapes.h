@@ -8,23 +8,24 @@
 
 namespace llmtrain {
 
-// The sizes of a step's micro-batches.
+// The sizes of a step's micro-batches, and of how many samples they are made.
 struct StepShape {
   std::int64_t sequences = 1;        // of a micro-batch
   std::int64_t sequence_length = 1;  // in tokens
   std::int64_t kept_tokens = 0;      // of each sequence in layers that drop tokens; 0: all
+  std::int64_t global_batch = 1;     // samples of the data that the step consumes
 
   std::int64_t tokens() const { return sequences * sequence_length; }
 
   bool operator==(const StepShape&) const = default;
 };
 
-// The shapes of a run's steps, a function of the recipe and the step alone: those of `batch`, or with
-// data.curriculum.sequence_length shorter sequences at first. A micro-batch then consists of the first tokens of its
-// samples (truncate), or of as many sequences as its samples have tokens for (reshape): those that fill each sample
-// from its start on, and where tokens are still left, the last ones of each sample. With training.token_dropping
-// some layers see a part of each sequence. As in DeepSpeed, the first step has t = 1 in the schedule of lengths and t =
-// 0 in that of kept tokens.
+// The shapes of a run's steps, a function of the recipe and the step alone: those of `batch`, with batch.growth fewer
+// micro-batches at first (core/recipe/schedules/batch_sizes.h), and with data.curriculum.sequence_length shorter
+// sequences at first. A micro-batch then consists of the first tokens of its samples (truncate), or of as many
+// sequences as its samples have tokens for (reshape): those that fill each sample from its start on, and where tokens
+// are still left, the last ones of each sample. With training.token_dropping some layers see a part of each sequence.
+// As in DeepSpeed, the first step has t = 1 in the schedule of lengths and t = 0 in that of kept tokens.
 class StepShapes {
  public:
   explicit StepShapes(const Recipe& recipe);
@@ -49,14 +50,15 @@ class StepShapes {
   const Run& run_of(std::int64_t step) const;
   double share(const StepShape& shape) const;
 
-  double whole_tokens_;
+  double whole_tokens_;  // of a whole step
+  std::int64_t micro_;
   std::int64_t layers_, dropping_layers_;
   std::vector<Run> runs_;
 };
 
 // Samples of a step with this shape, over all ranks: sequences, for a decoder.
 inline std::int64_t samples_of_step(const Recipe& recipe, const StepShape& shape) {
-  return recipe.batch.global / recipe.batch.micro * shape.sequences;
+  return shape.global_batch / recipe.batch.micro * shape.sequences;
 }
 
 // Rows of these samples, whether they count in a loss or not: tokens, for a decoder.

@@ -80,6 +80,7 @@ std::vector<Synonyms> training_names() {
       {"/batch/global",
        {"batch_size", "train_batch_size", "global_batch", "global_batch_size", "/batch/size",
         "gradient_accumulation_steps", "gradient_accumulation"}},
+      {"/batch/growth", {"rampup_batch_size", "batch_size_rampup", "rampup"}},
       {"/batch/micro",
        {"micro_batch", "micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"}},
       {"/training/evaluate_every", {"eval_steps", "eval_every", "eval_interval"}},

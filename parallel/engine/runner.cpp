@@ -42,6 +42,8 @@ Runner::Runner(LocalModel& model)
       recipe_(model.recipe()),
       shapes_(recipe_),
       declared_(declared_scalars(model.layout().partition())),
+      scheduled_batch_(recipe_.batch.global),
+      schedule_(model.schedule()),
       exchange_(model) {}
 
 StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, StopRequest stop) {
@@ -60,8 +62,9 @@ StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, St
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
   start_tuners();
+  take_schedule();
   Communicator& communicator = model_.groups().communicator();
-  for (const Instruction& instruction : model_.schedule().instructions) {
+  for (const Instruction& instruction : schedule_.instructions) {
     if (observer_) observer_(instruction);
     const std::string text = to_text(instruction);
     communicator.log().set_activity(step + 1, text);
@@ -73,6 +76,15 @@ StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, St
   exchange_.finish();
   for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
   return result_;
+}
+
+// The instructions of this step's global batch.
+void Runner::take_schedule() {
+  const std::int64_t batch = shapes_.at(step_).global_batch;
+  if (batch == scheduled_batch_) return;
+  const auto rank = static_cast<std::size_t>(model_.groups().pipeline.position());
+  schedule_ = model_.layout().of_batch(batch).schedule().ranks[rank];
+  scheduled_batch_ = batch;
 }
 
 void Runner::execute(const Instruction& instruction) {

@@ -60,7 +60,7 @@ class Runner {
   // The model must outlive the runner.
   explicit Runner(LocalModel& model);
 
-  // One training step on this rank's part of the global batch, with as many micro-batches as the layout has; `step`
+  // One training step on this rank's part of the global batch, with as many micro-batches as its shape has; `step`
   // counts from 0. Collective: all ranks call it together; blocks.
   StepResult step(std::span<const PassInput> micros, std::int64_t step, StopRequest stop = StopRequest::none);
 
@@ -72,6 +72,7 @@ class Runner {
   void set_observer(Observer observer) { observer_ = std::move(observer); }
 
  private:
+  void take_schedule();
   void execute(const Instruction& instruction);
   void forward(std::size_t stage, std::size_t micro);
   void backward(std::size_t stage, std::size_t micro);
@@ -95,6 +96,8 @@ class Runner {
   StepShapes shapes_;
   ScalarTable declared_;  // of a step
   Observer observer_;
+  std::int64_t scheduled_batch_;  // the global batch whose instructions these are
+  RankSchedule schedule_;
 
   std::span<const PassInput> micros_;
   StageExchange exchange_;

@@ -208,7 +208,7 @@ StepResult Trainer::step(StopRequest stop) {
   const StepShape shape = runner_.shapes().at(steps_done_);
   auto micros = batches_.take(place_of(steps_done_, samples_consumed_));
   if (steps_done_ + 1 < recipe().training.steps)
-    batches_.start(place_of(steps_done_ + 1, samples_consumed_ + recipe().batch.global));
+    batches_.start(place_of(steps_done_ + 1, samples_consumed_ + shape.global_batch));
   for (PassInput& micro : micros) {
     micro.context.set_backward_scale(model_.loss_scale().value());
     micro.context.recorders = {.token_choices = choices_, .fp8_history = model_.fp8_history()};
@@ -223,7 +223,7 @@ StepResult Trainer::step(StopRequest stop) {
   }
   ++steps_done_;
   evaluation_is_due_ = false;
-  samples_consumed_ += recipe().batch.global;
+  samples_consumed_ += shape.global_batch;
   tokens_trained_ += tokens_of_step(recipe(), shape);
   // An overflow that a lower loss scale may cure is no sign of divergence.
   if (!result.lowers_scale) skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;

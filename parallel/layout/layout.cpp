@@ -135,4 +135,13 @@ Layout::Layout(Partition partition) : partition_(std::move(partition)), schedule
   check(schedule_, partition_.shape.micro_batches);
 }
 
+Layout Layout::of_batch(std::int64_t global) const {
+  Partition partition = partition_;
+  BatchRecipe& batch = partition.recipe.batch;
+  batch.global = global;
+  batch.growth = std::nullopt;
+  partition.shape.micro_batches = static_cast<std::int32_t>(partition.mesh.micro_batches(batch));
+  return Layout(std::move(partition));
+}
+
 }  // namespace llmtrain

@@ -79,6 +79,9 @@ class Layout {
   const Mesh& mesh() const { return partition_.mesh; }
   const Schedule& schedule() const { return schedule_; }
 
+  // That of steps with such a global batch, one of the sizes of BatchSizes: this one's own is of batch.global.
+  Layout of_batch(std::int64_t global) const;
+
  private:
   Partition partition_;
   Schedule schedule_;

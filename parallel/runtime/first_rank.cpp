@@ -193,6 +193,7 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   row.tensor_bytes = memory_.peak();
   row.skipped = trainer_.skipped().total;
   if (recipe_.data.curriculum.sequence_length) row.sequence_length = static_cast<double>(shape.sequence_length);
+  if (recipe_.batch.growth) row.global_batch = static_cast<double>(shape.global_batch);
   if (recipe_.data.curriculum.vocabulary_rarity) row.easiest_percent = static_cast<double>(trainer_.last_percent());
   if (recipe_.training.token_dropping)
     row.kept_tokens = static_cast<double>(shape.kept_tokens > 0 ? shape.kept_tokens : shape.sequence_length);

@@ -25,6 +25,7 @@ std::shared_ptr<const Layout> inference_layout(Recipe recipe, const InferenceRan
   recipe.launch.ranks = ranks.count();
   recipe.cluster.nodes = 1;
   recipe.batch.global = recipe.batch.micro;
+  recipe.batch.growth = std::nullopt;
   // A routing trace is for training, and need not be where the model is only read.
   if (recipe.model.moe) recipe.model.moe->routing_trace = std::nullopt;
   return std::make_shared<const Layout>(Partition::make(recipe, ranks.count()));

@@ -72,7 +72,7 @@ RunTrace::RunTrace(Trainer& trainer, std::shared_ptr<const Layout> layout)
     : trainer_(trainer),
       layout_(std::move(layout)),
       moments_(trainer.model().device()),
-      width_(most_instructions(trainer.model().layout().schedule()) + 2) {
+      width_(most_instructions(layout_->schedule()) + 2) {
   // A barrier: clocks of all ranks start within the time of one small exchange.
   trainer_.model().groups().exchange(std::array{0.0});
   moments_.start_from_now();
@@ -91,16 +91,24 @@ void RunTrace::end_step() {
   if (steps_.size() > kept_steps) steps_.pop_front();
 }
 
+std::shared_ptr<const Layout> RunTrace::layout_of(const std::vector<double>& step) const {
+  const std::int64_t batch = trainer_.runner().shapes().at(static_cast<std::int64_t>(step.front()) - 1).global_batch;
+  if (batch == layout_->recipe().batch.global) return layout_;
+  return std::make_shared<const Layout>(layout_->of_batch(batch));
+}
+
 Html RunTrace::write(const std::filesystem::path& file) const {
   const RankGroups& groups = trainer_.model().groups();
-  const Schedule& schedule = trainer_.model().layout().schedule();
   std::vector<double> own;
   for (const std::vector<double>& step : steps_) own.insert(own.end(), step.begin(), step.end());
   const std::vector<double> all = groups.exchange(own);
   if (!groups.is_first()) return {};
   const auto ranks = static_cast<std::size_t>(groups.communicator().size());
   const std::size_t each = all.size() / ranks;
-  const std::size_t lanes = ranks / schedule.ranks.size();
+  const auto pipelines = static_cast<std::size_t>(layout_->mesh().pipeline);
+  const std::size_t lanes = ranks / pipelines;
+  std::vector<Schedule> schedules;  // of the steps
+  for (const std::vector<double>& step : steps_) schedules.push_back(layout_of(step)->schedule());
   // The earliest start of any rank becomes time zero.
   double origin = all[1];
   for (std::size_t rank = 0; rank < ranks; ++rank) origin = std::min(origin, all[rank * each + 1]);
@@ -111,8 +119,8 @@ Html RunTrace::write(const std::filesystem::path& file) const {
     record.lane = static_cast<std::int32_t>(rank % lanes);
     const std::size_t pipeline = rank / lanes;
     writer.name_rank(record.rank, fmt::format("rank {}, pipeline rank {}", rank, pipeline));
-    for (std::size_t at = rank * each; at < (rank + 1) * each; at += width_)
-      write_step(writer, record, schedule.ranks[pipeline], all.data() + at, origin);
+    for (std::size_t step = 0; step < schedules.size(); ++step)
+      write_step(writer, record, schedules[step].ranks[pipeline], all.data() + rank * each + step * width_, origin);
   }
   writer.close();
   return last_step(all, each, lanes);
@@ -120,7 +128,8 @@ Html RunTrace::write(const std::filesystem::path& file) const {
 
 // `all`: of each rank `each` numbers; `lanes` ranks share a pipeline rank.
 Html RunTrace::last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const {
-  const Schedule& schedule = trainer_.model().layout().schedule();
+  const std::shared_ptr<const Layout> layout = layout_of(steps_.back());
+  const Schedule& schedule = layout->schedule();
   const auto step_of = [&](std::size_t pipeline) { return all.data() + (pipeline * lanes + 1) * each - width_; };
   double start = step_of(0)[1], end = start;
   for (std::size_t pipeline = 0; pipeline < schedule.ranks.size(); ++pipeline) {
@@ -130,7 +139,7 @@ Html RunTrace::last_step(const std::vector<double>& all, std::size_t each, std::
   std::vector<TimelineEntry> timeline;
   for (std::size_t pipeline = 0; pipeline < schedule.ranks.size(); ++pipeline)
     add_step(timeline, static_cast<std::int32_t>(pipeline), schedule.ranks[pipeline], step_of(pipeline), start);
-  return measured_step_section(layout_, std::move(timeline), end - start);
+  return measured_step_section(layout, std::move(timeline), end - start);
 }
 
 }  // namespace llmtrain

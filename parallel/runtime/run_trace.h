@@ -35,6 +35,8 @@ class RunTrace {
   Html write(const std::filesystem::path& file) const;
 
  private:
+  // The layout of a step that is kept.
+  std::shared_ptr<const Layout> layout_of(const std::vector<double>& step) const;
   Html last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const;
 
   Trainer& trainer_;

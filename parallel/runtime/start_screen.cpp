@@ -133,6 +133,9 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   show("batch",
        fmt::format("{} sequences × {} tokens = {} tokens per step, {} at a time; {} steps", batch.global,
                    batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps));
+  if (batch.growth)
+    show("", fmt::format("from {} sequences per step on, and {} more at a time, over {} sequences", batch.growth->start,
+                         batch.growth->increment, batch.growth->samples));
   if (const auto changes = changed_positions(recipe); !changes.empty()) {
     show("weights", printable(*recipe.training.init_from) + ", with other positions:");
     for (const KeyDifference& key : changes) show("", printable(key.text()));

@@ -23,6 +23,7 @@
 #include "core/data/samples/dataset.h"
 #include "core/json/json_text.h"
 #include "core/recipe/keys/key_visitor.h"
+#include "core/recipe/schedules/batch_sizes.h"
 #include "core/token_files/tokenized_sources.h"
 #include "parallel/run/run_beginning.h"
 #include "parallel/run/run_directory.h"
@@ -111,18 +112,22 @@ std::optional<CheckpointReader> checkpoint_before(const Recipe& recipe) {
   return CheckpointReader(resume);
 }
 
-// Steps of several sizes have no closed form, and their number would hang on the checkpoint that a run goes on from.
-void require_steps_of_one_size(const std::string& file, const Recipe& recipe) {
+// Only then the number of steps follows from the recipe. Otherwise it would hang on the checkpoint that a run goes on
+// from.
+void require_batches_of_recipe(const std::string& file, const Recipe& recipe) {
   const auto before = checkpoint_before(recipe);
   if (!before) return;
   const CheckpointState& state = before->state();
-  const std::int64_t batch = recipe.batch.global, former = recipe_of(*before).batch.global;
+  const BatchRecipe &batch = recipe.batch, former = recipe_of(*before).batch;
+  const bool are_equal = former.global == batch.global && former.growth == batch.growth;
   // What a run reads after a roll-back follows the data that led to it.
-  if (former == batch && (state.data_position == state.step * batch || state.skipped.rollbacks > 0)) return;
-  refuse_epochs(file, fmt::format("{} has read {} in {}, and later steps would read {} each: no number of steps is "
-                                  "known that ends its epochs; give training.steps",
-                                  before->folder().string(), format_number_of(state.data_position, "sample"),
-                                  format_number_of(state.step, "step"), batch));
+  const bool is_in_place = state.data_position == BatchSizes(batch).samples_before(state.step);
+  if (are_equal && (is_in_place || state.skipped.rollbacks > 0)) return;
+  refuse_epochs(file,
+                fmt::format("{} has read {} in {}, and later steps would read {} each{}: no number of steps is "
+                            "known that ends its epochs; give training.steps",
+                            before->folder().string(), format_number_of(state.data_position, "sample"),
+                            format_number_of(state.step, "step"), batch.global, batch.growth ? " in the end" : ""));
 }
 
 }  // namespace
@@ -134,16 +139,16 @@ std::int64_t steps_of_epochs(const std::string& file, const Recipe& recipe, cons
                   number_words(epochs) +
                       " epochs of no data: their steps follow from the samples of data.train, which names none; name "
                       "the data, or give training.steps");
-  require_steps_of_one_size(file, recipe);
-  const std::int64_t samples = samples_of(recipe, count), batch = recipe.batch.global;
+  require_batches_of_recipe(file, recipe);
+  const std::int64_t samples = samples_of(recipe, count);
   // What is below it is rounding, of 1.1 epochs of ten samples.
   constexpr double rounding = 1e-12;
   const double wanted = std::ceil(epochs * static_cast<double>(samples) * (1 - rounding));
   constexpr double exact = 9007199254740992.0;  // 2^53
   if (wanted > exact) refuse_epochs(file, number_words(epochs) + " epochs have more samples than can be counted");
-  const std::int64_t steps = (static_cast<std::int64_t>(wanted) + batch - 1) / batch;
+  const std::int64_t steps = BatchSizes(recipe.batch).steps_for(static_cast<std::int64_t>(wanted));
   log().debug("{} epochs of {} are {} of {}", number_words(epochs), format_number_of(samples, "sample"),
-              format_number_of(steps, "step"), format_number_of(batch, "sequence"));
+              format_number_of(steps, "step"), format_number_of(recipe.batch.global, "sequence"));
   return steps;
 }
 

@@ -15,6 +15,7 @@
 #include "core/base/units.h"
 #include "core/json/json_text.h"
 #include "core/page/text_table.h"
+#include "core/recipe/schedules/batch_sizes.h"
 #include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain::app {
@@ -63,7 +64,8 @@ std::vector<Candidate> candidates_of(const std::string& file, const std::vector<
   RelatedPlans plans;
   const PlanReport stated = plans.report_of(file, with_derived_data(file, overrides));
   const Mesh& mesh = stated.mesh;
-  const std::int64_t others = mesh.world() / mesh.data, micros = stated.recipe.batch.global / stated.recipe.batch.micro;
+  const std::int64_t others = mesh.world() / mesh.data,
+                     micros = common_batch(stated.recipe.batch) / stated.recipe.batch.micro;
   std::vector<Candidate> candidates;
   for (std::int64_t data = 1; data <= micros; ++data) {
     const std::int64_t world = data * others;

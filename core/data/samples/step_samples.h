@@ -24,7 +24,7 @@ struct BatchPlace {
   bool operator==(const BatchPlace&) const = default;
 };
 
-// The sequences of one step's global batch, micro-batch by micro-batch: the next batch.global samples of the data set's
+// The sequences of one step's global batch, micro-batch by micro-batch: the next samples of the data set's
 // order, or what its shape cuts out of them (StepShapes describes that).
 class StepSamples final : public SampleSource {
  public:
@@ -34,7 +34,7 @@ class StepSamples final : public SampleSource {
   std::span<const SampleField> fields() const override { return fields_; }
   std::span<const SampleSequence> sequences() const override { return sequences_; }
   // How many the step trains on.
-  std::int64_t samples() const override { return batch_.global / batch_.micro * place_.shape.sequences; }
+  std::int64_t samples() const override { return place_.shape.global_batch / batch_.micro * place_.shape.sequences; }
   // Whole sequences alone.
   void read(std::int64_t number, const FieldMemory& into) const override;
   double weight(std::size_t term, std::int64_t first, std::int64_t count) const override;

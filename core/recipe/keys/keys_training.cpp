@@ -226,6 +226,9 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
   });
 }
 
+// Times the number of sizes it is far below 2^63.
+constexpr std::int64_t most_growth_samples = std::int64_t{1} << 40;
+
 void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model) {
   keys.section({"batch", "Batch sizes, in sequences."}, [&] {
     keys.integer({"global", "Sequences per optimizer step, over all ranks.", "", Presence::required}, batch.global,
@@ -234,6 +237,18 @@ void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& mod
                  batch.micro, {1, 1 << 20});
     keys.integer({"sequence_length", "Tokens per training sequence.", "model.max_sequence_length"},
                  keys.otherwise(batch.sequence_length, model.max_sequence_length), {1, 1 << 24});
+    keys.optional_section(
+        {"growth", "Begins with smaller global batches; null: all have batch.global sequences."}, batch.growth,
+        [&](BatchGrowthRecipe& growth) {
+          keys.integer({"start", "Sequences of the first steps.", "", Presence::required}, growth.start, {1, 1 << 24});
+          keys.integer({"increment", "Sequences by which the batch grows at a time.", "", Presence::required},
+                       growth.increment, {1, 1 << 24});
+          keys.integer({"samples",
+                        "Sequences over which it grows evenly, by the number that steps have "
+                        "trained on; after them it has batch.global.",
+                        "", Presence::required},
+                       growth.samples, {1, most_growth_samples});
+        });
   });
 }
 

@@ -27,6 +27,7 @@ constexpr std::array rules{
     ResumeRule{"/data/on_bad_line", ""},
     ResumeRule{"/batch/global", ""},
     ResumeRule{"/batch/micro", ""},
+    ResumeRule{"/batch/growth", ""},
     ResumeRule{"/batch/sequence_length", "the run's position in its data counts samples of this length"},
     ResumeRule{"/training/steps", ""},
     ResumeRule{"/training/epochs", ""},

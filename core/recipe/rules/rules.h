@@ -60,6 +60,7 @@ std::vector<Rule> attention_rules();  // of the kinds of attention
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
+std::vector<Rule> batch_rules();         // sizes of batches in layouts
 std::vector<Rule> stated_world_rules();  // of layouts whose ranks the recipe says
 std::vector<Rule> pipeline_rules();
 std::vector<Rule> document_rules();
@@ -84,6 +85,21 @@ void require_rules(const Recipe& recipe, const World& world);
 
 // What the author of a valid recipe may not have meant: a sentence each, which begins with the key.
 std::vector<std::string> recipe_warnings(const Recipe& recipe);
+
+// The data-parallel degree: the recipe's, else the one that the world implies, else none.
+std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known);
+
+// A check of what depends on the data-parallel degree, in the world of a recipe that says its ranks, while no other one
+// is known. It is a rule of its own, because it also reads the keys that make these ranks into data-parallel ones.
+template <Verdict (*check)(const Recipe&, const Known&)>
+Verdict in_stated_world(const Recipe& recipe, const Known& known) {
+  if (known.world != nullptr || recipe.parallel.data || !recipe.launch.ranks) return {};
+  const World world{.ranks = *recipe.launch.ranks};
+  return check(recipe, {.world = &world, .document = known.document});
+}
+
+// These keys, and those that such a rule reads besides.
+std::vector<std::string_view> keys_of_stated_world(std::vector<std::string_view> keys);
 
 // What a schedule of lengths begins with, and the multiple that its lengths are rounded to.
 Verdict check_start(const LengthScheduleRecipe& schedule, const BatchRecipe& batch);

@@ -22,6 +22,8 @@ Verdict check_same_work(const Recipe& recipe) {
     return not_with_graphs("the documents of every step are others", "data without document_mask and fine_tuning");
   if (recipe.data.curriculum.sequence_length)
     return not_with_graphs("sequences grow from step to step", "data.curriculum.sequence_length null");
+  if (recipe.batch.growth)
+    return not_with_graphs("steps have more micro-batches as the batch grows", "batch.growth null");
   if (recipe.training.token_dropping)
     return not_with_graphs("layers keep other tokens in every step", "training.token_dropping null");
   return {};
@@ -71,13 +73,13 @@ Verdict check_cuda_graphs(const Recipe& recipe, const Known&) {
 }  // namespace
 
 std::vector<Rule> cuda_graph_rules() {
-  return {
-      {"/kernels/cuda_graphs",
-       {"/cluster/device", "/model/dropout", "/model/lora/dropout", "/model/moe/experts", "/data/document_mask",
-        "/data/fine_tuning", "/data/curriculum/sequence_length", "/training/token_dropping", "/parallel/tensor",
-        "/parallel/context", "/parallel/zero_stage", "/memory/offload/optimizer", "/memory/offload/weights",
-        "/memory/offload/activations", "/precision/fp8_level", "/precision/fp8_scaling/method", "/log/fp8_statistics"},
-       check_cuda_graphs}};
+  return {{"/kernels/cuda_graphs",
+           {"/cluster/device", "/model/dropout", "/model/lora/dropout", "/model/moe/experts", "/data/document_mask",
+            "/data/fine_tuning", "/data/curriculum/sequence_length", "/batch/growth", "/training/token_dropping",
+            "/parallel/tensor", "/parallel/context", "/parallel/zero_stage", "/memory/offload/optimizer",
+            "/memory/offload/weights", "/memory/offload/activations", "/precision/fp8_level",
+            "/precision/fp8_scaling/method", "/log/fp8_statistics"},
+           check_cuda_graphs}};
 }
 
 }  // namespace llmtrain

@@ -16,22 +16,6 @@
 namespace llmtrain {
 namespace {
 
-// The data-parallel degree: the recipe's, else the one that the world implies, else none.
-std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known) {
-  if (recipe.parallel.data || known.world == nullptr) return recipe.parallel.data;
-  // At least 1, for worlds that are too small: other rules report those.
-  return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
-}
-
-// A check of what depends on the data-parallel degree, in the world of a recipe that says its ranks, while no other one
-// is known. It is a rule of its own, because it also reads the keys that make these ranks into data-parallel ones.
-template <Verdict (*check)(const Recipe&, const Known&)>
-Verdict in_stated_world(const Recipe& recipe, const Known& known) {
-  if (known.world != nullptr || recipe.parallel.data || !recipe.launch.ranks) return {};
-  const World world{.ranks = *recipe.launch.ranks};
-  return check(recipe, {.world = &world, .document = known.document});
-}
-
 // Tensor ranks split attention by heads and the feed-forward network by features; either must come out even.
 Verdict check_heads(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.tensor, recipe.model.heads, "model.heads");
@@ -128,9 +112,10 @@ Verdict check_automatic_split(const Recipe& recipe, const Known&) {
   if (!recipe.parallel.expert_slices)
     return Refusal{"\"auto\" does not say into how many slices the states are cut",
                    "needs a number in parallel.expert_slices, which is the most that it may be", tensor};
-  if (recipe.data.curriculum.sequence_length || recipe.training.token_dropping)
+  if (recipe.data.curriculum.sequence_length || recipe.batch.growth || recipe.training.token_dropping)
     return Refusal{"\"auto\" compares the times of steps, whose shapes differ",
-                   "must be a number with data.curriculum.sequence_length or training.token_dropping", tensor};
+                   "must be a number with data.curriculum.sequence_length, batch.growth or training.token_dropping",
+                   tensor};
   return {};
 }
 
@@ -179,42 +164,6 @@ Verdict check_shards(const Recipe& recipe, const Known& known) {
   // The degree is not known yet: the rule is checked again once the world is.
   if (!ranks || !data) return {};
   return must_divide(*ranks, *data, "parallel.data");
-}
-
-Verdict check_batch(const Recipe& recipe, const Known& known) {
-  const auto& batch = recipe.batch;
-  const auto& pipeline = recipe.pipeline;
-  const auto data = data_ranks(recipe, known);
-  const auto group = micro_batch_group(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops);
-  // A global batch is whole micro-batches on every replica, and for some schedules whole groups of them.
-  const auto step = batch.micro * data.value_or(1) * group;
-  if (batch.global % step == 0) return {};
-  const auto grouped = fmt::format(" × parallel.pipeline, as {} needs micro-batches in multiples of the pipeline ranks",
-                                   traits_of(pipeline.schedule).word);
-  Verdict verdict = must_be_multiple(
-      batch.global, step, std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
-  // Smaller micro-batches keep the global batch, on which the learning rate depends.
-  const auto micros = data.value_or(1) * group;
-  if (data && batch.global % micros == 0)
-    verdict->hint += fmt::format(", or --set batch.micro={}", std::gcd(batch.micro, batch.global / micros));
-  return verdict;
-}
-
-// A schedule is a list of every pass, which plans walk through: the limit keeps that to a quarter of a second.
-Verdict check_passes(const Recipe& recipe, const Known& known) {
-  constexpr std::int64_t most_passes = 1 << 18;
-  const auto& batch = recipe.batch;
-  const auto data = data_ranks(recipe, known);
-  if (!data) return {};
-  const auto micros = batch.global / (batch.micro * *data);
-  const auto stages = recipe.parallel.pipeline * recipe.pipeline.loops;
-  if (micros <= most_passes / stages) return {};
-  return Refusal{
-      fmt::format("{} makes {} micro-batches on {}", batch.global, micros,
-                  stages == 1 ? "1 stage" : fmt::format("{} stages", stages)),
-      fmt::format("batch.global ÷ (batch.micro × parallel.data) × parallel.pipeline × pipeline.loops must be "
-                  "at most {}; raise batch.micro",
-                  most_passes)};
 }
 
 Verdict check_loops(const Recipe& recipe, const Known&) {
@@ -316,7 +265,7 @@ std::vector<Rule> layout_rules() {
        check_expert_ffn},
       {"/parallel/expert_tensor",
        {"/model/moe/experts", "/parallel/tensor", "/parallel/expert_slices", "/data/curriculum/sequence_length",
-        "/training/token_dropping"},
+        "/batch/growth", "/training/token_dropping"},
        check_automatic_split},
       {"/parallel/expert_slices",
        {"/model/moe/experts", "/parallel/tensor", "/parallel/expert_tensor", "/parallel/zero_stage"},
@@ -329,34 +278,17 @@ std::vector<Rule> layout_rules() {
        {"/model/moe/ffn_hidden_size", "/model/ffn_hidden_size", "/model/hidden_size", "/model/architecture"},
        check_slice_ffn},
       {"/parallel/zero_shard_ranks", {"/parallel/data", "/launch/ranks", "/cluster/nodes"}, check_shards},
-      {"/batch/global",
-       {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/schedule", "/pipeline/loops",
-        "/parallel/pipeline"},
-       check_batch},
-      {"/batch/global",
-       {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/loops", "/pipeline/balance",
-        "/parallel/pipeline", "/parallel/zero_stage", "/model/layers"},
-       check_passes},
   };
 }
 
 std::vector<Rule> stated_world_rules() {
-  const auto with_world = [](std::vector<std::string_view> keys) {
-    keys.insert(keys.end(),
-                {"/parallel/tensor", "/parallel/pipeline", "/parallel/context", "/parallel/data", "/launch/ranks"});
-    return keys;
-  };
   return {
-      {"/parallel/expert", with_world({"/model/moe/experts", "/parallel/expert_tensor", "/parallel/expert_slices"}),
+      {"/parallel/expert",
+       keys_of_stated_world({"/model/moe/experts", "/parallel/expert_tensor", "/parallel/expert_slices"}),
        in_stated_world<check_experts>},
-      {"/parallel/expert_tensor", with_world({"/model/moe/experts"}), in_stated_world<check_expert_ranks>},
-      {"/parallel/expert_slices", with_world({"/model/moe/experts"}), in_stated_world<check_slice_ranks>},
-      {"/parallel/zero_shard_ranks", with_world({}), in_stated_world<check_shards>},
-      {"/batch/global", with_world({"/batch/micro", "/pipeline/schedule", "/pipeline/loops"}),
-       in_stated_world<check_batch>},
-      {"/batch/global",
-       with_world({"/batch/micro", "/pipeline/loops", "/pipeline/balance", "/parallel/zero_stage", "/model/layers"}),
-       in_stated_world<check_passes>},
+      {"/parallel/expert_tensor", keys_of_stated_world({"/model/moe/experts"}), in_stated_world<check_expert_ranks>},
+      {"/parallel/expert_slices", keys_of_stated_world({"/model/moe/experts"}), in_stated_world<check_slice_ranks>},
+      {"/parallel/zero_shard_ranks", keys_of_stated_world({}), in_stated_world<check_shards>},
   };
 }
 

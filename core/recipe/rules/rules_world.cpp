@@ -9,6 +9,7 @@
 
 #include "core/recipe/hints.h"
 #include "core/recipe/rules/rules.h"
+#include "core/recipe/schedules/batch_sizes.h"
 
 namespace llmtrain {
 namespace {
@@ -31,7 +32,7 @@ bool is_legal(const Recipe& recipe, const World& world) {
 // more micro-batches than any machine's ranks, or where a value is out of its range, which has an error of its own.
 std::vector<std::int64_t> even_data_ranks(const BatchRecipe& batch, std::int64_t wanted) {
   if (batch.micro < 1 || static_cast<double>(batch.global) > most_ranks * static_cast<double>(batch.micro)) return {};
-  const std::int64_t micros = batch.global / batch.micro;
+  const std::int64_t micros = common_batch(batch) / batch.micro;
   std::vector<std::int64_t> found;
   for (std::int64_t small = 1; small * small <= micros; ++small)
     if (micros % small == 0) found.insert(found.end(), {small, micros / small});
@@ -145,6 +146,18 @@ World world_of(const Recipe& recipe, std::int64_t devices_per_node) {
   const double devices = static_cast<double>(recipe.cluster.nodes) * static_cast<double>(devices_per_node);
   const double ranks = std::min(most, ranks_asked_for(recipe).value_or(devices));
   return {.ranks = static_cast<std::int64_t>(ranks), .devices_per_node = devices_per_node};
+}
+
+std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known) {
+  if (recipe.parallel.data || known.world == nullptr) return recipe.parallel.data;
+  // At least 1, for worlds that are too small: other rules report those.
+  return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
+}
+
+std::vector<std::string_view> keys_of_stated_world(std::vector<std::string_view> keys) {
+  keys.insert(keys.end(),
+              {"/parallel/tensor", "/parallel/pipeline", "/parallel/context", "/parallel/data", "/launch/ranks"});
+  return keys;
 }
 
 // check_degrees comes first, so that impossible degrees are reported once and not by every rule that reads them.

@@ -27,6 +27,10 @@ void warn_of_unfinished(const Recipe& recipe, std::vector<std::string>& warnings
   if (last.sequence_length < recipe.batch.sequence_length)
     warn("data.curriculum.sequence_length", last.sequence_length);
   if (last.kept_tokens > 0) warn("training.token_dropping", last.kept_tokens);
+  if (last.global_batch < recipe.batch.global)
+    warnings.push_back(fmt::format(
+        "batch.growth.samples: the run (training.steps {}) ends before it, at {} of batch.global {} sequences", steps,
+        last.global_batch, recipe.batch.global));
   const std::int64_t percent = easiest_percent(recipe.data.curriculum, steps - 1);
   if (percent < all_percent)
     warnings.push_back("data.curriculum.vocabulary_rarity.steps: the run (training.steps " + std::to_string(steps) +

@@ -17,13 +17,15 @@ namespace {
 constexpr std::size_t most_simulations = 17;
 
 double step_seconds(const Plan& plan, const ClusterProfile& profile, const StepShape& shape) {
-  Partition partition = plan.layout->partition();
+  const BatchRecipe& whole = plan.layout->recipe().batch;
+  if (shape == StepShape{whole.micro, whole.sequence_length, 0, whole.global}) return plan.simulation.step_seconds;
+  const Layout layout = plan.layout->of_batch(shape.global_batch);
+  Partition partition = layout.partition();
   BatchRecipe& batch = partition.recipe.batch;
-  if (shape == StepShape{batch.micro, batch.sequence_length}) return plan.simulation.step_seconds;
   batch.micro = shape.sequences;
   batch.sequence_length = shape.sequence_length;
   partition.kept_tokens = shape.kept_tokens;
-  return simulate(plan.layout->schedule(), make_step_costs({partition, profile}), plan.memory).step_seconds;
+  return simulate(layout.schedule(), make_step_costs({partition, profile}), plan.memory).step_seconds;
 }
 
 // Step times of runs 0 … last, those between the simulated ones on lines.

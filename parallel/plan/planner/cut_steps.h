@@ -11,9 +11,9 @@ struct RunWork {
   double seconds = 0;
 };
 
-// Adds up all training.steps, each with its shape (core/recipe/step_shapes.h): where a curriculum or token dropping
-// changes it, steps of at most 17 shapes are simulated, and those of the shapes between lie on lines. The plan's
-// simulation, which is that of a whole step, must be done.
+// Adds up all training.steps, each with its shape (core/recipe/step_shapes.h): where a curriculum, token
+// dropping or a growing batch changes it, steps of at most 17 shapes are simulated, and those of the shapes between lie
+// on lines. The plan's simulation, which is that of a whole step, must be done.
 RunWork work_of_run(const Plan& plan, const ClusterProfile& profile);
 
 }  // namespace llmtrain

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/graph/sharding.h"
+#include "core/recipe/schedules/batch_sizes.h"
 
 namespace llmtrain {
 namespace {
@@ -36,7 +37,7 @@ std::vector<DegreeChoice> LayoutSpace::degrees() const {
       for (const std::int64_t context : divisors(mesh_.world() / (tensor * pipeline))) {
         const std::int64_t data = mesh_.world() / (tensor * pipeline * context), length = recipe_.batch.sequence_length;
         const bool is_short = length / context < fewest_context_tokens && context > recipe_.parallel.context;
-        if (length % context != 0 || (context > 1 && is_short) || recipe_.batch.global % data != 0) continue;
+        if (length % context != 0 || (context > 1 && is_short) || common_batch(recipe_.batch) % data != 0) continue;
         add_experts({.tensor = tensor, .context = context, .pipeline = pipeline, .data = data}, found);
       }
     }
@@ -84,7 +85,7 @@ std::vector<Fp8Level> LayoutSpace::fp8_levels() const {
 std::vector<PassChoice> LayoutSpace::passes(const DegreeChoice& degrees) const {
   std::vector<PassChoice> found;
   const Recipe layout = recipe({.degrees = degrees, .sharding = {}, .passes = {}, .stages = {}});
-  for (const std::int64_t micro : divisors(recipe_.batch.global / degrees.data)) {
+  for (const std::int64_t micro : divisors(common_batch(recipe_.batch) / degrees.data)) {
     if (micro > largest_micro_batch) break;
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full}) {
       // Equal to full where there is nothing to exchange.
@@ -138,7 +139,8 @@ std::vector<StageChoice> LayoutSpace::stages(const DegreeChoice& degrees, const 
       found.push_back({loops, balance, breadth_first});
       if (loops == 1) found.push_back({loops, balance, one_forward_one_backward});
       // Interleaved handles micro-batches in groups of `pipeline`; with one loop it is 1F1B.
-      if (loops > 1 && micros % degrees.pipeline == 0) found.push_back({loops, balance, interleaved});
+      if (loops > 1 && common_batch(recipe_.batch) / (degrees.data * micro) % degrees.pipeline == 0)
+        found.push_back({loops, balance, interleaved});
     }
   }
   return found;

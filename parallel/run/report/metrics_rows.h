@@ -54,6 +54,8 @@ struct TrainingRow {
   std::optional<double> saturated_share{};
   // Tokens in each of the step's sequences, where data.curriculum gives it.
   std::optional<double> sequence_length{};
+  // Sequences of the step's global batch, with batch.growth.
+  std::optional<double> global_batch{};
   // Which share of the samples, the easiest ones, the step read from, with data.curriculum.vocabulary_rarity.
   std::optional<double> easiest_percent{};
   // Tokens of each sequence in layers that drop tokens, with training.token_dropping.

@@ -74,6 +74,8 @@ TEST_CASE("Schedules of short sequences and kept tokens must fit the batch and t
   check(test::curriculum_combinations());
 }
 
+TEST_CASE("All sizes of a batch that grows must fit the layout", "[recipe]") { check(test::batch_combinations()); }
+
 TEST_CASE("Batch and schedule of the learning rate must fit each other", "[recipe]") {
   check(test::training_combinations());
   check(test::precision_combinations());

@@ -30,6 +30,7 @@ std::vector<Combination> graph_combinations();
 std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();
 std::vector<Combination> precision_combinations();
+std::vector<Combination> batch_combinations();
 std::vector<Combination> course_combinations();  // schedules, evaluations, checkpoints
 std::vector<Combination> world_combinations();
 std::vector<Combination> node_combinations();

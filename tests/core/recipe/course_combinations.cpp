@@ -3,6 +3,37 @@
 
 namespace llmtrain::test {
 
+std::vector<Combination> batch_combinations() {
+  return {
+      {R"({"batch": {"growth": {"start": 2, "increment": 2, "samples": 100}}})", "", {}},
+      {R"({"batch": {"growth": {"start": 8, "increment": 2, "samples": 100}}})",
+       "/batch/growth/start",
+       {"8 leaves nothing to grow to", "less than batch.global (8)"}},
+      {R"({"batch": {"growth": {"start": 2, "increment": 4, "samples": 100}}})",
+       "/batch/growth/increment",
+       {"4 does not divide 6", "batch.global − batch.growth.start"}},
+      {R"({"batch": {"growth": {"start": 1, "increment": 1, "samples": 100}}})",
+       "/batch/growth/start",
+       {"1 is not a multiple of 2", "batch.micro"}},
+      {R"({"batch": {"growth": {"start": 4, "increment": 2, "samples": 100}}, "parallel": {"data": 2}})",
+       "/batch/growth/increment",
+       {"2 makes a batch of 6 sequences, which is not a multiple of 4", "batch.micro × parallel.data"}},
+      {R"({"batch": {"growth": {"start": 2, "increment": 2, "samples": 100}}, "launch": {"ranks": 2}})",
+       "/batch/growth/start",
+       {"2 is not a multiple of 4"}},
+      {R"({"batch": {"growth": {"start": 4, "increment": 2, "samples": 100}}, "launch": {"ranks": 2}})",
+       "/batch/growth/increment",
+       {"2 makes a batch of 6 sequences"}},
+      {R"({"batch": {"growth": {"start": 4, "increment": 2, "samples": 100}}, "parallel": {"pipeline": 2},
+         "pipeline": {"schedule": "interleaved", "loops": 2}})",
+       "/batch/growth/increment",
+       {"2 makes a batch of 6 sequences", "interleaved needs micro-batches in multiples"}},
+      {R"({"batch": {"global": 30000, "micro": 1, "growth": {"start": 1, "increment": 1, "samples": 100}}})",
+       "/batch/growth/increment",
+       {"1 makes 29999 sizes", "at most 10000"}},
+  };
+}
+
 std::vector<Combination> course_combinations() {
   return {
       {R"({"training": {"epochs": 2}})", "/training/epochs", {"2 stands beside training.steps 100"}},

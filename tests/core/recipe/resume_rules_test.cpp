@@ -34,7 +34,7 @@ TEST_CASE("what a run may go on with") {
   Recipe recipe;
   for (const char* pointer :
        {"/training/steps", "/training/evaluate_every", "/training/learning_rate/decay_steps", "/batch/global",
-        "/data/validation/0/path", "/log/every", "/parallel/tensor", "/checkpoint/keep"})
+        "/batch/growth/samples", "/data/validation/0/path", "/log/every", "/parallel/tensor", "/checkpoint/keep"})
     CHECK(reason_against_change(pointer, recipe).empty());
   for (const char* pointer : {"/model/layers", "/model/moe/experts", "/data/train/0/path", "/data/shuffle",
                               "/data/curriculum/sequence_length/start", "/seed", "/name", "/batch/sequence_length",

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/recipe/easiest_share.h"
-#include "core/recipe/length_schedule.h"
 #include "core/recipe/rules/rules.h"
+#include "core/recipe/schedules/length_schedule.h"
 #include "tests/core/recipe/good_recipe.h"
 
 namespace llmtrain::test {
@@ -69,8 +69,8 @@ TEST_CASE("changes of the length are found where they are", "[curriculum]") {
 TEST_CASE("without a curriculum all steps have the batch's shape", "[curriculum]") {
   const StepShapes shapes(parse(small_recipe()));
   CHECK(shapes.runs().size() == 1);
-  CHECK(shapes.at(0) == StepShape{2, 128});
-  CHECK(shapes.at(1'000'000) == StepShape{2, 128});
+  CHECK(shapes.at(0) == StepShape{2, 128, 0, 8});
+  CHECK(shapes.at(1'000'000) == StepShape{2, 128, 0, 8});
   CHECK(shapes.whole_steps_before(17) == 17);
 }
 
@@ -85,14 +85,14 @@ TEST_CASE("a step's micro-batches are shorter, or have more sequences of as many
     CHECK(shorter.whole_steps_before(step) == Approx(truncated / (8 * 128)));
     CHECK(more.whole_steps_before(step) == Approx(reshaped / (8 * 128)));
     const std::int64_t length = schedule.at(step + 1);
-    CHECK(shorter.at(step) == StepShape{2, length});
-    CHECK(more.at(step) == StepShape{2 * 128 / length, length});
+    CHECK(shorter.at(step) == StepShape{2, length, 0, 8});
+    CHECK(more.at(step) == StepShape{2 * 128 / length, length, 0, 8});
     CHECK(tokens_of_step(truncating, shorter.at(step)) == 8 * length);
     truncated += static_cast<double>(8 * length);
     reshaped += static_cast<double>(tokens_of_step(reshaping, more.at(step)));
   }
-  CHECK(more.at(0) == StepShape{16, 16});
-  CHECK(more.at(49) == StepShape{2, 128});
+  CHECK(more.at(0) == StepShape{16, 16, 0, 8});
+  CHECK(more.at(49) == StepShape{2, 128, 0, 8});
 }
 
 // DeepSpeed's recipe of GPT-3 with 1.3 billion parameters: 24 layers, 512 sequences of 2048 tokens per step. So many

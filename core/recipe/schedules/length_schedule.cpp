@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/recipe/length_schedule.h"
+#include "core/recipe/schedules/length_schedule.h"
 
 #include <algorithm>
 #include <cmath>
