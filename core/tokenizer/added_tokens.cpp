@@ -5,37 +5,27 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/tokenizer/pieces/characters.h"
+
 namespace llmtrain {
 namespace {
 
-// Unicode's White_Space, in UTF-8.
-constexpr std::string_view spaces[] = {
-    "\t",           "\n",           "\v",           "\f",           "\r",           " ",
-    "\xC2\x85",     "\xC2\xA0",     "\xE1\x9A\x80", "\xE2\x80\x80", "\xE2\x80\x81", "\xE2\x80\x82",
-    "\xE2\x80\x83", "\xE2\x80\x84", "\xE2\x80\x85", "\xE2\x80\x86", "\xE2\x80\x87", "\xE2\x80\x88",
-    "\xE2\x80\x89", "\xE2\x80\x8A", "\xE2\x80\xA8", "\xE2\x80\xA9", "\xE2\x80\xAF", "\xE2\x81\x9F",
-    "\xE3\x80\x80"};
-
-// Bytes of the one space for which `is_there` holds; 0 if there is none.
-template <class Predicate>
-std::size_t size_of_space(Predicate is_there) {
-  for (const std::string_view space : spaces)
-    if (is_there(space)) return space.size();
-  return 0;
+// Whether neither side of a token within `text` continues a word.
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  return (begin == 0 || !is_word_character(last_character(text.substr(0, begin)).code)) &&
+         (end == text.size() || !is_word_character(first_character(text.substr(end)).code));
 }
 
 // Bytes of the white space that valid UTF-8 begins or ends with.
 std::size_t leading_space(std::string_view text) {
-  std::size_t bytes = 0;
-  while (const auto size = size_of_space([&](std::string_view space) { return text.substr(bytes).starts_with(space); }))
-    bytes += size;
-  return bytes;
+  const std::size_t all = text.size();
+  while (!text.empty() && is_white_space(first_character(text).code)) text.remove_prefix(first_character(text).bytes);
+  return all - text.size();
 }
 
 std::size_t trailing_space(std::string_view text) {
   const std::size_t all = text.size();
-  while (const auto size = size_of_space([&](std::string_view space) { return text.ends_with(space); }))
-    text.remove_suffix(size);
+  while (!text.empty() && is_white_space(last_character(text).code)) text.remove_suffix(last_character(text).bytes);
   return all - text.size();
 }
 
@@ -82,6 +72,11 @@ void AddedTokenFinder::cut(std::string_view all, const std::function<void(std::s
     const AddedToken* found = token_at(all.substr(place));
     if (found == nullptr) {
       ++place;
+      continue;
+    }
+    if (found->is_single_word && !stands_alone(all, place, place + found->text.size())) {
+      // What is in it is not looked for.
+      place += found->text.size();
       continue;
     }
     const std::string_view before = all.substr(done, std::max(place, done) - done);

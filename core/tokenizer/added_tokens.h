@@ -18,7 +18,8 @@ struct AddedToken {
   std::string text;
   bool takes_space_before = false;
   bool takes_space_after = false;
-  bool is_normalized = false;  // found in normalized text
+  bool is_single_word = false;  // found only where no letter, digit or the like stands beside it
+  bool is_normalized = false;   // found in normalized text
 };
 
 // Finds added tokens from left to right, at each place the longest.

@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/tokenizer/byte_level.h"
+#include "core/tokenizer/pieces/byte_level.h"
 
 namespace llmtrain {
 namespace {
@@ -26,7 +26,9 @@ const Json& byte_level_section() {
 
 PreTokenizer byte_level_pre_tokenizer() {
   const nlohmann::json section = byte_level_section();
-  return PreTokenizer(JsonFields("tokenizer.json", section, "/pre_tokenizer"));
+  PreTokenizer pre_tokenizer(JsonFields("tokenizer.json", section, "/pre_tokenizer"));
+  pre_tokenizer.keep_bytes();
+  return pre_tokenizer;
 }
 
 struct PairHash {
@@ -150,7 +152,7 @@ WordCounts::WordCounts() : pre_tokenizer_(byte_level_pre_tokenizer()), splitter_
 void WordCounts::add(std::string_view text) {
   if (text.empty()) return;
   if (!is_utf8(text)) throw Error(ExitCode::bad_data, "text that is not UTF-8 cannot train a tokenizer");
-  splitter_.split(text, [&](std::string_view word) {
+  splitter_.split(text, true, [&](std::string_view word) {
     const auto found = words_.find(word);
     if (found != words_.end())
       ++found->second;

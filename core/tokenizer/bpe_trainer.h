@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/tokenizer/pieces/pre_tokenizer.h"
+#include "core/tokenizer/pieces/word_splitter.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace llmtrain {

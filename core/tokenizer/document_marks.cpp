@@ -8,41 +8,6 @@
 namespace llmtrain {
 namespace {
 
-// {"<s>": {"ids": [1], …}}, for the name that a template uses.
-void append_ids(const JsonFields& special_tokens, const std::string& name, std::vector<TokenId>& ids) {
-  const JsonFields list = special_tokens.section(name.c_str()).section("ids");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (!list.element(i).value().is_number_integer()) list.fail("is not a list of ids");
-    ids.push_back(list.element(i).value().get<TokenId>());
-  }
-}
-
-void add_template(const JsonFields& section, DocumentMarks& marks) {
-  const JsonFields pieces = section.section("single");
-  bool is_after = false;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces.element(i).has("Sequence")) {
-      is_after = true;
-    } else {
-      const std::string name = pieces.element(i).section("SpecialToken").text("id");
-      append_ids(section.section("special_tokens"), name, is_after ? marks.end : marks.begin);
-    }
-  }
-}
-
-void add_marks(const JsonFields& section, DocumentMarks& marks) {
-  const std::string kind = section.text("type");
-  if (kind == "Sequence") {
-    const JsonFields processors = section.section("processors");
-    for (std::size_t i = 0; i < processors.size(); ++i) add_marks(processors.element(i), marks);
-  } else if (kind == "TemplateProcessing") {
-    add_template(section, marks);
-  } else if (kind != "ByteLevel") {  // which changes offsets alone
-    section.fail("\"" + kind +
-                 "\" is not supported; supported are ByteLevel, TemplateProcessing and a Sequence of them");
-  }
-}
-
 // A string, or {"content": …} in older files; empty where there is none.
 std::string configured_end(const std::filesystem::path& file) {
   const auto path = config_beside(file);
@@ -60,10 +25,15 @@ std::filesystem::path config_beside(const std::filesystem::path& file) {
   return file.parent_path() / "tokenizer_config.json";
 }
 
-DocumentMarks document_marks(const std::filesystem::path& file, const JsonFields& root,
+DocumentMarks document_marks(const std::filesystem::path& file, const JsonFields& root, const TextTemplates& templates,
                              const std::vector<AddedToken>& added) {
   DocumentMarks marks;
-  if (root.has("post_processor")) add_marks(root.section("post_processor"), marks);
+  bool is_after = false;
+  for (const TemplatePiece& piece : templates.single) {
+    if (piece.kind != TemplatePiece::Kind::marks) is_after = true;
+    std::vector<TokenId>& side = is_after ? marks.end : marks.begin;
+    side.insert(side.end(), piece.marks.begin(), piece.marks.end());
+  }
   if (!marks.end.empty()) return marks;
   const std::string configured = configured_end(file);
   std::vector<std::string> names = {"<|endoftext|>", "<|end_of_text|>", "<eos>", "</s>"};

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "core/tokenizer/added_tokens.h"
-#include "core/tokenizer/bpe_merges.h"
+#include "core/tokenizer/decoders/decoder.h"
+#include "core/tokenizer/models/vocabulary.h"
+#include "core/tokenizer/models/word_model.h"
+#include "core/tokenizer/normalizers/normalizer.h"
 #include "core/tokenizer/pieces/json_fields.h"
 #include "core/tokenizer/pieces/pre_tokenizer.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace llmtrain {
 
-// Byte-level BPE from a tokenizer.json of Hugging Face's `tokenizers` (GPT-2, Llama 3, Qwen and their like), with that
-// package's ids. Bytes that are not UTF-8, which it refuses, are encoded byte by byte, so that decode() restores them.
+// A tokenizer.json of Hugging Face's `tokenizers`: BPE of bytes (GPT-2, Llama 3, Qwen) or characters (Llama 2, Mistral,
+// Gemma), WordPiece (BERT), Unigram (T5, XLM-R) or WordLevel, with that package's ids. Bytes that are not UTF-8, which
+// it refuses, are encoded byte by byte, so that decode() restores them, by a model that has tokens for bytes, and as
+// U+FFFD by others. "truncation" and "padding" of the file are left out, as transformers does unless it is asked.
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
   // Throws Error(missing_input), or Error(bad_data) with the place in the file of what is wrong or not supported.
@@ -24,35 +29,30 @@ class HuggingFaceTokenizer final : public Tokenizer {
 
   std::unique_ptr<TextEncoder> make_encoder() const override;
   std::string decode(std::span<const std::int64_t> ids) const override;
+  std::string decode_continuation(std::span<const std::int64_t> ids) const override;
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(text_of_id_.size()); }
   const DocumentMarks& marks() const override { return marks_; }
+  const TextTemplates& templates() const override { return templates_; }
 
  private:
-  friend class BpeEncoder;
-  using Vocabulary = std::unordered_map<std::string, TokenId>;
-
-  struct Unknown {
-    std::optional<TokenId> id;
-    bool is_fused = false;  // one id for several in a row
-  };
+  friend class HuggingFaceEncoder;
 
   HuggingFaceTokenizer(const std::filesystem::path& file, const nlohmann::json& root);
 
-  Vocabulary read_vocabulary(const JsonFields& vocabulary);
-  void read_model(const JsonFields& model, const Vocabulary& vocabulary);
-  void read_merges(const JsonFields& merges, const Vocabulary& vocabulary);
-  std::vector<AddedToken> read_added_tokens(const JsonFields& root, const Vocabulary& vocabulary);
+  void read_model(const JsonFields& root);
+  void read_tokens();
+  std::vector<AddedToken> read_added_tokens(const JsonFields& root);
   void take_id(TokenId id, std::string text);
+  std::string decode(std::span<const std::int64_t> ids, DecodedPlace place) const;
 
-  std::filesystem::path file_;
+  Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
-  bool composes_characters_;  // normal form C first
-  std::vector<std::optional<std::string>> text_of_id_;
-  Vocabulary ids_of_words_;                // by bytes; only where words in the vocabulary are not merged
-  std::array<TokenId, 256> ids_of_bytes_;  // -1 for none
-  Unknown unknown_;
-  std::optional<BpeMerges> merges_;
+  Vocabulary vocabulary_;
+  std::unique_ptr<const WordModel> model_;
+  Decoder decoder_;
+  std::vector<std::optional<std::string>> text_of_id_;  // as the decoder is given it
   DocumentMarks marks_;
+  TextTemplates templates_;
   std::optional<AddedTokenFinder> found_first_;  // in the text as it is
   std::optional<AddedTokenFinder> found_after_;  // in normalized text
 };

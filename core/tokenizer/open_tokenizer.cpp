@@ -122,6 +122,11 @@ void copy_tokenizer(const TokenizerRecipe& tokenizer, const std::filesystem::pat
     write_file_atomically(config, transformers_config(*open_tokenizer(tokenizer)).dump(2) + "\n");
 }
 
+const TextTemplates& Tokenizer::templates() const {
+  static const TextTemplates without_marks;
+  return without_marks;
+}
+
 std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<TokenId> ids = tokenizer.marks().begin;
   tokenizer.make_encoder()->encode(text, ids);

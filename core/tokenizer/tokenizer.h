@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
-namespace llmtrain {
+#include "core/tokenizer/pieces/token_id.h"
+#include "core/tokenizer/text_templates.h"
 
-using TokenId = std::int32_t;
+namespace llmtrain {
 
 // Turns text into ids. It has memory of its own for speed: one object per thread.
 class TextEncoder {
@@ -54,6 +55,8 @@ class Tokenizer {
   // The largest id + 1.
   virtual std::int64_t vocab_size() const = 0;
   virtual const DocumentMarks& marks() const = 0;
+  // What encode_pair() writes; by default texts without marks.
+  virtual const TextTemplates& templates() const;
 };
 
 // The ids that a model continues: the marks of a document's beginning, and the text.

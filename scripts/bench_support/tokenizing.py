@@ -23,8 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "oracle"))
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import byte_level_bpe  # noqa: E402
+import tokenizer_kinds  # noqa: E402
 
 PATTERNS = {"GPT-2": None, "Llama 3": byte_level_bpe.LLAMA3, "Qwen": byte_level_bpe.QWEN2}
+KINDS = {"BERT": tokenizer_kinds.bert, "Llama 2": tokenizer_kinds.llama2, "Gemma": tokenizer_kinds.gemma,
+         "XLM-R": tokenizer_kinds.xlm_roberta}
 
 
 def repository_texts():
@@ -62,6 +65,7 @@ def measure(options, texts, folder):
     lines = folder / "texts.jsonl"
     lines.write_text("".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts), encoding="utf-8")
     trained = {name: byte_level_bpe.train(texts[::4], pattern, 8192) for name, pattern in PATTERNS.items()}
+    trained |= {name: make(texts[::4]) for name, make in KINDS.items()}
     rounds = {"bytes": [], **{name: [] for name in trained}}
     for name, tokenizer in trained.items():
         tokenizer.save(str(folder / f"{name}.json"))

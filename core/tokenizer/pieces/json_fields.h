@@ -16,8 +16,13 @@ class JsonFields {
   // `place` is the section's JSON pointer. The file's path and the value outlive the object.
   JsonFields(const std::filesystem::path& file, const nlohmann::json& value, std::string place);
 
+  // A value of `section`, which is an object, with a key of any characters.
+  JsonFields(const JsonFields& section, const nlohmann::json& value, const std::string& key)
+      : JsonFields(section.file_, value, section.place_ + "/" + key) {}
+
   const nlohmann::json& value() const { return value_; }
   const std::string& place() const { return place_; }
+  std::string file() const { return file_.string(); }
 
   // Whether there is such a field and it is not null.
   bool has(const char* key) const;

@@ -59,21 +59,30 @@ RegexMatcher::RegexMatcher(const Regex& regex)
   pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
 }
 
-std::optional<RegexMatcher::Match> RegexMatcher::find(std::string_view text, std::size_t from) {
+std::optional<RegexMatcher::Match> RegexMatcher::find_any(std::string_view text, std::size_t from) {
   const auto match = regex_.compiled_to_machine_code_ ? pcre2_jit_match : pcre2_match;
-  for (std::uint32_t options = PCRE2_NO_UTF_CHECK;;) {
-    const int result =
-        match(regex_.code_.get(), units_of(text), text.size(), from, options, data_.get(), context_.get());
-    if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
-    if (result < 0)
-      throw Error(ExitCode::bad_data,
-                  "the pattern of a tokenizer cannot be matched with a text: " + message_of(result));
-    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data_.get());
-    if (bounds[1] > bounds[0]) return Match{bounds[0], bounds[1]};
-    from = bounds[1] + 1;
-    while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
-    if (from > text.size()) return std::nullopt;
+  const int result =
+      match(regex_.code_.get(), units_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data_.get(), context_.get());
+  if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
+  if (result < 0)
+    throw Error(ExitCode::bad_data, "the pattern of a tokenizer cannot be matched with a text: " + message_of(result));
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data_.get());
+  return Match{bounds[0], bounds[1]};
+}
+
+std::size_t RegexMatcher::after_character(std::string_view text, std::size_t place) {
+  ++place;
+  while (place < text.size() && (static_cast<unsigned char>(text[place]) & 0xC0) == 0x80) ++place;
+  return place;
+}
+
+std::optional<RegexMatcher::Match> RegexMatcher::find(std::string_view text, std::size_t from) {
+  while (from <= text.size()) {
+    const auto match = find_any(text, from);
+    if (!match || match->end > match->begin) return match;
+    from = after_character(text, match->end);
   }
+  return std::nullopt;
 }
 
 }  // namespace llmtrain

@@ -40,7 +40,29 @@ class RegexMatcher {
   // gives up.
   std::optional<Match> find(std::string_view text, std::size_t from);
 
+  // Calls `match` with all matches from left to right, also empty ones, but for those at the end of the one before: as
+  // the `tokenizers` package finds them for Split and Replace.
+  template <class Function>
+  void find_all(std::string_view text, const Function& match) {
+    std::size_t from = 0;
+    std::optional<std::size_t> last;
+    while (from <= text.size()) {
+      const auto found = find_any(text, from);
+      if (!found) return;
+      if (found->begin == found->end && last == found->end) {
+        from = after_character(text, from);
+        continue;
+      }
+      from = found->end;
+      last = from;
+      match(*found);
+    }
+  }
+
  private:
+  std::optional<Match> find_any(std::string_view text, std::size_t from);
+  static std::size_t after_character(std::string_view text, std::size_t place);
+
   const Regex& regex_;
   std::shared_ptr<pcre2_real_match_data_8> data_;
   std::shared_ptr<pcre2_real_jit_stack_8> stack_;

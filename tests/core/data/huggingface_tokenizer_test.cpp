@@ -95,23 +95,46 @@ TEST_CASE("Bytes without a token are an error, or the unknown token") {
   CHECK(Opened(json).encode("aqqb") == Tokens{97, 33, 98});
 }
 
+TEST_CASE("A text that is cut short or filled is so only where somebody asks for it") {
+  Json json = changed("/truncation", {{"max_length", 1}});
+  json["padding"] = {{"pad_id", 260}, {"strategy", {{"Fixed", 5}}}};
+  CHECK(Opened(json).encode("the the") == Tokens{257, 258});
+}
+
+TEST_CASE("A token that is a single word is not found within one") {
+  Json json = small_tokenizer();
+  json["added_tokens"].push_back({{"id", 261}, {"content", "qu"}, {"single_word", true}});
+  const Opened opened(json);
+  CHECK(opened.encode("qu-qu") == Tokens{261, 45, 261});
+  CHECK(opened.encode("oqu \u00e4qu") == Tokens{111, 113, 117, 32, 195, 164, 113, 117});
+}
+
 TEST_CASE("What a tokenizer.json may not hold is refused at its place") {
   const std::pair<Json, std::vector<std::string>> cases[] = {
-      {changed("/model/type", "Unigram"), {"/model", "\"Unigram\"", ".model file"}},
+      {changed("/model/type", "Trigram"), {"/model", "\"Trigram\"", "WordPiece"}},
+      {changed("/model/type", "Unigram"), {"/model/vocab", "not a list"}},
+      {changed("/model/type", "WordPiece"), {"/model", "unk_token"}},
       {changed("/model/dropout", 0.1), {"/model/dropout", "null"}},
-      {changed("/model/byte_fallback", true), {"/model/byte_fallback"}},
-      {changed("/model/end_of_word_suffix", "</w>"), {"/model/end_of_word_suffix"}},
       {changed("/model/merges/0", "th"), {"/model/merges/0", "LEFT RIGHT"}},
       {changed("/model/merges/0", "t q!"), {"/model/merges/0", "\"q!\" is not in"}},
+      {changed("/model/continuing_subword_prefix", "##"), {"/model/merges/0", "does not begin with \"##\""}},
       {changed("/model/vocab/the", "x"), {"/model/vocab/the", "whole number"}},
       {changed("/model/vocab/the", 2000000000), {"/model/vocab", "2000000000"}},
       {changed("/model/unk_token", "<unk>"), {"/model/unk_token"}},
-      {changed("/normalizer", {{"type", "NFKC"}}), {"/normalizer", "\"NFKC\"", "NFC and none"}},
-      {changed("/pre_tokenizer", nullptr), {"pre_tokenizer", ".model file"}},
-      {changed("/pre_tokenizer", {{"type", "Metaspace"}}), {"/pre_tokenizer", "\"Metaspace\"", "ByteLevel"}},
-      {changed("/post_processor", {{"type", "BertProcessing"}}), {"/post_processor", "\"BertProcessing\""}},
-      {changed("/truncation", {{"max_length", 5}}), {"/truncation", "null"}},
-      {changed("/added_tokens/0/single_word", true), {"/added_tokens/0/single_word"}},
+      {changed("/normalizer", {{"type", "NFX"}}), {"/normalizer", "\"NFX\"", "NFKC"}},
+      {changed("/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "X"}}}}}),
+       {"/normalizer/normalizers/1", "\"X\""}},
+      {changed("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAEAAA=="}}),
+       {"/normalizer/precompiled_charsmap", "256 bytes"}},
+      {changed("/pre_tokenizer", {{"type", "Metaspaces"}}), {"/pre_tokenizer", "\"Metaspaces\"", "ByteLevel"}},
+      {changed("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "last"}}),
+       {"/pre_tokenizer/prepend_scheme", "\"last\"", "never"}},
+      {changed("/pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Gone"}}),
+       {"/pre_tokenizer/behavior", "\"Gone\"", "Isolated"}},
+      {changed("/decoder", {{"type", "CTC"}}), {"/decoder", "\"CTC\"", "ByteFallback"}},
+      {changed("/post_processor", {{"type", "BartProcessing"}}), {"/post_processor", "\"BartProcessing\""}},
+      {changed("/post_processor", {{"type", "TemplateProcessing"}, {"single", Json::array()}}),
+       {"/post_processor/single", "\"A\" not once"}},
       {changed("/added_tokens/0/content", "th"), {"/added_tokens/0", "260", "256"}},
       {Json::array(), {"not an object"}},
   };

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/pieces/token_id.h"
 
 namespace llmtrain {
 

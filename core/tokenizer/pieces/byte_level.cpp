@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/byte_level.h"
+#include "core/tokenizer/pieces/byte_level.h"
 
 #include <array>
 

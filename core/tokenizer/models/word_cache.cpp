@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/word_cache.h"
+#include "core/tokenizer/models/word_cache.h"
 
 #include <algorithm>
 #include <cstring>

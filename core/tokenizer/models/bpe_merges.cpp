@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tokenizer/bpe_merges.h"
+#include "core/tokenizer/models/bpe_merges.h"
 
 #include <algorithm>
 #include <bit>

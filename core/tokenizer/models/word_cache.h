@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/pieces/token_id.h"
 
 namespace llmtrain {
 
