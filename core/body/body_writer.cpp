@@ -105,6 +105,10 @@ TensorId BodyWriter::slice(TensorId x, AxisId whole, AxisId part, std::int64_t b
   return rearrange({Rearrange::Kind::slice, whole, {part}, begin}, x);
 }
 
+TensorId BodyWriter::repeat(TensorId x, AxisId axis) {
+  return rearrange({.kind = Rearrange::Kind::repeat, .whole = axis, .parts = {}}, x);
+}
+
 TensorId BodyWriter::rearrange(const Rearrange& rearrange, TensorId x) {
   return step(rearrange, {x}, rearranged(rearrange, axes_of(x)));
 }

@@ -39,6 +39,8 @@ class BodyWriter {
   TensorId split(TensorId x, AxisId whole, std::vector<AxisId> parts);
   // The elements of `whole` from `begin` on under the label `part`; all of them with another label where it is as long.
   TensorId slice(TensorId x, AxisId whole, AxisId part, std::int64_t begin = 0);
+  // Once for each element of `axis`, which becomes the outermost.
+  TensorId repeat(TensorId x, AxisId axis);
   // Along the axis of `parts` that `whole` takes the place of: the one in which the first two of them differ.
   TensorId join(std::vector<TensorId> parts, AxisId whole);
   // `keys` and `values` of the same tokens; `bias`: of scores.
@@ -54,6 +56,7 @@ class BodyWriter {
   // Names what a step has made: kept tensors and sites of dropout are called so.
   TensorId named(TensorId made, std::string name);
   const std::vector<AxisId>& axes_of(TensorId tensor) const { return body_.tensors[tensor].axes; }
+  std::int64_t extent_of(AxisId axis) const { return body_.axes[axis].extent; }
   void output(TensorId tensor) { body_.outputs.push_back(tensor); }
   // What has been written; an output at least. This is empty then.
   Body take();

@@ -25,6 +25,12 @@ std::vector<AxisId> replaced(const std::vector<AxisId>& axes, const std::vector<
   return result;
 }
 
+void check_repetition(const Rearrange& rearrange, const StepShape& shape) {
+  if (shape.input_has(0, rearrange.whole)) shape.refuse("the operand has the axis along which it is repeated");
+  if (rearranged(rearrange, shape.input(0).axes) != shape.output().axes)
+    shape.refuse("the result has the operand's axes behind the one along which it is repeated");
+}
+
 void check_permutation(const StepShape& shape) {
   std::vector<AxisId> from = shape.input(0).axes, to = shape.output().axes;
   std::ranges::sort(from);
@@ -36,6 +42,11 @@ void check_permutation(const StepShape& shape) {
 
 std::vector<AxisId> rearranged(const Rearrange& rearrange, const std::vector<AxisId>& axes) {
   const std::vector<AxisId> whole{rearrange.whole};
+  if (rearrange.kind == Rearrange::Kind::repeat) {
+    std::vector<AxisId> result = whole;
+    result.insert(result.end(), axes.begin(), axes.end());
+    return result;
+  }
   const bool merges = rearrange.kind == Rearrange::Kind::merge;
   return merges ? replaced(axes, rearrange.parts, whole) : replaced(axes, whole, rearrange.parts);
 }
@@ -43,6 +54,7 @@ std::vector<AxisId> rearranged(const Rearrange& rearrange, const std::vector<Axi
 void check(const Rearrange& rearrange, const StepShape& shape) {
   shape.require_inputs(1, 1);
   if (rearrange.kind == Rearrange::Kind::permute) return check_permutation(shape);
+  if (rearrange.kind == Rearrange::Kind::repeat) return check_repetition(rearrange, shape);
   const std::vector<AxisId> expected = rearranged(rearrange, shape.input(0).axes);
   if (rearrange.parts.empty() || expected.empty())
     shape.refuse("the operand lacks what is rearranged, or has it not side by side");
@@ -63,12 +75,14 @@ void check(const Rearrange& rearrange, const StepShape& shape) {
 
 // Where axes are joined or split, a part is that of the outermost, which the other side calls otherwise.
 AxisUse axis_use(const Rearrange& rearrange, const StepShape& /*shape*/, AxisId axis) {
-  if (rearrange.kind == Rearrange::Kind::permute) return AxisUse::independent;
+  if (rearrange.kind == Rearrange::Kind::permute || rearrange.kind == Rearrange::Kind::repeat)
+    return AxisUse::independent;
   const bool is_part = std::ranges::find(rearrange.parts, axis) != rearrange.parts.end();
   return is_part || axis == rearrange.whole ? AxisUse::whole : AxisUse::independent;
 }
 
 bool is_view(const Rearrange& rearrange, const StepShape& shape) {
+  if (rearrange.kind == Rearrange::Kind::repeat) return false;
   return rearrange.kind != Rearrange::Kind::slice || shape.extent(rearrange.whole) == shape.extent(rearrange.parts[0]);
 }
 
@@ -78,6 +92,8 @@ Work work(const Rearrange& rearrange, const StepShape& shape) {
   if (rearrange.kind == Rearrange::Kind::permute)
     return {.forward_elements = read + written, .backward_elements = read + written};
   if (is_view(rearrange, shape)) return {};
+  if (rearrange.kind == Rearrange::Kind::repeat)
+    return {.forward_elements = read + written, .backward_elements = read + written};
   // The slice's gradient has zeros around it.
   return {.forward_elements = 2 * written, .backward_elements = read + written};
 }

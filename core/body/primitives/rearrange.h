@@ -8,7 +8,7 @@
 
 namespace llmtrain::body {
 
-// The same elements in other places.
+// The same elements in other places, or more than once.
 struct Rearrange {
   static constexpr const char* name = "rearrange";
   enum class Kind {
@@ -16,6 +16,7 @@ struct Rearrange {
     merge,    // `parts`, which lie next to each other, become `whole`: [b, s, h] to [t, h]
     split,    // and back
     slice,    // of `whole` the elements from `begin` on, as many as parts[0], which stands in its place, is long
+    repeat,   // once for each element of `whole`, which the operand lacks, and which becomes the outermost axis
   };
   Kind kind = Kind::permute;
   AxisId whole = 0;

@@ -25,6 +25,8 @@ StepResult forward(const Rearrange& rearrange, const StepTensors& tensors, const
       return {x.reshape(extents_of(shape, shape.output().axes))};
     case Rearrange::Kind::slice:
       return {is_view(rearrange, shape) ? x : part_of(x, rearrange, shape).clone()};
+    case Rearrange::Kind::repeat:
+      return {x.unsqueeze(0).expand(extents_of(shape, shape.output().axes)).contiguous()};
   }
   return {};
 }
@@ -48,6 +50,9 @@ StepGradients backward(const Rearrange& rearrange, const at::Tensor& dy, const S
       }
       dx = at::zeros(extents_of(shape, shape.input(0).axes), dy.options());
       part_of(dx, rearrange, shape).copy_(dy);
+      break;
+    case Rearrange::Kind::repeat:
+      dx = summed_to(dy, shape.output().axes, shape.input(0).axes);
       break;
   }
   return {typed_gradient(context, 0, dy, dx)};

@@ -170,7 +170,12 @@ std::vector<BodyCase> rearrange_cases() {
               [](const at::Tensor& x) { return x.narrow(1, 1, 2); }),
           of(
               "relabel", [](BodyWriter& w, TensorId x, const Axes& a) { return w.slice(x, a[1], w.axis("d", 3)); },
-              [](const at::Tensor& x) { return x; })};
+              [](const at::Tensor& x) { return x; }),
+          of(
+              "repeat", [](BodyWriter& w, TensorId x, const Axes&) { return w.repeat(x, w.axis("d", 5)); },
+              [](const at::Tensor& x) {
+                return x.unsqueeze(0).expand({5, 2, 3, 4});
+              })};
 }
 
 BodyCase join_case() {

@@ -17,18 +17,21 @@ struct AttentionShape {
   Attention attention;
   std::int64_t queries = 5, keys = 5, heads = 4, groups = 4;
   bool has_bias = false;
+  bool has_one_label = false;  // of queries and keys of equal extents, though there is a bias
 };
 
-// Queries and keys of the same extents have one label, but with a bias.
+// Queries and keys of the same extents have one label, but with most biases.
 Body attention_body(const AttentionShape& of) {
   BodyWriter w;
   const AxisId b = w.axis("b", 3), s = w.axis("s", of.queries), n = w.axis("n", of.heads), d = w.axis("d", 6);
-  const AxisId m = of.keys == of.queries && !of.has_bias ? s : w.axis("m", of.keys);
+  const bool has_one_label = of.keys == of.queries && (!of.has_bias || of.has_one_label);
+  const AxisId of_bias = of.has_bias || !has_one_label ? w.axis("m", of.keys) : s;
+  const AxisId m = has_one_label ? s : of_bias;
   const AxisId g = of.groups == of.heads ? n : w.axis("g", of.groups);
   const TensorId query = w.input("query", {b, s, n, d});
   const TensorId key = w.input("key", {b, m, g, d}), value = w.input("value", {b, m, g, d});
   std::optional<TensorId> bias;
-  if (of.has_bias) bias = w.parameter("bias", {n, s, m});
+  if (of.has_bias) bias = w.parameter("bias", {n, s, of_bias});
   return finished(w, w.attention(of.attention, query, key, value, bias));
 }
 
@@ -152,6 +155,7 @@ std::vector<BodyCase> attention_cases() {
         AttentionShape{"stored attention", {.scale = 0.7, .stores_scores = true}},
         AttentionShape{"attention of groups", {}, 5, 5, 4, 2}, AttentionShape{"cross-attention", {}, 4, 7, 4, 4},
         AttentionShape{"causal attention with a bias", {.is_causal = true, .scale = 1}, 5, 5, 4, 4, true},
+        AttentionShape{"attention with a bias among the same tokens", {}, 5, 5, 4, 4, true, true},
         AttentionShape{"attention of groups with a bias", {}, 3, 5, 4, 2, true}})
     cases.push_back(attention_case(of));
   return cases;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/body/body.h"
+#include "core/body/parts/images.h"
+
+namespace llmtrain::body {
+
+// The residual network (He et al., arXiv 1512.03385) with group norms in place of batch norms (Wu and He, arXiv
+// 1803.08494); its bottlenecks stride in their middle, as torchvision's do.
+
+// A convolution of 7×7 to `channels`, its norm "norm", relu and a max pool of 3×3, each of which halves height and
+// width, of the field "pixels".
+Body resnet_stem(const ImageShape& image, std::int64_t channels, const Norm& norm, std::int64_t samples);
+// Of the input "x" [samples, channels, height, width].
+Body resnet_block(const ResidualConvolution& block, const ImageShape& of_x, std::int64_t samples);
+// The mean of each channel, and logits [samples, classes].
+Body resnet_classifier(const ImageShape& of_x, std::int64_t classes, std::int64_t samples);
+
+}  // namespace llmtrain::body

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/body/body.h"
+
+namespace llmtrain::body {
+
+// The vision transformer (Dosovitskiy et al., arXiv 2010.11929), as transformers has it.
+struct VitModel {
+  std::int64_t hidden = 768, heads = 12, width = 3072;
+  std::int64_t image = 224, patch = 16, channels = 3;  // images are square
+  ElementwiseKind activation = ElementwiseKind::gelu;
+  double epsilon = 1e-12;
+  double dropout = 0;
+  double attention_dropout = 0;
+
+  std::int64_t tokens() const { return 1 + (image / patch) * (image / patch); }
+};
+
+// Of the field "pixels" [samples, channels, height, width]: [samples, tokens, hidden].
+Body vit_embedding(const VitModel& model, std::int64_t samples);
+// Of the input "x" [sequences, tokens, hidden], as below.
+Body vit_layer(const VitModel& model, std::int64_t samples);
+// The last norm, and logits [sequences, first, classes] of the class token; the second axis has one element.
+Body vit_classifier(const VitModel& model, std::int64_t classes, std::int64_t samples);
+
+}  // namespace llmtrain::body
