@@ -70,6 +70,7 @@ class Chat {
 int chat(const ChatOptions& options) {
   auto source = open_source(options.source, options.overrides);
   require_executable(source.recipe, source.checkpoint().string());
+  require_decoder(source.recipe, source.checkpoint().string(), "chat");
   require_tokenizer(source, options.overrides);
   if (options.system && !is_utf8(*options.system)) throw Error(ExitCode::bad_recipe, "--system: is not UTF-8");
   ChatPrompts prompts(source.recipe, source.checkpoint().string());

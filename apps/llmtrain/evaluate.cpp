@@ -50,6 +50,8 @@ int evaluate(const EvaluateOptions& options) {
     request.data = evaluation_data(source.recipe, request.checkpoint, options.data, options.key,
                                    options.is_packed || request.batches > 0);
   const bool reads_text = std::ranges::count(request.data, EvaluationMethod::rolling, &EvaluationData::method) > 0;
+  if (options.choices) require_decoder(source.recipe, request.checkpoint, "eval --choices");
+  if (reads_text) require_decoder(source.recipe, request.checkpoint, "eval of whole texts");
   if (options.choices || reads_text) require_tokenizer(source, options.overrides);
   request.recipe = std::move(source.recipe);
   if (options.choices) {

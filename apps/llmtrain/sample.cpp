@@ -80,6 +80,7 @@ std::vector<SamplePrompt> conversations(const SampleOptions& options, SampleRequ
 int sample(const SampleOptions& options) {
   auto source = open_source(options.source, options.overrides);
   require_executable(source.recipe, source.checkpoint().string());
+  require_decoder(source.recipe, source.checkpoint().string(), "sample");
   require_tokenizer(source, options.overrides);
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);

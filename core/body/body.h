@@ -47,12 +47,16 @@ struct BodyTensor {
 
   // To both passes, so that it is never kept.
   bool is_given() const { return role == Role::field || role == Role::parameter; }
+
+  bool operator==(const BodyTensor&) const = default;
 };
 
 struct Step {
   Primitive primitive;
   std::vector<TensorId> inputs;
   TensorId output = 0;
+
+  bool operator==(const Step&) const = default;
 };
 
 struct Body {
@@ -66,6 +70,8 @@ struct Body {
   // Throws Error(internal_error), with the names that there are, where there is none of this.
   TensorId tensor_named(std::string_view name) const;
   AxisId axis_named(std::string_view name) const;
+
+  bool operator==(const Body&) const = default;
 };
 
 // The body with other extents of some axes. Throws Error(internal_error) where a step cannot have them, as one that

@@ -17,6 +17,8 @@ using TensorId = std::size_t;  // an index into Body::tensors
 struct Axis {
   std::string name;
   std::int64_t extent = 0;
+
+  bool operator==(const Axis&) const = default;
 };
 
 // What happens to a step when ranks, or one after another, take parts of an axis.

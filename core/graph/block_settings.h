@@ -3,6 +3,7 @@
 
 #include <variant>
 
+#include "core/graph/blocks/body_block.h"
 #include "core/graph/blocks/embedding.h"
 #include "core/graph/blocks/head.h"
 #include "core/graph/blocks/layer.h"
@@ -10,6 +11,6 @@
 namespace llmtrain {
 
 // The kinds of blocks (core/graph/blocks/block_kind.h).
-using BlockSettings = std::variant<EmbeddingSettings, LayerSettings, HeadSettings>;
+using BlockSettings = std::variant<EmbeddingSettings, LayerSettings, HeadSettings, BodySettings>;
 
 }  // namespace llmtrain

@@ -8,6 +8,7 @@
 
 #include "core/graph/blocks/graph_writer.h"
 #include "core/graph/graph.h"
+#include "core/graph/presets/encoder.h"
 #include "core/graph/replayed_routing.h"
 
 namespace llmtrain {
@@ -91,6 +92,12 @@ void mark_alike(Graph& graph) {
   }
 }
 
+Graph finished(GraphWriter& writer, const HighPrecisionRecipe& high_precision, const std::vector<std::string>& frozen) {
+  Graph graph = writer.take(high_precision, frozen);
+  mark_alike(graph);
+  return graph;
+}
+
 // Behind the head, whose stage they share.
 void add_predictions(GraphWriter& writer, const ModelRecipe& model) {
   const std::int64_t depth = model.multi_token_prediction->depth;
@@ -113,14 +120,16 @@ void add_predictions(GraphWriter& writer, const ModelRecipe& model) {
 Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision,
                    const std::vector<std::string>& frozen) {
   GraphWriter writer(model);
+  if (is_encoder(model.architecture)) {
+    write_encoder(writer);
+    return finished(writer, high_precision, frozen);
+  }
   writer.add_block("embedding", embedding_settings(model));
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
     writer.add_block("layers." + std::to_string(layer), layer_settings(model, layer));
   writer.add_block("head", HeadSettings{model.hidden_size, model.vocab_size, norm_settings(model)});
   if (model.multi_token_prediction) add_predictions(writer, model);
-  Graph graph = writer.take(high_precision, frozen);
-  mark_alike(graph);
-  return graph;
+  return finished(writer, high_precision, frozen);
 }
 
 Graph Graph::build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision,

@@ -20,5 +20,7 @@ std::unique_ptr<BlockModule> module_of(const LayerSettings& settings, const Bloc
                                        const StageOptions& options, KeptExchanges* kept);
 std::unique_ptr<BlockModule> module_of(const HeadSettings& settings, const BlockParameters& parameters,
                                        const StageOptions& options, KeptExchanges* kept);
+std::unique_ptr<BlockModule> module_of(const BodySettings& settings, const BlockParameters& parameters,
+                                       const StageOptions& options, KeptExchanges* kept);
 
 }  // namespace llmtrain

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/composed_block.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/model/block_modules.h"
+#include "core/model/stage.h"
 
 namespace llmtrain {
 namespace {
@@ -38,11 +46,44 @@ Tensors as_rows(const std::vector<at::Tensor>& tensors) {
   return rows;
 }
 
+// The body with the logits in place of the losses.
+body::Body predicting(body::Body body) {
+  const std::vector<bool> losses = are_losses(body);
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (!losses[i]) continue;
+    const body::TensorId loss = body.outputs[i];
+    body.outputs[i] = logits_of(body, loss);
+    std::erase_if(body.steps, [&](const body::Step& step) { return step.output == loss; });
+  }
+  return body;
+}
+
+// The rows [T, …] that count; the others are zero.
+at::Tensor counted(const at::Tensor& rows, const Batch& batch) {
+  const at::Tensor& which = batch.field(BatchField::counted_rows);
+  if (!which.defined()) return rows;
+  return at::zeros_like(rows).index_copy_(0, which, rows.index_select(0, which));
+}
+
+// How numbers are stored beside the batch's: a rank has only those fields that its blocks read.
+at::TensorOptions index_options(const Batch& batch) {
+  const auto field = std::ranges::find_if(batch.fields, &at::Tensor::defined);
+  return field == batch.fields.end() ? at::TensorOptions(at::kLong) : field->options().dtype(at::kLong);
+}
+
+at::Tensor loss_gradients(const Batch& batch, double gradient, const at::TensorOptions& options) {
+  const at::Tensor& which = batch.field(BatchField::counted_rows);
+  const std::int64_t rows = batch.sequences().rows();
+  if (!which.defined()) return at::full({rows}, gradient, options);
+  return at::zeros({rows}, options).index_fill_(0, which, gradient);
+}
+
 }  // namespace
 
 struct ComposedBlock::Saved final : SavedActivations {
   explicit Saved(body::BodyTensors tensors) : kept(std::move(tensors)) {}
   body::BodyTensors kept;
+  at::TensorOptions losses{};  // of its losses of rows
 };
 
 // Weights as they are in the stores when a step asks for them.
@@ -70,23 +111,34 @@ class ComposedBlock::Weights final : public body::BodyParameters {
 };
 
 ComposedBlock::ComposedBlock(const BlockParameters& parameters, body::Body body, BatchAxes axes, Recompute recompute)
-    : body_(std::move(body)), axes_(axes), keeping_(keeping_of(recompute)), name_(parameters.block().name) {
+    : body_(std::move(body)),
+      predicting_(predicting(body_)),
+      axes_(axes),
+      keeping_(keeping_of(recompute)),
+      name_(parameters.block().name) {
   if (parameters.split().ranks() > 1)
     throw Error(ExitCode::internal_error, name_ + ": a composed block has whole parameters, which " +
                                               std::to_string(parameters.split().ranks()) + " tensor ranks share");
   for (const body::TensorId id : body_.tensors_of(body::BodyTensor::Role::parameter))
     bound_.emplace(id, parameters.bind_alone(body_.tensors[id].name));
+  std::size_t term = 0;
+  for (const bool is_loss : are_losses(body_)) {
+    terms_.emplace_back();
+    if (is_loss) terms_.back() = parameters.block().losses.at(term++);
+  }
 }
 
-const body::BodyRun& ComposedBlock::run_of(const Batch& batch) const {
+const body::BodyRun& ComposedBlock::run_of(const Batch& batch, const PassContext& pass) const {
   const Sequences& rows = batch.sequences();
   if (!rows.part.is_whole())
     throw Error(ExitCode::internal_error, name_ + ": a composed block has whole sequences, which context ranks share");
-  const auto place = runs_.find({rows.count, rows.length});
+  const bool predicts = pass.mode == PassMode::prediction;
+  const auto place = runs_.find({rows.count, rows.length, predicts});
   if (place != runs_.end()) return place->second;
-  body::Body filled = body::with_extents(body_, {{axes_.sequences, rows.count}, {axes_.tokens, rows.length}});
+  body::Body filled =
+      body::with_extents(predicts ? predicting_ : body_, {{axes_.sequences, rows.count}, {axes_.tokens, rows.length}});
   const auto site_of = [&](const std::string& step) { return stable_hash(name_ + "." + step); };
-  return runs_.try_emplace({rows.count, rows.length}, std::move(filled), keeping_, site_of).first->second;
+  return runs_.try_emplace({rows.count, rows.length, predicts}, std::move(filled), keeping_, site_of).first->second;
 }
 
 body::BodyPass ComposedBlock::pass_of(const Batch& batch, const PassContext& pass) const {
@@ -100,36 +152,77 @@ body::BodyPass ComposedBlock::pass_of(const Batch& batch, const PassContext& pas
   return result;
 }
 
-std::vector<at::Tensor> ComposedBlock::fields_of(const body::Body& filled, const Batch& batch) const {
-  std::vector<at::Tensor> fields;
-  for (const body::TensorId id : filled.tensors_of(body::BodyTensor::Role::field)) {
-    const auto found = std::ranges::find(batch_field_names, filled.tensors[id].name);
-    if (found == batch_field_names.end())
-      throw Error(ExitCode::internal_error, name_ + ": batches have no field " + filled.tensors[id].name);
-    const auto place = static_cast<std::size_t>(found - batch_field_names.begin());
-    fields.push_back(batch.fields[place].reshape(filled.shape_of(id)));
+// Targets of rows that do not count may be anything, and in prediction there are none: they are not to be read.
+at::Tensor ComposedBlock::field_of(std::string_view name, const Batch& batch, const PassContext& pass) const {
+  const Sequences& sequences = batch.sequences();
+  const at::TensorOptions options = index_options(batch);
+  if (name == positions_field) {
+    if (sequences.positions.defined()) return sequences.positions;
+    return at::arange(sequences.length, options).repeat({sequences.count});
   }
+  const auto found = std::ranges::find(batch_field_names, name);
+  if (found == batch_field_names.end())
+    throw Error(ExitCode::internal_error, name_ + ": batches have no field " + std::string(name));
+  const auto field = static_cast<BatchField>(found - batch_field_names.begin());
+  if (field != BatchField::targets) return batch.field(field);
+  if (pass.mode == PassMode::prediction) return at::zeros({sequences.rows()}, options);
+  return counted(batch.field(field), batch);
+}
+
+std::vector<at::Tensor> ComposedBlock::fields_of(const body::Body& filled, const Batch& batch,
+                                                 const PassContext& pass) const {
+  std::vector<at::Tensor> fields;
+  for (const body::TensorId id : filled.tensors_of(body::BodyTensor::Role::field))
+    fields.push_back(field_of(filled.tensors[id].name, batch, pass).reshape(filled.shape_of(id)));
   return fields;
 }
 
 BlockModule::Output ComposedBlock::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
-  const body::BodyRun& run = run_of(batch);
+  const body::BodyRun& run = run_of(batch, pass);
   const body::Body& filled = run.body();
   const Weights weights(filled, bound_);
   body::BodyRun::Output made = run.forward(shaped_as(filled, filled.tensors_of(body::BodyTensor::Role::input), inputs),
-                                           fields_of(filled, batch), weights, pass_of(batch, pass));
-  Output output{.values = as_rows(made.values), .saved = nullptr};
-  if (pass.trains()) output.saved = std::make_unique<Saved>(std::move(made.kept));
+                                           fields_of(filled, batch, pass), weights, pass_of(batch, pass));
+  Output output;
+  for (std::size_t i = 0; i < made.values.size(); ++i) {
+    at::Tensor rows = made.values[i].flatten(0, 1);
+    const at::Tensor& asked_for = batch.field(BatchField::counted_rows);
+    if (!terms_[i])
+      output.values.push_back(std::move(rows));
+    else if (pass.mode == PassMode::prediction)
+      output.logits = asked_for.defined() ? rows.index_select(0, asked_for) : std::move(rows);
+    else
+      output.losses.push_back({*terms_[i], counted(rows, batch)});
+  }
+  if (!pass.trains()) return output;
+  auto kept = std::make_unique<Saved>(std::move(made.kept));
+  if (!output.losses.empty()) kept->losses = output.losses.front().rows.options();
+  output.saved = std::move(kept);
   return output;
 }
 
 Tensors ComposedBlock::backward(Tensors gradients, const Batch& batch, const PassContext& pass,
                                 std::unique_ptr<SavedActivations> saved) const {
-  const body::BodyRun& run = run_of(batch);
+  const body::BodyRun& run = run_of(batch, pass);
   const body::Body& filled = run.body();
   Weights weights(filled, bound_);
-  return as_rows(run.backward(shaped_as(filled, filled.outputs, gradients), std::move(static_cast<Saved&>(*saved).kept),
-                              fields_of(filled, batch), weights, pass_of(batch, pass)));
+  auto& of_forward = static_cast<Saved&>(*saved);
+  std::vector<at::Tensor> of_outputs;
+  std::size_t value = 0;
+  for (std::size_t i = 0; i < filled.outputs.size(); ++i) {
+    const at::Tensor rows = terms_[i] ? loss_gradients(batch, pass.loss_gradients.at(*terms_[i]), of_forward.losses)
+                                      : std::move(gradients[value++]);
+    of_outputs.push_back(rows.reshape(filled.shape_of(filled.outputs[i])));
+  }
+  return as_rows(run.backward(of_outputs, std::move(of_forward.kept), fields_of(filled, batch, pass), weights,
+                              pass_of(batch, pass)));
+}
+
+std::unique_ptr<BlockModule> module_of(const BodySettings& settings, const BlockParameters& parameters,
+                                       const StageOptions& options, KeptExchanges* /*kept*/) {
+  const BodyDescription& described = *settings.description;
+  return std::make_unique<ComposedBlock>(parameters, with_attention(described.body, options.attention), described.axes,
+                                         options.recompute);
 }
 
 }  // namespace llmtrain

@@ -11,7 +11,7 @@ namespace llmtrain {
 
 // The recipe's section `model`, as core/recipe/recipe.h describes recipes.
 
-enum class Architecture { gpt2, gpt_rope, llama };
+enum class Architecture { gpt2, gpt_rope, llama, bert, roberta };
 // Formulas: kernels/activation.h.
 enum class Activation { gelu, gelu_tanh, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
 // Whether attention and the feed-forward network read the same input, through norms of their own or through one.
@@ -68,6 +68,11 @@ struct MixtureOfExpertsRecipe {
 
   bool operator==(const MixtureOfExpertsRecipe&) const = default;
 };
+
+// Whether it is an encoder: each token sees all of its document, and hidden tokens are predicted instead of the next.
+constexpr bool is_encoder(Architecture architecture) {
+  return architecture == Architecture::bert || architecture == Architecture::roberta;
+}
 
 enum class RopeScalingType { linear, llama3, yarn };
 

@@ -78,8 +78,10 @@ WorkMonitor::Stops stops_of(const RunRequest& request, const Communicator& commu
   };
 }
 
-// Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode.
+// Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode. Encoders
+// continue no text.
 void show_sample(const Recipe& recipe, Trainer& trainer, const WorkMonitor::Stops& stops) {
+  if (is_encoder(recipe.model.architecture)) return;
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
   const GenerateOptions options{.tokens = 300, .choice = {.seed = recipe.seed}, .time_limit = std::chrono::seconds(5)};
   const ByteTokenizer tokenizer;
@@ -102,10 +104,13 @@ void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& 
              format_bytes(memory.peak()), format_bytes(static_cast<std::int64_t>(plan.tensor_bytes)));
 }
 
-void show_end(const RunDirectory& directory) {
+void show_end(const RunDirectory& directory, const Recipe& recipe) {
   const std::string path = directory.path().string();
   log().info("done. {}/metrics.jsonl has every step, {}/checkpoints the model,", path, path);
-  log().info("{} what was shown here. Try: llmtrain sample {} --prompt \"…\"", directory.log_file().string(), path);
+  const std::string next = is_encoder(recipe.model.architecture)
+                               ? fmt::format("llmtrain checkpoint export {} FOLDER --to hf", path)
+                               : fmt::format("llmtrain sample {} --prompt \"…\"", path);
+  log().info("{} what was shown here. Try: {}", directory.log_file().string(), next);
 }
 
 // A run whose last evaluation was stopped has that to do.
@@ -175,7 +180,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
   const WorkMonitor::Stops stops = stops_of(request, communicator);
   if (code == ExitCode::done && !is_quiet && has_weights && !stops()) show_sample(recipe, trainer, stops);
   if (request.trace) log().info("the timeline of the last steps for ui.perfetto.dev: {}", *request.trace);
-  if (code == ExitCode::done) show_end(directory);
+  if (code == ExitCode::done) show_end(directory, recipe);
   return code;
 }
 

@@ -15,6 +15,14 @@ void require_executable(const Recipe& recipe, const std::string& name) {
   if (!lines.empty()) throw Error(ExitCode::bad_recipe, lines);
 }
 
+void require_decoder(const Recipe& recipe, const std::string& name, const std::string& command) {
+  if (!is_encoder(recipe.model.architecture)) return;
+  throw Error(ExitCode::bad_recipe,
+              name +
+                  ": /model/architecture: is an encoder's, which tells hidden tokens from both sides and continues " +
+                  "no text; " + command + " needs a decoder, such as gpt2 or llama");
+}
+
 std::vector<std::string> not_run_as_planned(const Recipe& recipe) {
   return recipe.cluster.program == ClusterRecipe{}.program ? not_executable(recipe) : std::vector<std::string>{};
 }

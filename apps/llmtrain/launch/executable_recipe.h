@@ -12,6 +12,9 @@ namespace llmtrain::app {
 // Throws Error(bad_recipe) with one line for each key that this version cannot execute; `name` names the recipe in it.
 void require_executable(const Recipe& recipe, const std::string& name);
 
+// Throws Error(bad_recipe) where the model is an encoder, which continues no text; `command` does.
+void require_decoder(const Recipe& recipe, const std::string& name, const std::string& command);
+
 // Why `run` refuses what is planned, a line for each key: for plans of llmtrain. None for those of another program.
 std::vector<std::string> not_run_as_planned(const Recipe& recipe);
 

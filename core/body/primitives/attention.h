@@ -17,6 +17,8 @@ struct Attention {
   double dropout = 0;             // of probabilities, in training
   std::optional<double> scale{};  // none: 1 ÷ √d
   bool stores_scores = false;     // also where neither dropout nor a bias asks for it
+
+  bool operator==(const Attention&) const = default;
 };
 
 // Whether [b, n, s, m] probabilities pass through memory, or one kernel makes them as it needs them (Dao et al., arXiv

@@ -17,6 +17,8 @@ struct Convolution {
   // Along each window axis.
   std::vector<std::int64_t> stride{}, padding{}, dilation{};  // none: 1, 0, 1
   std::int64_t groups = 1;
+
+  bool operator==(const Convolution&) const = default;
 };
 
 // The same with a number for each of so many window axes.

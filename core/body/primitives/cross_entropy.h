@@ -9,6 +9,8 @@ namespace llmtrain::body {
 // row, in the type of sums.
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
+
+  bool operator==(const CrossEntropy&) const = default;
 };
 
 void check(const CrossEntropy& cross_entropy, const StepShape& shape);

@@ -10,6 +10,8 @@ namespace llmtrain::body {
 struct Dropout {
   static constexpr const char* name = "dropout";
   double probability = 0;  // in [0, 1)
+
+  bool operator==(const Dropout&) const = default;
 };
 
 void check(const Dropout& dropout, const StepShape& shape);

@@ -24,6 +24,8 @@ struct Elementwise {
   static constexpr const char* name = "elementwise";
   ElementwiseKind kind = ElementwiseKind::add;
   double factor = 1;  // of scale
+
+  bool operator==(const Elementwise&) const = default;
 };
 
 void check(const Elementwise& elementwise, const StepShape& shape);

@@ -9,6 +9,8 @@ namespace llmtrain::body {
 // a batch that are looked at.
 struct Gather {
   static constexpr const char* name = "gather";
+
+  bool operator==(const Gather&) const = default;
 };
 
 void check(const Gather& gather, const StepShape& shape);

@@ -12,6 +12,8 @@ namespace llmtrain::body {
 struct Join {
   static constexpr const char* name = "join";
   std::size_t place = 0;  // of that axis among the result's
+
+  bool operator==(const Join&) const = default;
 };
 
 void check(const Join& join, const StepShape& shape);

@@ -21,6 +21,8 @@ struct Norm {
   NormKind kind = NormKind::layer;
   double epsilon = 1e-5;
   std::int64_t groups = 1;  // of group norms
+
+  bool operator==(const Norm&) const = default;
 };
 
 void check(const Norm& norm, const StepShape& shape);

@@ -17,6 +17,8 @@ struct Pool {
   static constexpr const char* name = "pool";
   PoolKind kind = PoolKind::max;
   std::array<std::int64_t, 2> window{1, 1}, stride{1, 1}, padding{0, 0};
+
+  bool operator==(const Pool&) const = default;
 };
 
 // How long the result is along one of the two window axes.

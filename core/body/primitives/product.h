@@ -9,6 +9,8 @@ namespace llmtrain::body {
 // axis of both operands and of the result counts products; each other axis of an operand is in the result.
 struct Product {
   static constexpr const char* name = "product";
+
+  bool operator==(const Product&) const = default;
 };
 
 void check(const Product& product, const StepShape& shape);

@@ -22,6 +22,8 @@ struct Rearrange {
   AxisId whole = 0;
   std::vector<AxisId> parts{};
   std::int64_t begin = 0;
+
+  bool operator==(const Rearrange&) const = default;
 };
 
 // The axes of the result for an operand with these; none where it lacks what is rearranged, or has it not side by side.

@@ -11,6 +11,8 @@ enum class ReduceKind { sum, mean };
 struct Reduce {
   static constexpr const char* name = "reduce";
   ReduceKind kind = ReduceKind::sum;
+
+  bool operator==(const Reduce&) const = default;
 };
 
 void check(const Reduce& reduce, const StepShape& shape);

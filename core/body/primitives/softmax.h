@@ -9,6 +9,8 @@ namespace llmtrain::body {
 struct Softmax {
   static constexpr const char* name = "softmax";
   AxisId axis = 0;
+
+  bool operator==(const Softmax&) const = default;
 };
 
 void check(const Softmax& softmax, const StepShape& shape);

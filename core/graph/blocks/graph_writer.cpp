@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/blocks/graph_writer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <variant>
 
+#include "core/base/error.h"
 #include "core/graph/marks/parameter_marks.h"
 
 namespace llmtrain {
@@ -41,6 +43,21 @@ Graph GraphWriter::take(const HighPrecisionRecipe& high_precision, const std::ve
 }
 
 void GraphWriter::read_value() { block().inputs = {graph_.values.size() - 1}; }
+
+void GraphWriter::read_value(std::string_view name) {
+  const auto found = std::ranges::find(graph_.values, name, &Value::name);
+  if (found == graph_.values.end())
+    throw Error(ExitCode::internal_error, block().name + ": no block before it makes " + std::string(name));
+  block().inputs.push_back(static_cast<std::size_t>(found - graph_.values.begin()));
+}
+
+void GraphWriter::make_value(std::string_view name, std::vector<std::int64_t> features) {
+  const std::string& of_block = block().name;
+  block().outputs.push_back(graph_.values.size());
+  graph_.values.push_back({.name = block().outputs.size() == 1 ? of_block : of_block + "." + std::string(name),
+                           .rows = 0,
+                           .features = std::move(features)});
+}
 
 void GraphWriter::make_value() {
   block().outputs = {graph_.values.size()};

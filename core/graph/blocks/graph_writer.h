@@ -29,8 +29,12 @@ class GraphWriter {
   Block& block() { return graph_.blocks.back(); }
   // The value that the block before makes.
   void read_value();
+  // That of the name; throws Error(internal_error) where no earlier block makes one.
+  void read_value(std::string_view name);
   // With the block's name and hidden size.
   void make_value();
+  // The first one is called as the block, others "block.name".
+  void make_value(std::string_view name, std::vector<std::int64_t> features);
   // A term of the loss, as LossTerm has it.
   void raise(std::string_view name, double coefficient, bool is_of_rows);
   // A parameter of an earlier block, under a name of this one's own.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +41,8 @@ class OperatorWriter {
   void begin_module(OperatorModule module) { module_ = module; }
 
   Operator& add(std::string name, OperatorKind kind);
+  // A list that has been made elsewhere.
+  void add(OperatorList operators) { std::ranges::move(operators, std::back_inserter(operators_)); }
   // A product in the compute type at every level. Here and below a product is with the parameter of the block that has
   // the local name `weight`, and with what is joined to it.
   Operator& product(std::string name, const MatrixProduct& product, std::string_view weight);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr IntegerRange token_range{1, 1 << 27};
 
-constexpr std::array<std::string_view, 3> architecture_words = {"gpt2", "gpt-rope", "llama"};
+constexpr std::array<std::string_view, 5> architecture_words = {"gpt2", "gpt-rope", "llama", "bert", "roberta"};
 constexpr std::array<std::string_view, 7> activation_words = {"gelu",  "gelu_tanh",  "squared_relu",  "swiglu",
                                                               "geglu", "geglu_tanh", "clamped_swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
@@ -31,16 +31,18 @@ struct Preset {
 };
 
 const Preset& preset_of(Architecture architecture) {
-  // In the order of Architecture: gpt2, gpt_rope, llama.
-  static constexpr std::array<Preset, 3> presets = {{
+  // In the order of Architecture: gpt2, gpt_rope, llama, bert, roberta.
+  static constexpr std::array<Preset, 5> presets = {{
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, true},
       {Position::rope, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, false},
       {Position::rope, NormKind::rmsnorm, 1e-5, Activation::swiglu, false, false, false, false},
+      {Position::learned, NormKind::layernorm, 1e-12, Activation::gelu, true, true, false, true},
+      {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu, true, true, false, true},
   }};
   return presets[static_cast<std::size_t>(architecture)];
 }
 
-// gpt2 and gpt-rope: 4·hidden. llama: 8·hidden/3, rounded up to a multiple of 256 (Touvron et al., arXiv 2302.13971).
+// All but llama: 4·hidden. llama: 8·hidden/3, rounded up to a multiple of 256 (Touvron et al., arXiv 2302.13971).
 std::int64_t preset_ffn_hidden_size(Architecture architecture, std::int64_t hidden_size) {
   if (architecture != Architecture::llama) return 4 * hidden_size;
   constexpr std::int64_t multiple = 256;

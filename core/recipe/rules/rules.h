@@ -57,6 +57,7 @@ struct Rule {
 const std::vector<Rule>& all_rules();
 std::vector<Rule> model_rules();      // and of training
 std::vector<Rule> attention_rules();  // of the kinds of attention
+std::vector<Rule> encoder_rules();
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();

@@ -22,6 +22,7 @@ std::vector<Combination> document_combinations();
 std::vector<Combination> curriculum_combinations();
 std::vector<Combination> attention_combinations();
 std::vector<Combination> latent_attention_combinations();
+std::vector<Combination> encoder_combinations();
 std::vector<Combination> window_combinations();
 std::vector<Combination> residual_combinations();
 std::vector<Combination> prediction_combinations();

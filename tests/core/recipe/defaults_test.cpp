@@ -44,6 +44,18 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "qkv_bias": false, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
         "moe": null, "multi_token_prediction": null,
         "lora": null})"},
+      {"bert",
+       R"({"architecture": "bert", "layers": 4, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8, "head_dim": 8,
+        "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128, "activation": "gelu",
+        "norm": "layernorm", "norm_eps": 1e-12, "position": "learned", "rope_theta": 10000.0, "rope_scaling": null, "bias": true,
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null,
+        "lora": null})"},
+      {"roberta",
+       R"({"architecture": "roberta", "layers": 4, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
+        "head_dim": 8, "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128, "activation": "gelu",
+        "norm": "layernorm", "norm_eps": 1e-5, "position": "learned", "rope_theta": 10000.0, "rope_scaling": null, "bias": true,
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null,
+        "lora": null})"},
   };
   for (const auto& [architecture, expected] : presets) {
     auto json = small_recipe();

@@ -26,6 +26,7 @@ std::vector<Combination> all_combinations() {
                           test::curriculum_combinations,
                           test::attention_combinations,
                           test::latent_attention_combinations,
+                          test::encoder_combinations,
                           test::window_combinations,
                           test::residual_combinations,
                           test::prediction_combinations,

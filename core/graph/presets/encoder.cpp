@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/presets/encoder.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/body/parts/heads.h"
+#include "core/body/parts/linear.h"
+#include "core/body/parts/token_body.h"
+#include "core/body/parts/transformer_layer.h"
+#include "core/graph/blocks/graph_writer.h"
+
+namespace llmtrain {
+namespace {
+
+using body::AxisId;
+using body::Body;
+using body::BodyTensor;
+using body::TensorId;
+using body::TokenBody;
+
+body::Norm norm_of(const ModelRecipe& model) { return {.epsilon = model.norm_eps}; }
+
+body::ElementwiseKind activation_of(const ModelRecipe& model) {
+  return model.activation == Activation::gelu ? body::ElementwiseKind::gelu : body::ElementwiseKind::gelu_tanh;
+}
+
+// With extents of the batch that a layout or a batch replaces.
+TokenBody begun(const ModelRecipe& model) { return {1, model.max_sequence_length, model.hidden_size}; }
+
+Body embedding_body(const ModelRecipe& model) {
+  TokenBody of = begun(model);
+  body::BodyWriter& writer = of.writer;
+  const auto rows_of = [&](const std::string& field, const std::string& table, std::int64_t rows) {
+    const TensorId weight = writer.parameter(table + ".weight", {writer.axis(table + ".rows", rows), of.hidden});
+    const TensorId numbers = writer.field(field, {of.sequences, of.tokens});
+    return writer.named(writer.gather(weight, numbers), table);
+  };
+  const TensorId token = rows_of("token_ids", "token", model.vocab_size);
+  const TensorId position = rows_of(std::string(positions_field), "position", model.max_sequence_length);
+  const AxisId types = writer.axis("types", token_types(model.architecture)), first = writer.axis("first_type", 1);
+  const TensorId table = writer.parameter("token_type.weight", {types, of.hidden});
+  const TensorId type = writer.reduce(body::ReduceKind::sum, writer.slice(table, types, first), {of.hidden});
+  const TensorId sum = writer.named(writer.elementwise(body::ElementwiseKind::add, {token, position, type}), "sum");
+  return of.finished(
+      write_dropout(writer, "embedding", model.dropout, write_norm(writer, "norm", norm_of(model), sum)));
+}
+
+Body layer_body(const ModelRecipe& model) {
+  TokenBody of = begun(model);
+  const body::TransformerLayer layer{
+      .attention = {.heads = model.heads, .head_dim = model.head_dim, .dropout = model.dropout},
+      .feed_forward = {.width = model.ffn_hidden_size, .activation = activation_of(model)},
+      .residual = {.norms_before = false, .norm = norm_of(model), .dropout = model.dropout}};
+  const TensorId x = of.x();
+  return of.finished(write_layer(of.writer, layer, x));
+}
+
+Body head_body(const ModelRecipe& model) {
+  TokenBody of = begun(model);
+  const TensorId x = of.x(), targets = of.writer.field("targets", {of.sequences, of.tokens});
+  const TensorId logits =
+      write_masked_language_head(of.writer, {model.vocab_size, activation_of(model), norm_of(model)}, x);
+  return of.finished(of.writer.cross_entropy(logits, targets));
+}
+
+bool is_bias(const std::string& name) { return name.ends_with(".bias"); }
+bool is_norm(const std::string& name) { return name.ends_with("norm.weight"); }
+bool is_table(const std::string& name) {
+  return name == "token.weight" || name == "position.weight" || name == "token_type.weight" || name == "head.weight";
+}
+
+// Matrices are [output, input], whichever heads their axes count.
+std::vector<std::int64_t> stored_shape(const Body& body, TensorId id) {
+  const std::vector<std::int64_t> shape = body.shape_of(id);
+  const std::string& name = body.tensors[id].name;
+  if (is_bias(name) || is_norm(name)) return {element_count(shape)};
+  const std::int64_t outputs = name == "attention.output.weight" ? shape.front() : element_count(shape) / shape.back();
+  return {outputs, element_count(shape) / outputs};
+}
+
+// All weights begin alike, and none decays but matrices and the table of tokens.
+Parameter parameter_of(const Body& body, TensorId id, const ModelRecipe& model, bool is_of_layer) {
+  const std::string& name = body.tensors[id].name;
+  Parameter parameter{.local_name = name, .shape = stored_shape(body, id)};
+  if (is_bias(name)) {
+    parameter.initialization = Initialization::zeros;
+  } else if (is_norm(name)) {
+    parameter.initialization = Initialization::ones;
+  } else {
+    parameter.standard_deviation = model.init_std;
+    parameter.is_table = is_table(name);
+    parameter.is_layer_matrix = is_of_layer;
+    parameter.decays = name != "position.weight" && name != "token_type.weight";
+  }
+  return parameter;
+}
+
+BodyDescription described(Body body, const ModelRecipe& model, bool is_unit = false) {
+  BodyDescription block{.body = std::move(body), .axes = {}, .is_unit = is_unit};
+  block.axes = {block.body.axis_named("sequences"), block.body.axis_named("tokens")};
+  for (const TensorId id : block.body.tensors_of(BodyTensor::Role::parameter))
+    block.parameters.push_back(parameter_of(block.body, id, model, is_unit));
+  return block;
+}
+
+}  // namespace
+
+void write_encoder(GraphWriter& writer) {
+  const ModelRecipe& model = writer.model();
+  writer.add_block("embedding", BodySettings(described(embedding_body(model), model)));
+  const BodySettings layer(described(layer_body(model), model, true));
+  for (std::int64_t index = 0; index < model.layers; ++index)
+    writer.add_block("layers." + std::to_string(index), layer);
+  BodyDescription head = described(head_body(model), model);
+  head.losses = {{std::string(loss_names::head), 1}};
+  if (model.tie_embeddings) {
+    std::erase_if(head.parameters, [](const Parameter& parameter) { return parameter.local_name == "head.weight"; });
+    head.shared = {{"head.weight", "embedding", "token.weight"}};
+  }
+  writer.add_block("head", BodySettings(std::move(head)));
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models all of whose blocks are bodies: what one rank learns, whatever the layout, and plans that are what runs.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/huggingface/tensor_dtype.h"
+#include "parallel/engine/model_state.h"
+#include "tests/parallel/engine/planned/planned_run.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain::test {
+namespace {
+
+// Nothing is clipped, so that a step is a function of each parameter's gradient alone.
+const Overrides encoder{"model.architecture=\"bert\"", "model.kv_heads=4",    "model.layers=4", "batch.micro=4",
+                        "model.tie_embeddings=false",  "training.clip_norm=0"};
+
+using States = std::map<std::string, at::Tensor>;
+
+struct Learned {
+  Run run;
+  double evaluated = 0;
+  States states;  // of weights and moments, whole where a rank has them whole
+};
+
+void add_states(const LocalModel& of, States& states) {
+  const StateSlices state = state_slices(of);
+  for (const TensorSlice& slice : state.slices) {
+    void* memory = const_cast<void*>(slice.data);
+    states[slice.name] = at::from_blob(memory, slice.shape, at::dtype(tensor_type(slice.dtype))).clone();
+  }
+}
+
+Learned learn(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps = 3) {
+  const Recipe recipe = setting.recipe(encoder + layout.overrides);
+  std::vector<Run> runs(static_cast<std::size_t>(layout.ranks));
+  Learned learned;
+  std::mutex mutex;
+  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, layout.ranks), communicator, at::kCPU);
+    runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
+    const double evaluated = trainer.evaluate();
+    const std::lock_guard lock(mutex);
+    learned.evaluated = evaluated;
+    add_states(trainer.model(), learned.states);
+  });
+  for (const Run& run : runs) check_equal(run, runs.front());
+  learned.run = runs.front();
+  return learned;
+}
+
+}  // namespace
+
+TEST_CASE("an encoder learns the same bits on any pipeline, and has the same losses on data ranks and shards of states",
+          "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides compute =
+      GENERATE(Overrides{}, Overrides{"model.dropout=0.1"}, Overrides{"precision.compute=\"bf16\""});
+  const Learned expected = learn(setting, {1, compute});
+  CHECK(expected.run.losses.back() < expected.run.losses.front());
+  const std::vector<RankCase> layouts{
+      {1, {"memory.recompute=\"selective\""}},
+      {1, {"memory.recompute=\"full\""}},
+      {1, {"pipeline.loops=4"}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"interleaved\"", "pipeline.loops=2"}},
+      {4, {"parallel.pipeline=4", "pipeline.schedule=\"gpipe\"", "memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.balance=\"blocks\""}},
+  };
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides + compute));
+    const Learned got = learn(setting, {layout.ranks, layout.overrides + compute});
+    CHECK(got.run.losses == expected.run.losses);
+    CHECK(got.evaluated == expected.evaluated);
+    REQUIRE(got.states.size() == expected.states.size());
+    for (const auto& [name, state] : expected.states) {
+      INFO(name);
+      CHECK(got.states.at(name).equal(state));
+    }
+  }
+  // Sums of two ranks' gradients are those of two micro-batches.
+  for (const int stage : {0, 1, 2, 3}) {
+    const Learned got = learn(setting, {2, Overrides{zero(stage)} + compute});
+    INFO("ZeRO-" << stage);
+    CHECK(got.run.losses == expected.run.losses);
+    CHECK(got.evaluated == expected.evaluated);
+  }
+}
+
+TEST_CASE("an encoder whose head reads the embedding's table learns the same on any pipeline, but for rounding",
+          "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides tied{"model.tie_embeddings=true"};
+  const Run expected = learn(setting, {1, tied}, 6).run;
+  const std::vector<RankCase> layouts{
+      {2, {"parallel.pipeline=2"}},
+      {4, {"parallel.pipeline=2", zero(3)}},
+      {4, {"parallel.pipeline=4"}},
+  };
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    check_close(learn(setting, {layout.ranks, layout.overrides + tied}, 6).run, expected, 1e-5, 1e-4);
+  }
+}
+
+TEST_CASE("a step of an encoder does what is planned, and takes the memory that is planned") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(Overrides{"model.tie_embeddings=false"}, Overrides{"model.tie_embeddings=true"});
+  const std::vector<RankCase> layouts{
+      {1, {}},
+      {1, {"memory.recompute=\"selective\""}},
+      {1, {"memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
+      {4, {"parallel.pipeline=2", "pipeline.loops=2", zero(3)}},
+      {2, {zero(1)}},
+      {2, {zero(2)}},
+      {2, {zero(3)}},
+      {4, {"parallel.pipeline=4", "memory.recompute=\"full\""}},
+  };
+  for (const RankCase& layout : layouts)
+    check_layout(setting, {layout.ranks,
+                           Overrides{"model.architecture=\"bert\"", "model.kv_heads=4"} + model + layout.overrides});
+}
+
+}  // namespace llmtrain::test
