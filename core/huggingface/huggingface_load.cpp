@@ -50,11 +50,28 @@ bool is_buffer(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
 }
 
+// Buffers, and what training for other tasks has added to an encoder: a pooler, and the head of next sentences.
+bool is_left_out(std::string_view name, HuggingfaceType type) {
+  if (!is_encoder(type)) return is_buffer(name);
+  return name.ends_with(".position_ids") || name.find("pooler.") != std::string_view::npos ||
+         name.starts_with("cls.seq_relationship.");
+}
+
+// As it is called today: the first files of BERT have the names that TensorFlow gives norms.
+std::string renamed(std::string_view name, HuggingfaceType type) {
+  constexpr std::string_view gamma = ".gamma", beta = ".beta";
+  std::string result = without_model_prefix(name, type);
+  if (!is_encoder(type)) return result;
+  if (result.ends_with(gamma)) result.replace(result.size() - gamma.size(), gamma.size(), ".weight");
+  if (result.ends_with(beta)) result.replace(result.size() - beta.size(), beta.size(), ".bias");
+  return result;
+}
+
 StoredTensors without_prefixes(const StoredTensors& stored, HuggingfaceType type, TensorProblems& problems) {
   StoredTensors tensors;
   for (const auto& [name, tensor] : stored)
     // Older files lack the model's prefix, newer ones have it: names are compared without.
-    if (!is_buffer(name) && !tensors.emplace(without_model_prefix(name, type), tensor).second)
+    if (!is_left_out(name, type) && !tensors.emplace(renamed(name, type), tensor).second)
       problems.push_back(quoted_text(name) + " appears twice, with and without its prefix");
   return tensors;
 }
@@ -90,9 +107,9 @@ bool same_bytes(const StoredTensor& first, const StoredTensor& second) {
 
 // Files of tied models hold the embedding, the head, which safetensors' removal of shared tensors may have left alone,
 // or both, which must be equal then: transformers would not tie the two, whatever config.json says.
-void take_tied_head(StoredTensors& tensors, const Graph& graph, const std::string& embedding,
+void take_tied_head(StoredTensors& tensors, const Graph& graph, const std::string& embedding, HuggingfaceType type,
                     TensorProblems& problems) {
-  const auto head = tensors.find("lm_head.weight");
+  const auto head = tensors.find(std::string(head_tensor(type)));
   if (!graph.model.tie_embeddings || head == tensors.end()) return;
   const auto [token, is_alone] = tensors.emplace(embedding, head->second);
   if (is_alone || same_bytes(head->second, token->second))
@@ -101,6 +118,21 @@ void take_tied_head(StoredTensors& tensors, const Graph& graph, const std::strin
     problems.push_back(quoted_text(head->first) +
                        " differs from the token embedding, but config.json ties the two; if they are meant to differ, "
                        "set its tie_word_embeddings to false: transformers loads them untied");
+}
+
+// The bias of an encoder's head has two names. Of tied models both are one, and files have either or both; an untied
+// one's is that of the matrix, and transformers reads no other.
+void take_head_bias(StoredTensors& tensors, const Graph& graph, HuggingfaceType type, TensorProblems& problems) {
+  if (!is_encoder(type)) return;
+  const auto found = tensors.find(head_bias_beside(type));
+  if (found == tensors.end()) return;
+  const auto [bias, is_alone] = tensors.emplace(head_bias(type), found->second);
+  if (!graph.model.tie_embeddings) bias->second = found->second;
+  if (is_alone || same_bytes(found->second, bias->second))
+    tensors.erase(found);
+  else
+    problems.push_back(quoted_text(found->first) + " differs from " + quoted_text(bias->first) +
+                       ", and in a tied model the two are one");
 }
 
 void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType type, const Graph& graph,
@@ -142,12 +174,13 @@ HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& grap
   // All tensors are checked before any is read: memory is not filled for a model that is refused.
   TensorProblems problems;
   StoredTensors tensors = without_prefixes(open_tensors(folder), type, problems);
-  take_tied_head(tensors, graph, without_model_prefix(plans.front().name, type), problems);
+  take_tied_head(tensors, graph, without_model_prefix(plans.front().name, type), type, problems);
+  take_head_bias(tensors, graph, type, problems);
   check_tensors(plans, type, graph, tensors, problems);
   report(folder, problems);
 
   for (const HuggingfaceTensor& plan : plans) {
-    std::int64_t row = 0;
+    std::int64_t row = plan.rows_before;
     for (const std::size_t index : plan.parameters) {
       const Parameter& parameter = graph.parameters[index];
       const StoredTensor& tensor = tensors.at(without_model_prefix(plan.name, type));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/zeros.h>
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/graph/presets/encoder.h"
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
@@ -22,6 +24,7 @@
 #include "core/huggingface/weight_source.h"
 #include "core/json/json_file.h"
 #include "core/json/json_text.h"
+#include "core/recipe/model_from/huggingface_encoder.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
@@ -199,6 +202,18 @@ void add_experts(Json& config, const MixtureOfExpertsRecipe& moe, HuggingfaceTyp
     config["shared_expert_intermediate_size"] = moe.shared_experts * moe.ffn_hidden_size;
 }
 
+void add_encoder(Json& config, const ModelRecipe& model, HuggingfaceType type) {
+  config["num_hidden_layers"] = model.layers;
+  config["hidden_size"] = model.hidden_size;
+  config["num_attention_heads"] = model.heads;
+  config["intermediate_size"] = model.ffn_hidden_size;
+  config["max_position_embeddings"] = model.max_sequence_length + rows_before_positions(type);
+  config["type_vocab_size"] = token_types(model.architecture);
+  config["hidden_act"] = model.activation == Activation::gelu ? "gelu" : "gelu_new";
+  config["layer_norm_eps"] = model.norm_eps;
+  config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = model.dropout;
+}
+
 // For transformers 4 and 5; `dtype` is PyTorch's name of the weights' type.
 Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string& dtype) {
   Json config;
@@ -208,6 +223,8 @@ Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string
   config["vocab_size"] = model.vocab_size;
   if (type == HuggingfaceType::gpt2) {
     add_gpt2(config, model);
+  } else if (is_encoder(type)) {
+    add_encoder(config, model, type);
   } else {
     add_llama_family(config, model, type);
     if (model.moe) add_experts(config, *model.moe, type);
@@ -253,6 +270,10 @@ TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, cons
     };
     // Another arrangement than its parameters' is made as a whole.
     if (plan.transposed) return write_values(values_of(plan, graph, weights).to(dtype));
+    if (plan.rows_before > 0) {
+      const std::vector<std::int64_t> shape = plan.shape(graph);
+      write_values(at::zeros({plan.rows_before, shape.back()}, dtype));
+    }
     for (const std::size_t index : plan.parameters)
       visit_pieces(weights, graph.parameters[index], plan.expert, dtype, write_values);
   };
@@ -300,11 +321,20 @@ std::string generation_config_text(const HuggingfaceFormat& format, const Json& 
 void write_model(const fs::path& folder, const Graph& graph, const WeightSource& weights,
                  const HuggingfaceFormat& format, const Json& config) {
   std::vector<SafetensorsTensor> tensors;
-  for (const HuggingfaceTensor& plan : huggingface_tensors(graph, huggingface_type_of(graph.model)))
-    tensors.push_back({plan.name, dtype_name(format.dtype), plan.shape(graph), nullptr,
-                       content_of(plan, graph, weights, format.dtype)});
+  const HuggingfaceType type = huggingface_type_of(graph.model);
+  for (const HuggingfaceTensor& plan : huggingface_tensors(graph, type)) {
+    const auto write_as = [&](const std::string& name) {
+      tensors.push_back(
+          {name, dtype_name(format.dtype), plan.shape(graph), nullptr, content_of(plan, graph, weights, format.dtype)});
+    };
+    write_as(plan.name);
+    // transformers has it twice where it ties nothing.
+    if (is_encoder(type) && !graph.model.tie_embeddings && plan.name == head_bias(type))
+      write_as(head_bias_beside(type));
+  }
   write_shards(folder, std::move(tensors), format.shard_bytes);
-  write_file_atomically(folder / "generation_config.json", generation_config_text(format, config));
+  if (!is_encoder(graph.model.architecture))
+    write_file_atomically(folder / "generation_config.json", generation_config_text(format, config));
   // Written last: a folder without it is not a model, so an interrupted export is recognised as such.
   write_file_atomically(folder / "config.json", config.dump(2) + "\n");
 }
@@ -323,6 +353,8 @@ void remove_model(const fs::path& folder, bool was_there) noexcept {
 }  // namespace
 
 HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
+  if (is_encoder(model.architecture))
+    return model.architecture == Architecture::bert ? HuggingfaceType::bert : HuggingfaceType::xlm_roberta;
   if (model.position == Position::learned) {
     require_gpt2(model);
     return HuggingfaceType::gpt2;
@@ -342,6 +374,8 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
   Json config = config_of(graph.model, type, pytorch_name(format.dtype));
   take_special_tokens(config, format.origin);
   if (format.origin.empty() && format.padding) config["pad_token_id"] = *format.padding;
+  // The positions count from it.
+  if (type == HuggingfaceType::xlm_roberta) config["pad_token_id"] = roberta_padding;
   if (config["eos_token_id"].is_null() && !format.ends.empty()) config["eos_token_id"] = as_ids(format.ends);
   const bool was_there = path_exists(folder);
   create_folder(folder);

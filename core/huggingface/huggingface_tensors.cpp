@@ -4,9 +4,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <charconv>
 #include <span>
 #include <stdexcept>
 #include <utility>
+
+#include "core/recipe/model_from/huggingface_encoder.h"
 
 namespace llmtrain {
 namespace {
@@ -91,10 +94,65 @@ constexpr Place shared_expert_places[] = {
     {"ffn.shared.down.weight", "model.layers.{}.mlp.shared_expert.down_proj.weight"},
 };
 
+// What is in no layer is named with its block.
+constexpr Place bert_places[] = {
+    {"embedding.token.weight", "bert.embeddings.word_embeddings.weight"},
+    {"embedding.position.weight", "bert.embeddings.position_embeddings.weight"},
+    {"embedding.token_type.weight", "bert.embeddings.token_type_embeddings.weight"},
+    {"embedding.norm.weight", "bert.embeddings.LayerNorm.weight"},
+    {"embedding.norm.bias", "bert.embeddings.LayerNorm.bias"},
+    {"attention.query.weight", "bert.encoder.layer.{}.attention.self.query.weight"},
+    {"attention.query.bias", "bert.encoder.layer.{}.attention.self.query.bias"},
+    {"attention.key.weight", "bert.encoder.layer.{}.attention.self.key.weight"},
+    {"attention.key.bias", "bert.encoder.layer.{}.attention.self.key.bias"},
+    {"attention.value.weight", "bert.encoder.layer.{}.attention.self.value.weight"},
+    {"attention.value.bias", "bert.encoder.layer.{}.attention.self.value.bias"},
+    {"attention.output.weight", "bert.encoder.layer.{}.attention.output.dense.weight"},
+    {"attention.output.bias", "bert.encoder.layer.{}.attention.output.dense.bias"},
+    {"attention_norm.weight", "bert.encoder.layer.{}.attention.output.LayerNorm.weight"},
+    {"attention_norm.bias", "bert.encoder.layer.{}.attention.output.LayerNorm.bias"},
+    {"ffn.up.weight", "bert.encoder.layer.{}.intermediate.dense.weight"},
+    {"ffn.up.bias", "bert.encoder.layer.{}.intermediate.dense.bias"},
+    {"ffn.down.weight", "bert.encoder.layer.{}.output.dense.weight"},
+    {"ffn.down.bias", "bert.encoder.layer.{}.output.dense.bias"},
+    {"ffn_norm.weight", "bert.encoder.layer.{}.output.LayerNorm.weight"},
+    {"ffn_norm.bias", "bert.encoder.layer.{}.output.LayerNorm.bias"},
+    {"head.transform.weight", "cls.predictions.transform.dense.weight"},
+    {"head.transform.bias", "cls.predictions.transform.dense.bias"},
+    {"head.norm.weight", "cls.predictions.transform.LayerNorm.weight"},
+    {"head.norm.bias", "cls.predictions.transform.LayerNorm.bias"},
+    {"head.head.weight", "cls.predictions.decoder.weight"},
+    {"head.head.bias", "cls.predictions.bias"},
+};
+
+constexpr Place roberta_head_places[] = {
+    {"head.transform.weight", "lm_head.dense.weight"}, {"head.transform.bias", "lm_head.dense.bias"},
+    {"head.norm.weight", "lm_head.layer_norm.weight"}, {"head.norm.bias", "lm_head.layer_norm.bias"},
+    {"head.head.weight", "lm_head.decoder.weight"},    {"head.head.bias", "lm_head.bias"},
+};
+
 std::vector<std::span<const Place>> places_of(HuggingfaceType type) {
+  if (type == HuggingfaceType::bert) return {bert_places};
+  if (is_encoder(type)) return {roberta_head_places, bert_places};
   if (type == HuggingfaceType::gpt2) return {gpt2_places};
   if (type == HuggingfaceType::mixtral) return {mixtral_places, llama_places};
   return {shared_expert_places, qwen_moe_places, llama_places};
+}
+
+// The number in "layers.3"; -1 of other blocks.
+std::int64_t layer_of(const Block& block) {
+  const std::string_view start = "layers.";
+  std::int64_t layer = -1;
+  if (block.name.starts_with(start))
+    std::from_chars(block.name.data() + start.size(), block.name.data() + block.name.size(), layer);
+  return layer;
+}
+
+// RoBERTa's tensors but those of its head are called as BERT's behind the model's prefix.
+std::string in_family(std::string name, HuggingfaceType type) {
+  constexpr std::string_view bert = "bert.";
+  if (!is_encoder(type) || type == HuggingfaceType::bert || !name.starts_with(bert)) return name;
+  return "roberta." + name.substr(bert.size());
 }
 
 HuggingfaceTensor place_of(const std::vector<std::span<const Place>>& lists, const std::string& parameter,
@@ -122,7 +180,7 @@ void add(std::vector<HuggingfaceTensor>& tensors, HuggingfaceTensor place, std::
 std::vector<std::int64_t> HuggingfaceTensor::shape(const Graph& graph) const {
   std::vector<std::int64_t> whole = graph.parameters[parameters.front()].shape;
   if (expert) return {whole.begin() + 1, whole.end()};
-  whole.front() = 0;
+  whole.front() = rows_before;
   for (const std::size_t parameter : parameters) whole.front() += graph.parameters[parameter].shape.front();
   if (transposed) std::swap(whole.front(), whole.back());
   return whole;
@@ -134,22 +192,42 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
   for (const Block& block : graph.blocks) {
     // Block by block, since only parameters of one block share a tensor.
     std::vector<HuggingfaceTensor> of_block;
-    const std::int64_t layer = block.layer() != nullptr ? block.layer()->index : -1;
+    const std::int64_t layer = layer_of(block);
     for (const std::size_t index : block.parameters) {
       const Parameter& parameter = graph.parameters[index];
       if (parameter.is_adapter) continue;
-      if (!parameter.has_expert_axis) add(of_block, place_of(places, parameter.local_name, layer, std::nullopt), index);
+      const std::string& name = is_encoder(type) && layer < 0 ? parameter.name : parameter.local_name;
+      if (!parameter.has_expert_axis) add(of_block, place_of(places, name, layer, std::nullopt), index);
       for (std::int64_t expert = 0; parameter.has_expert_axis && expert < parameter.shape.front(); ++expert)
         add(of_block, place_of(places, parameter.local_name, layer, expert), index);
     }
     tensors.insert(tensors.end(), of_block.begin(), of_block.end());
   }
+  for (HuggingfaceTensor& tensor : tensors) {
+    tensor.name = in_family(std::move(tensor.name), type);
+    if (tensor.name.ends_with("position_embeddings.weight")) tensor.rows_before = rows_before_positions(type);
+  }
   return tensors;
 }
 
 std::string without_model_prefix(std::string_view name, HuggingfaceType type) {
-  const std::string_view prefix = type == HuggingfaceType::gpt2 ? "transformer." : "model.";
+  std::string_view prefix = "model.";
+  if (type == HuggingfaceType::gpt2) prefix = "transformer.";
+  if (is_encoder(type)) prefix = type == HuggingfaceType::bert ? "bert." : "roberta.";
   return std::string(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+}
+
+std::string_view head_tensor(HuggingfaceType type) {
+  if (!is_encoder(type)) return "lm_head.weight";
+  return type == HuggingfaceType::bert ? "cls.predictions.decoder.weight" : "lm_head.decoder.weight";
+}
+
+std::string head_bias(HuggingfaceType type) {
+  return type == HuggingfaceType::bert ? "cls.predictions.bias" : "lm_head.bias";
+}
+
+std::string head_bias_beside(HuggingfaceType type) {
+  return type == HuggingfaceType::bert ? "cls.predictions.decoder.bias" : "lm_head.decoder.bias";
 }
 
 }  // namespace llmtrain

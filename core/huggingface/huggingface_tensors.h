@@ -24,6 +24,7 @@ struct HuggingfaceTensor {
   std::vector<std::size_t> parameters;  // indices into Graph::parameters
   bool transposed = false;
   std::optional<std::int64_t> expert{};  // the index on the parameter's first axis, which the tensor lacks
+  std::int64_t rows_before{};            // that nothing reads, before those of the parameters
 
   std::vector<std::int64_t> shape(const Graph& graph) const;
 };
@@ -33,5 +34,10 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
 
 // The name without the prefix of the whole model ("transformer.", "model."), which older files lack.
 std::string without_model_prefix(std::string_view name, HuggingfaceType type);
+// The head's matrix where it is not the embedding's.
+std::string_view head_tensor(HuggingfaceType type);
+// The bias of an encoder's head, and its other name, which untied models read.
+std::string head_bias(HuggingfaceType type);
+std::string head_bias_beside(HuggingfaceType type);
 
 }  // namespace llmtrain

@@ -16,7 +16,8 @@ namespace llmtrain {
 // The model types of transformers that recipe keys can express. Mistral is Llama without biases, qwen2 has biases of
 // query, key and value, qwen3 norms of query and key. mixtral is Mistral with experts in every layer, qwen3_moe is
 // Qwen3 with experts, and qwen2_moe Qwen2 with experts and shared ones that have a gate.
-// deepseek_v2 and deepseek_v3 have latent attention, gpt_oss and gemma3_text local layers: they can be planned.
+// deepseek_v2 and deepseek_v3 have latent attention, gpt_oss and gemma3_text local layers: they can be planned. bert,
+// roberta and xlm_roberta are encoders, of which the last two are the same model.
 enum class HuggingfaceType {
   gpt2,
   llama,
@@ -29,7 +30,10 @@ enum class HuggingfaceType {
   deepseek_v2,
   deepseek_v3,
   gpt_oss,
-  gemma3_text
+  gemma3_text,
+  bert,
+  roberta,
+  xlm_roberta
 };
 
 struct HuggingfaceNames {
@@ -39,7 +43,7 @@ struct HuggingfaceNames {
 };
 
 // In the order of the enumeration.
-inline constexpr std::array<HuggingfaceNames, 12> huggingface_names{
+inline constexpr std::array<HuggingfaceNames, 15> huggingface_names{
     {{HuggingfaceType::gpt2, "gpt2", "GPT2LMHeadModel"},
      {HuggingfaceType::llama, "llama", "LlamaForCausalLM"},
      {HuggingfaceType::mistral, "mistral", "MistralForCausalLM"},
@@ -51,7 +55,10 @@ inline constexpr std::array<HuggingfaceNames, 12> huggingface_names{
      {HuggingfaceType::deepseek_v2, "deepseek_v2", "DeepseekV2ForCausalLM"},
      {HuggingfaceType::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM"},
      {HuggingfaceType::gpt_oss, "gpt_oss", "GptOssForCausalLM"},
-     {HuggingfaceType::gemma3_text, "gemma3_text", "Gemma3ForCausalLM"}}};
+     {HuggingfaceType::gemma3_text, "gemma3_text", "Gemma3ForCausalLM"},
+     {HuggingfaceType::bert, "bert", "BertForMaskedLM"},
+     {HuggingfaceType::roberta, "roberta", "RobertaForMaskedLM"},
+     {HuggingfaceType::xlm_roberta, "xlm-roberta", "XLMRobertaForMaskedLM"}}};
 
 constexpr bool is_qwen(HuggingfaceType type) {
   return type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe ||
@@ -62,13 +69,17 @@ constexpr bool is_deepseek(HuggingfaceType type) {
   return type == HuggingfaceType::deepseek_v2 || type == HuggingfaceType::deepseek_v3;
 }
 
+constexpr bool is_encoder(HuggingfaceType type) {
+  return type == HuggingfaceType::bert || type == HuggingfaceType::roberta || type == HuggingfaceType::xlm_roberta;
+}
+
 constexpr bool has_experts(HuggingfaceType type) {
   return type == HuggingfaceType::mixtral || type == HuggingfaceType::qwen3_moe || type == HuggingfaceType::qwen2_moe;
 }
 
 // The config.json of a Hugging Face folder as recipe keys: gpt2, llama, and those members of the Llama family that
-// recipe keys can express. Throws Error(missing_input), and
-// Error(bad_data) that names everything that recipe keys cannot express.
+// recipe keys can express, bert and roberta. Throws Error(missing_input), and Error(bad_data) that names everything
+// that recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
 
 // How many tokens each token attends to, itself included, in a model of one of the types mistral, mixtral and Qwen's

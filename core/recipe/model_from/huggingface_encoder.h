@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/recipe/model_from/config_reader.h"
+#include "core/recipe/model_from/huggingface_config.h"
+
+namespace llmtrain {
+
+// The id of RoBERTa's padding. Its positions count from the row behind it: the rows before are never read.
+inline constexpr std::int64_t roberta_padding = 1;
+// Rows of the table of positions before that of a document's first token.
+constexpr std::int64_t rows_before_positions(HuggingfaceType type) {
+  return type == HuggingfaceType::roberta || type == HuggingfaceType::xlm_roberta ? roberta_padding + 1 : 0;
+}
+
+// The config.json of BERT, RoBERTa or XLM-RoBERTa.
+ModelRecipe read_encoder(ConfigReader& reader, HuggingfaceType type);
+
+}  // namespace llmtrain

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Helper of masked_tokens_test.py: what a model of hidden tokens computes and learns.
+//   passes FOLDER SAMPLES OUTPUT   of a folder of transformers, in float64: the logits and losses of all rows, and all
+//                                  gradients of the mean loss
+//   train RECIPE SAMPLES OUTPUT    the weights after the recipe's steps, and the losses of the steps
+// SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, targets, marks (1 where a row counts) and starts
+// (1 where a document begins).
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/checkpoint/safetensors.h"
+#include "core/data/samples/sample_source.h"
+#include "core/huggingface/huggingface.h"
+#include "core/huggingface/tensor_dtype.h"
+#include "core/model/stage.h"
+#include "core/parameters/parameter_store.h"
+#include "core/recipe/model_from/huggingface_config.h"
+#include "core/recipe/recipe_io.h"
+#include "core/recipe/step_shapes.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/engine/data/batch_loader.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/runner.h"
+
+namespace {
+
+using namespace llmtrain;
+
+class MaskedSamples final : public SampleSource {
+ public:
+  explicit MaskedSamples(const std::string& path)
+      : file_(path), shape_(file_.find("token_ids")->shape), sequence_{shape_[1], true, false} {
+    for (const BatchField field : {BatchField::token_ids, BatchField::targets})
+      fields_.push_back({field, ElementType::int64, {shape_[1]}, 0});
+    fields_.push_back({BatchField::counted_rows, ElementType::uint8, {shape_[1]}, 0});
+  }
+
+  std::span<const SampleField> fields() const override { return fields_; }
+  std::span<const SampleSequence> sequences() const override { return {&sequence_, 1}; }
+  std::int64_t samples() const override { return shape_[0]; }
+  void read(std::int64_t number, const FieldMemory& into) const override {
+    const auto copy = [&](const char* name, auto memory) {
+      for (std::size_t row = 0; row < memory.size(); ++row)
+        memory[row] = static_cast<typename decltype(memory)::value_type>(value(name, number, row));
+    };
+    copy("token_ids", into.values<std::int64_t>(BatchField::token_ids));
+    copy("targets", into.values<std::int64_t>(BatchField::targets));
+    copy("marks", into.values<std::uint8_t>(BatchField::counted_rows));
+    copy("starts", into.starts());
+  }
+  double weight(std::size_t, std::int64_t first, std::int64_t count) const override {
+    double weight = 0;
+    for (std::int64_t number = first; number < first + count; ++number)
+      for (std::size_t row = 0; row < static_cast<std::size_t>(shape_[1]); ++row)
+        weight += static_cast<double>(value("marks", number, row));
+    return weight;
+  }
+
+ private:
+  std::int64_t value(const char* name, std::int64_t number, std::size_t row) const {
+    std::int64_t read = 0;
+    const std::size_t at = static_cast<std::size_t>(number * shape_[1]) + row;
+    std::memcpy(&read, file_.bytes(*file_.find(name)).data() + at * sizeof(read), sizeof(read));
+    return read;
+  }
+
+  SafetensorsFile file_;
+  std::vector<std::int64_t> shape_;
+  SampleSequence sequence_;
+  std::vector<SampleField> fields_;
+};
+
+void save(const NamedWeights& tensors, const std::string& file) {
+  std::vector<SafetensorsTensor> written;
+  for (const auto& [name, tensor] : tensors)
+    written.push_back({name, tensor.scalar_type() == at::kDouble ? "F64" : dtype_name(tensor.scalar_type()),
+                       tensor.sizes().vec(), tensor.const_data_ptr()});
+  write_safetensors(file, std::move(written));
+}
+
+// One micro-batch of all samples.
+PassInput all_of(const MaskedSamples& samples, const Graph& graph) {
+  Recipe recipe;
+  const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0}};
+  recipe.batch = {
+      .global = samples.samples(), .micro = samples.samples(), .sequence_length = samples.sequences()[0].length};
+  return load_batch(samples, graph.row_losses(), recipe, place, {}, at::kCPU).front();
+}
+
+void passes(const std::string& folder, const std::string& samples_file, const std::string& output) {
+  const MaskedSamples samples(samples_file);
+  const Graph graph = Graph::build(model_recipe_from_huggingface(folder));
+  const HuggingfaceWeights source(folder, graph);
+  std::vector<std::size_t> all(graph.parameters.size()), blocks(graph.blocks.size());
+  std::iota(all.begin(), all.end(), 0);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  ParameterStore store(graph, all);
+  store.attach_weights(at::empty({store.elements()}, at::kDouble));
+  for (const std::size_t index : all)
+    store.weight(index).copy_(source.read(graph.parameters[index], whole_box(graph.parameters[index])));
+  store.set_gradient_source(
+      [&] { return at::full({store.elements()}, std::numeric_limits<double>::quiet_NaN(), at::kDouble); });
+  ParameterStores stores;
+  stores.add(store);
+  StageModule stage(graph, blocks, stores, {});
+  PassInput input = all_of(samples, graph);
+  NamedWeights results;
+  StagePasses::Output learned = stage.forward({}, 0, input.batch, input.context);
+  results["losses"] = learned.losses.at(0).rows.clone();
+  stage.backward({}, 0, input.batch, input.context);
+  const at::Tensor flat = store.take_gradients();
+  for (const FlatRange& range : store.ranges())
+    results["gradient." + graph.parameters[range.parameter].name] =
+        flat.slice(0, range.begin, range.end).view(graph.parameters[range.parameter].shape).contiguous();
+  input.batch.field(BatchField::counted_rows).reset();
+  input.context.mode = PassMode::prediction;
+  results["logits"] = stage.forward({}, 0, input.batch, input.context).logits.contiguous();
+  save(results, output);
+}
+
+void train(const std::string& recipe_file, const std::string& samples_file, const std::string& output) {
+  const MaskedSamples samples(samples_file);
+  const Recipe recipe = read_recipe(recipe_file);
+  const auto alone = make_solo_communicator();
+  LocalModel model(std::make_shared<const Layout>(Partition::make(recipe, 1)), *alone, at::kCPU);
+  load_weights(model, HuggingfaceWeights(recipe.training.init_from->substr(3), model.graph()));
+  Runner runner(model);
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < recipe.training.steps; ++step) {
+    const BatchPlace place{.step = step, .shape = runner.shapes().at(step)};
+    const auto micros = load_batch(samples, model.graph().row_losses(), recipe, place, {}, at::kCPU);
+    losses.push_back(runner.step(micros, step).loss);
+  }
+  NamedWeights results;
+  results["losses"] = at::tensor(losses, at::kDouble).to(at::kFloat);
+  const StateSlices state = state_slices(model);
+  for (const TensorSlice& slice : state.slices)
+    for (const Parameter& parameter : model.graph().parameters)
+      if (slice.name == parameter.name)
+        results[slice.name] = at::from_blob(const_cast<void*>(slice.data), slice.shape, at::kFloat).clone();
+  save(results, output);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 5) {
+    std::cerr << "usage: masked_tokens_tool passes FOLDER SAMPLES OUTPUT | train RECIPE SAMPLES OUTPUT\n";
+    return 2;
+  }
+  try {
+    (std::string(words[1]) == "passes" ? passes : train)(words[2], words[3], words[4]);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
