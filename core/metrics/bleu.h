@@ -18,7 +18,7 @@ std::vector<std::string> words_13a(std::string_view text);
 // mteval-v13a.pl, as sacrebleu counts it by default ("tok:13a|smooth:exp", case and all; Post, arXiv 1804.08771).
 class BleuCounts {
  public:
-  // Of several references to a text, which is at least one, each word sequence counts as often as in the one that has
+  // A text has one reference or several, of which each word sequence counts as often as in the one that has
   // most of it, and the length is that of the closest, of equally close ones the shorter.
   void add(std::string_view text, std::span<const std::string> references);
 

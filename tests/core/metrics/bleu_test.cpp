@@ -52,7 +52,7 @@ TEST_CASE("BLEU is sacrebleu's, of corpora and of single texts") {
   CHECK(score({pairs[2]}) == 0);
   CHECK(score({pairs[3]}) == Approx(8.51528917838043));
   CHECK(score({pairs[0], pairs[1]}) == Approx(53.046874482318536));
-  // Of sequences of three words there are none.
+  // There are no sequences of three words.
   CHECK(score({{"a b", {"a b"}}}) == 0);
   CHECK(score({{"a b c d x y", {"a b c d x y"}}}) == Approx(100));
   CHECK(score({}) == 0);
