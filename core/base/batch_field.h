@@ -10,13 +10,16 @@ namespace llmtrain {
 // What a batch can have of its samples: sources of samples provide some of these, and blocks read some.
 enum class BatchField : std::size_t {
   token_ids,  // int64, of each row
-  targets,    // int64, of each row: the token that follows it
+  targets,    // int64, of each row: the token that follows it, or for encoders the one that stands there
   // int64 indices of the rows whose losses count, or in prediction of those whose logits are asked for; without it all.
   // The other losses are 0 and have no gradients, and their targets are not read.
   counted_rows,
+  token_types,  // int64, of each row: which of the texts of its example it is of
+  label,        // int64, of each sample: its class
 };
 
-inline constexpr std::array<std::string_view, 3> batch_field_names{"token_ids", "targets", "counted_rows"};
+inline constexpr std::array<std::string_view, 5> batch_field_names{"token_ids", "targets", "counted_rows",
+                                                                   "token_types", "label"};
 
 constexpr std::size_t index_of(BatchField field) { return static_cast<std::size_t>(field); }
 

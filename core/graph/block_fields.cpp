@@ -17,8 +17,12 @@ FieldSet fields_read(const Graph& graph, std::span<const std::size_t> blocks) {
 }
 
 std::vector<BatchField> sample_fields(const DataRecipe& data) {
+  if (data.labels && data.labels->of == LabelledPart::text)
+    return {BatchField::token_ids, BatchField::token_types, BatchField::label};
+  if (data.labels)
+    return {BatchField::token_ids, BatchField::token_types, BatchField::targets, BatchField::counted_rows};
   std::vector<BatchField> fields{BatchField::token_ids, BatchField::targets};
-  if (data.fine_tuning) fields.push_back(BatchField::counted_rows);
+  if (data.fine_tuning || data.masking) fields.push_back(BatchField::counted_rows);
   return fields;
 }
 

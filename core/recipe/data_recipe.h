@@ -117,6 +117,39 @@ struct DocumentMaskRecipe {
   bool operator==(const DocumentMaskRecipe&) const = default;
 };
 
+// Some tokens of a text are hidden, and are to be told from those on both sides (Devlin et al., arXiv 1810.04805,
+// section 3.1).
+struct MaskingRecipe {
+  double probability = 0.15;  // share of a text's tokens that are to be predicted
+  double replaced = 0.8;      // of which become the mask, and random ones
+  double random = 0.1;
+  bool whole_words = false;
+  bool single_texts = false;            // each text has a sequence, with padding; else they follow one another
+  std::optional<std::int64_t> token{};  // the mask's id; none: the tokenizer's
+
+  bool operator==(const MaskingRecipe&) const = default;
+};
+
+// What has a label: a text, or two together; or each word of a text.
+enum class LabelledPart { text, words };
+
+// Texts have labels, which a model is to tell. Without a name a key is called as it is by custom.
+struct LabelsRecipe {
+  LabelledPart of = LabelledPart::text;
+  std::vector<std::string> classes{};          // names; a label is the number of one
+  std::optional<std::string> text{}, label{};  // keys of rows
+  std::optional<std::string> text_pair{};      // of a second text; none: there is one text
+
+  bool operator==(const LabelsRecipe&) const = default;
+};
+
+inline std::string words_key(const LabelsRecipe& labels) {
+  return labels.text.value_or(labels.of == LabelledPart::words ? "tokens" : document_key);
+}
+inline std::string label_key(const LabelsRecipe& labels) {
+  return labels.label.value_or(labels.of == LabelledPart::words ? "tags" : "label");
+}
+
 // What becomes of a line of data that is no document or conversation: it ends the command, or is left out and counted.
 enum class OnBadLine { stop, skip };
 
@@ -129,6 +162,8 @@ struct DataRecipe {
   TokenizerRecipe tokenizer;
   std::optional<FineTuningRecipe> fine_tuning;
   std::optional<DocumentMaskRecipe> document_mask;
+  std::optional<MaskingRecipe> masking;
+  std::optional<LabelsRecipe> labels;
   CurriculumRecipe curriculum;
   std::vector<DataSource> train;
   std::vector<DataSource> validation;
@@ -137,5 +172,13 @@ struct DataRecipe {
 
   bool operator==(const DataRecipe&) const = default;
 };
+
+// Whether each of the texts in files is an example of its own, so that files of tokens have no place for them.
+inline bool are_examples(const DataRecipe& data) {
+  return data.fine_tuning || data.labels || (data.masking && data.masking->single_texts);
+}
+
+// Whether documents may share sequences, of which padding is one, so that attention stays within each.
+inline bool has_documents(const DataRecipe& data) { return data.document_mask.has_value() || are_examples(data); }
 
 }  // namespace llmtrain

@@ -100,6 +100,8 @@ std::vector<Synonyms> data_names() {
       {"/data/curriculum", {"curriculum_learning", "curriculum_sampling"}},
       {"/data/train", {"dataset", "train_data", "data_path", "dataset_name", "datasets"}},
       {"/data/validation", {"test_datasets", "valid_data_path"}},
+      {"/data/masking/probability", {"mlm_probability", "masked_lm_prob"}},
+      {"/data/masking/whole_words", {"whole_word_mask", "whole_word_masking", "do_whole_word_mask"}},
       {"/data/fine_tuning/template", {"chat_template", "chat_template_path"}},
       {"/data/fine_tuning/loss", {"assistant_only_loss", "completion_only_loss", "train_on_inputs"}},
       {"/data/fine_tuning/packing", {"sample_packing"}},

@@ -119,7 +119,7 @@ PassSetting pass_setting(const Partition& partition) {
                      .kept = partition.kept_tokens,
                      .context = mesh.context,
                      .row_ranks = recipe.parallel.sequence ? mesh.tensor : 1,
-                     .has_documents = recipe.data.document_mask || recipe.data.fine_tuning},
+                     .has_documents = has_documents(recipe.data)},
           .shards = shard_degrees(mesh_in_use(mesh)),
           .numbers = {.compute = recipe.precision.compute, .fp8_level = recipe.precision.fp8_level},
           .exchange = {.node_ranks = relaying_ranks(mesh, exchange.planned.all_to_all),

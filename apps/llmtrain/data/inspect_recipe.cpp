@@ -26,6 +26,8 @@ using Samples = std::vector<ShownSample>;
 
 // Around tokens that count, where they have no colour: U+27E6 and U+27E7.
 constexpr const char *counted_begin = "⟦", *counted_end = "⟧";
+// Between what the model sees and the token that this hides.
+constexpr const char* hides = "←";
 
 std::int64_t tokens_of(const ShownSample& sample) {
   std::int64_t tokens = 0;
@@ -45,7 +47,10 @@ std::string as_json(const InspectRecipeOptions& options, const Json& sources, co
     Json documents = Json::array();
     for (const auto& document : sample.documents) {
       Json parts = Json::array();
-      for (const auto& part : document.parts) parts.push_back({{"text", part.text}, {"counts", part.counts}});
+      for (const auto& part : document.parts) {
+        parts.push_back({{"text", part.text}, {"counts", part.counts}});
+        if (!part.hidden.empty()) parts.back()["hidden"] = part.hidden;
+      }
       documents.push_back({{"tokens", document.tokens}, {"counted", document.counted}, {"parts", std::move(parts)}});
     }
     json["samples"].push_back({{"documents", std::move(documents)}, {"padding", sample.padding}});
@@ -70,7 +75,7 @@ std::string document_text(const ShownSample::Document& document, bool has_labels
   const Paint paint{style.colour};
   std::string text;
   for (const auto& part : document.parts) {
-    const std::string shown = printable(part.text);
+    const std::string shown = printable(part.hidden.empty() ? part.text : part.text + hides + part.hidden);
     if (!part.counts || !has_labels) {
       text += shown;
     } else if (style.colour == TextColour::on) {
@@ -118,7 +123,9 @@ void inspect_recipe(const InspectRecipeOptions& options) {
     throw Error(ExitCode::bad_recipe, options.file + ": /data/validation: names no data; leave --validation out");
   const std::vector<DataSource>& sources = options.is_validation ? recipe.data.validation : recipe.data.train;
   const std::string role = options.is_validation ? "/data/validation" : "/data/train";
-  const Dataset dataset(sources, text_format(recipe), recipe.batch.sequence_length, recipe.model.vocab_size,
+  TextFormat format = text_format(recipe);
+  if (options.is_validation) format.draws = SampleDraws::fixed;
+  const Dataset dataset(sources, format, recipe.batch.sequence_length, recipe.model.vocab_size,
                         !options.is_validation && recipe.data.shuffle, recipe.seed, role);
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   Samples samples;
@@ -128,7 +135,7 @@ void inspect_recipe(const InspectRecipeOptions& options) {
   if (options.json) return write_json(as_json(options, described, samples));
   const TextStyle style = style_of_output();
   const std::vector<LeftOut> left_out = dataset.left_out();
-  const bool has_labels = recipe.data.fine_tuning.has_value();
+  const bool has_labels = recipe.data.fine_tuning || recipe.data.masking;
   std::string text;
   for (std::size_t i = 0; i < sources.size(); ++i)
     text += source_text(options.is_validation ? "data.validation" : "data.train", i, described[i], left_out[i],

@@ -12,11 +12,13 @@ namespace llmtrain::app {
 namespace {
 
 // Texts are rolling where nothing asks for packing: nobody knows where the texts of token files begin, and of
-// conversations only the answers count.
+// conversations only the answers count. Of texts with hidden tokens only these count.
 EvaluationMethod method_for(const Recipe& recipe, const std::vector<DataSource>& sources, bool is_packed) {
   const auto has_tokens = [](const DataSource& source) { return is_token_file(source.path); };
-  return is_packed || recipe.data.fine_tuning || std::ranges::any_of(sources, has_tokens) ? EvaluationMethod::packed
-                                                                                          : EvaluationMethod::rolling;
+  return is_packed || recipe.data.fine_tuning || recipe.data.masking || recipe.data.labels ||
+                 std::ranges::any_of(sources, has_tokens)
+             ? EvaluationMethod::packed
+             : EvaluationMethod::rolling;
 }
 
 }  // namespace

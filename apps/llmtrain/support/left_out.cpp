@@ -30,6 +30,7 @@ const std::array left_out_groups = {
     KeyGroup{
         "what files of data call something",
         {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.fields", "data.fine_tuning.roles"}},
+    KeyGroup{"needs an encoder", {"data.masking", "data.labels"}},
     KeyGroup{size_reason,
              {"seed",
               "model.layers",

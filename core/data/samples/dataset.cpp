@@ -13,7 +13,10 @@
 #include "core/base/error.h"
 #include "core/base/progress_lines.h"
 #include "core/base/units.h"
+#include "core/data/examples/labelled_text_samples.h"
+#include "core/data/examples/padded_texts.h"
 #include "core/data/file_search.h"
+#include "core/data/masking/masked_samples.h"
 #include "core/data/samples/labelled_samples.h"
 #include "core/data/samples/token_samples.h"
 #include "core/data/samples/vocabulary_rarity.h"
@@ -39,10 +42,22 @@ std::vector<double> checked_weights(const std::vector<DataSource>& sources, cons
   return weights;
 }
 
-// The samples of one of the recipe's sources. A format of other samples is one more case here.
+// The samples of one of the recipe's sources as their files have them. A format of other samples is one more case here.
 std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::filesystem::path& tokenized,
                                           const TextFormat& format, const TokenSampleFormat& samples, TextTokens& text,
                                           MappingBudget& budget, const ReportShare& report) {
+  if (format.masking && format.masking->recipe.single_texts)
+    return std::make_unique<PaddedTexts>(
+        TextExamples::open(
+            {path, format.tokenizer, text.key(), samples.sequence_length, samples.vocab_size, format.on_bad_line},
+            report),
+        samples.sequence_length);
+  if (format.labels)
+    return std::make_unique<LabelledTextSamples>(
+        LabelledTexts::open(
+            {path, format.tokenizer, *format.labels, samples.sequence_length, samples.vocab_size, format.on_bad_line},
+            report),
+        samples.sequence_length);
   if (format.fine_tuning)
     return std::make_unique<LabelledSamples>(
         LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, samples.sequence_length,
@@ -51,6 +66,12 @@ std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::fi
   const DocumentStarts starts = samples.document_end ? DocumentStarts::known : DocumentStarts::unknown;
   return std::make_unique<TokenSamples>(TokenSource(path, text, samples.vocab_size, budget, tokenized, starts, report),
                                         samples, path);
+}
+
+// Which the masks of a source follow from, apart from its order.
+std::uint64_t masking_key(SampleDraws draws, std::int64_t seed, std::size_t source) {
+  const std::uint64_t of_run = draws == SampleDraws::fixed ? 0 : static_cast<std::uint64_t>(seed);
+  return mix_bits(mix_bits(~of_run) + source);
 }
 
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
@@ -88,6 +109,8 @@ TextFormat text_format(const Recipe& recipe) {
   format.fine_tuning = recipe.data.fine_tuning;
   format.document_end = document_end(recipe);
   format.on_bad_line = recipe.data.on_bad_line;
+  format.masking = masking_of(recipe);
+  format.labels = recipe.data.labels;
   return format;
 }
 
@@ -103,7 +126,8 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
       sequence_length_(sequence_length),
       vocab_size_(vocab_size),
       shuffle_(shuffle),
-      seed_(seed) {
+      seed_(seed),
+      draws_(format.draws) {
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
   // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
@@ -116,8 +140,12 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
       const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
       const std::string& key = text_keys_.emplace_back(sources[i].text_key);
       TextTokens& text = texts.try_emplace(key, format.tokenizer, vocab_size, format.on_bad_line, key).first->second;
-      sources_.push_back(open_samples(path, tokenized, format, {sequence_length, vocab_size, format.document_end}, text,
-                                      budget, report));
+      auto samples = open_samples(path, tokenized, format, {sequence_length, vocab_size, format.document_end}, text,
+                                  budget, report);
+      if (format.masking)
+        samples =
+            std::make_unique<MaskedSamples>(std::move(samples), format.masking, masking_key(format.draws, seed, i));
+      sources_.push_back(std::move(samples));
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;
       // A file's error does not say which source named it.
@@ -190,20 +218,24 @@ std::int64_t Dataset::easy_sample(const Blend::Choice& choice, std::int64_t easi
 
 Dataset::Place Dataset::place_of(std::int64_t number, std::int64_t easiest_percent) const {
   const Blend::Choice choice = blend_.at(number);
-  if (easiest_percent < 100) return {choice.source, easy_sample(choice, easiest_percent)};
+  if (easiest_percent < 100) return {choice.source, easy_sample(choice, easiest_percent), choice.take};
   const std::int64_t samples = sources_[choice.source]->samples();
   const std::int64_t sample = choice.take % samples;
-  if (!shuffle_) return {choice.source, sample};
+  if (!shuffle_) return {choice.source, sample, choice.take};
   const std::uint64_t key = epoch_key(seed_, choice.source, choice.take / samples);
   // Built at each call, from the key alone: no state grows with the data, and a resumed run needs only its position.
   const Permutation order(key, static_cast<std::uint64_t>(samples));
-  return {choice.source, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(sample)))};
+  return {choice.source, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(sample))), choice.take};
 }
 
 void Dataset::read_easiest(std::int64_t percent, std::int64_t number, const FieldMemory& into) const {
   if (number < 0) throw std::invalid_argument("samples have numbers from 0");
   const Place place = place_of(number, percent);
-  sources_[place.source]->read(place.sample, into);
+  const FileSamples& source = *sources_[place.source];
+  if (draws_ == SampleDraws::fixed)
+    source.read(place.sample, into);
+  else
+    source.read_drawn(place.sample, place.draw, into);
 }
 
 double Dataset::weight_of_easiest(std::int64_t percent, std::size_t term, std::int64_t first,
@@ -227,7 +259,7 @@ std::vector<std::vector<std::filesystem::path>> Dataset::paths() const {
 std::vector<TokenSource::Dividers> Dataset::dividers(std::int64_t most) const {
   std::vector<TokenSource::Dividers> found;
   for (const auto& source : sources_)
-    if (const auto* const tokens = dynamic_cast<const TokenSamples*>(source.get()))
+    if (const auto* const tokens = dynamic_cast<const TokenSamples*>(&source->origin()))
       found.push_back(tokens->source().dividers(document_end_.value(), most));
   return found;
 }
@@ -237,8 +269,13 @@ std::vector<LeftOut> Dataset::left_out() const {
   for (const auto& source : sources_) {
     if (const auto* const labelled = dynamic_cast<const LabelledSamples*>(source.get())) {
       left_out.push_back(labelled->documents().left_out());
-    } else if (const auto* const tokens = dynamic_cast<const TokenSamples*>(source.get())) {
+    } else if (const auto* const tokens = dynamic_cast<const TokenSamples*>(&source->origin())) {
       left_out.push_back({tokens->source().bad_lines()});
+    } else if (const auto* const texts = dynamic_cast<const PaddedTexts*>(&source->origin())) {
+      left_out.push_back({texts->texts().bad_lines(), texts->texts().truncated()});
+    } else if (const auto* const with_labels = dynamic_cast<const LabelledTextSamples*>(source.get())) {
+      left_out.push_back({with_labels->texts().bad_lines(), with_labels->texts().truncated()});
+      left_out.back().without_words = with_labels->texts().without_words();
     }
   }
   return left_out;

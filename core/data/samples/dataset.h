@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/data/data_cache.h"
+#include "core/data/masking/masking_vocabulary.h"
 #include "core/data/samples/difficulty_order.h"
 #include "core/data/samples/file_samples.h"
 #include "core/data/samples/left_out.h"
@@ -20,6 +21,10 @@
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
+
+// Whether what is drawn for a sample follows from the run's seed, and differs each time it is read; or is always the
+// same, as evaluations need it to be compared with each other.
+enum class SampleDraws { by_seed, fixed };
 
 // How files of text are read.
 struct TextFormat {
@@ -31,11 +36,14 @@ struct TextFormat {
   // The token that ends a document where attention stays within documents, or no_token: all files have indexes.
   std::optional<std::int64_t> document_end{};
   OnBadLine on_bad_line = OnBadLine::stop;
-  std::size_t first_source = 0;  // where the recipe's list has the first of the sources, for messages
+  std::size_t first_source = 0;              // where the recipe's list has the first of the sources, for messages
+  std::shared_ptr<const Masking> masking{};  // some tokens of the texts are hidden
+  std::optional<LabelsRecipe> labels{};      // the texts have labels
+  SampleDraws draws = SampleDraws::by_seed;
 };
 
 // What the recipe says of it. Throws what open_tokenizer() does, where data.document_mask asks for the tokenizer's
-// mark, and Error(bad_data) where that is not one token.
+// mark, and Error(bad_data) where that is not one token; and what masking_of() throws.
 TextFormat text_format(const Recipe& recipe);
 
 // What names a source in messages: "<role>/<index>/path", where `role` is for example "/data/train", or the role where
@@ -72,6 +80,8 @@ class Dataset final : public SampleSource {
   std::int64_t tokens() const;
   std::int64_t files() const;
 
+  // FileSamples::restores_tokens() of all sources.
+  bool restores_tokens() const { return sources_.front()->restores_tokens(); }
   // The token that ends a document where attention stays within documents.
   std::optional<std::int64_t> document_end() const { return document_end_; }
 
@@ -111,6 +121,7 @@ class Dataset final : public SampleSource {
   struct Place {
     std::size_t source = 0;
     std::int64_t sample = 0;
+    std::int64_t draw = 0;  // how many samples of the source come before it in the order
   };
   Place place_of(std::int64_t number, std::int64_t easiest_percent) const;
   std::int64_t easy_sample(const Blend::Choice& choice, std::int64_t easiest_percent) const;
@@ -123,6 +134,7 @@ class Dataset final : public SampleSource {
   std::int64_t sequence_length_, vocab_size_;
   bool shuffle_;
   std::int64_t seed_;
+  SampleDraws draws_;
 };
 
 }  // namespace llmtrain

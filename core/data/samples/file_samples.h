@@ -29,6 +29,14 @@ class FileSamples : public SampleSource {
   virtual std::int64_t tokens() const = 0;
   // The documents of a sample, without padding.
   virtual std::vector<DocumentRows> documents_of(std::int64_t) const { return {{0, sequences().front().length}}; }
+  // The same sample for a source that draws random numbers for it: `draw` counts the times that the source has been
+  // read, so that a sample differs each time. What it weighs does not. Others ignore it.
+  virtual void read_drawn(std::int64_t number, std::int64_t, const FieldMemory& into) const { read(number, into); }
+  // Whether a row's target is the token that stands there, or stood there before it was hidden; else it is the token
+  // that follows.
+  virtual bool restores_tokens() const { return false; }
+  // Whose samples these are made of, if any, else these.
+  virtual const FileSamples& origin() const { return *this; }
   // What each sample weighs, where all weigh the same: nobody counts them one by one then.
   virtual std::optional<double> weight_of_each(std::size_t term) const = 0;
 };

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/data/shared_results.h"
 #include "core/data/conversations/conversation.h"
 #include "core/data/file_search.h"
 #include "core/data/samples/packing.h"
@@ -20,41 +20,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What threads of the process have opened: while one reads, the others wait for it.
-class OpenedDocuments {
- public:
-  using Documents = std::shared_ptr<const LabelledDocuments>;
-  struct Key {
-    std::vector<std::pair<std::string, fs::file_time_type>> versions;
-    TokenizerRecipe tokenizer;
-    FineTuningRecipe recipe;
-    std::int64_t sequence_length = 0;
-    OnBadLine on_bad_line = OnBadLine::stop;
+struct OpenedKey {
+  std::vector<std::pair<std::string, fs::file_time_type>> versions;
+  TokenizerRecipe tokenizer;
+  FineTuningRecipe recipe;
+  std::int64_t sequence_length = 0;
+  OnBadLine on_bad_line = OnBadLine::stop;
 
-    bool operator==(const Key&) const = default;
-  };
-
-  template <class Make>
-  Documents find_or_make(const Key& key, Make make) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(opened_, [](const auto& entry) { return entry.second.expired(); });
-    const auto found = std::ranges::find(opened_, key, &Entry::first);
-    if (found != opened_.end())
-      if (Documents documents = found->second.lock()) return documents;
-    Documents documents = make();
-    opened_.emplace_back(key, documents);
-    return documents;
-  }
-
- private:
-  using Entry = std::pair<Key, std::weak_ptr<const LabelledDocuments>>;
-
-  std::mutex mutex_;
-  std::vector<Entry> opened_;
+  bool operator==(const OpenedKey&) const = default;
 };
 
-OpenedDocuments& opened_documents() {
-  static OpenedDocuments opened;
+SharedResults<OpenedKey, LabelledDocuments>& opened_documents() {
+  static SharedResults<OpenedKey, LabelledDocuments> opened;
   return opened;
 }
 

@@ -15,6 +15,7 @@ std::vector<std::string> sentences_of(const LeftOut& left_out, std::int64_t sequ
                                       count == 1 ? "was" : "were", became, why));
   };
   const std::string within = fmt::format("batch.sequence_length ({})", sequence_length);
+  add(left_out.without_words, " without words", "left out", "");
   add(left_out.no_answer, " without a token that counts in the loss", "left out", " (data.fine_tuning.loss)");
   add(left_out.too_long, "", "left out, longer than " + within, ", within which none of their tokens counts");
   add(left_out.truncated, "", "truncated to " + within, "");

@@ -12,10 +12,11 @@ namespace llmtrain {
 // What does not become samples of a source's documents as they are, by reasons.
 struct LeftOut {
   BadLines bad_lines{OnBadLine::skip};
-  // Counts of conversations:
-  std::int64_t truncated = 0;  // longer than a sample: their end was cut off
-  std::int64_t too_long = 0;   // left out, as no token counts before the cut
-  std::int64_t no_answer = 0;  // left out, as no token counts at all
+  // Counts of conversations, and other examples:
+  std::int64_t truncated = 0;      // longer than a sample: their end was cut off
+  std::int64_t too_long = 0;       // left out, as no token counts before the cut
+  std::int64_t no_answer = 0;      // left out, as no token counts at all
+  std::int64_t without_words = 0;  // texts with labels that have no tokens, left out
 };
 
 // A sentence for each of these that is not zero.

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "core/data/mix_bits.h"
+
 namespace llmtrain {
 
 // Which source each position of the order reads. The weights are taken as integer shares of a common sum: the smallest
@@ -34,15 +36,6 @@ class Blend {
   std::vector<std::int64_t> shares_;
   std::vector<Entry> table_;
 };
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014):
-// every bit of the result depends on every bit of `value`.
-constexpr std::uint64_t mix_bits(std::uint64_t value) noexcept {
-  value += 0x9E3779B97F4A7C15ULL;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-  return value ^ (value >> 31);
-}
 
 // A keyed bijection of 0 … size − 1, with random access in constant time and without memory: a generalised Feistel
 // network with cycle walking (Black, Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). An index is a pair

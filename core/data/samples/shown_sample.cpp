@@ -2,6 +2,7 @@
 #include "core/data/samples/shown_sample.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 namespace llmtrain {
@@ -55,6 +56,34 @@ ShownSample::Document shown_document(const Fields& fields, const DocumentRows& r
   return document;
 }
 
+// Each token that is hidden is a part of its own.
+ShownSample::Document masked_document(const Fields& fields, const DocumentRows& rows, const Tokenizer& tokenizer) {
+  ShownSample::Document document{rows.length, 0, {}};
+  std::vector<std::int64_t> ids;
+  bool counts = false;
+  const auto text_of = [&](std::span<const std::int64_t> shown) {
+    return document.parts.empty() ? tokenizer.decode(shown) : tokenizer.decode_continuation(shown);
+  };
+  const auto end_part = [&] {
+    if (!ids.empty()) document.parts.push_back({text_of(ids), counts});
+    ids.clear();
+  };
+  for (auto row = static_cast<std::size_t>(rows.begin); row < static_cast<std::size_t>(rows.begin + rows.length);
+       ++row) {
+    const bool row_counts = fields.counted[row] != 0;
+    const std::int64_t id = fields.ids[row], target = fields.targets[row];
+    document.counted += row_counts ? 1 : 0;
+    if (id != target || row_counts != counts) end_part();
+    counts = row_counts;
+    if (id == target)
+      ids.push_back(id);
+    else
+      document.parts.push_back({text_of(std::array{id}), true, tokenizer.decode_continuation(std::array{target})});
+  }
+  end_part();
+  return document;
+}
+
 }  // namespace
 
 ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer) {
@@ -62,7 +91,8 @@ ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Toke
   ShownSample sample;
   sample.padding = std::ssize(fields.ids);
   for (const DocumentRows& rows : dataset.documents_of(number)) {
-    sample.documents.push_back(shown_document(fields, rows, tokenizer));
+    sample.documents.push_back(dataset.restores_tokens() ? masked_document(fields, rows, tokenizer)
+                                                         : shown_document(fields, rows, tokenizer));
     sample.padding -= rows.length;
   }
   return sample;

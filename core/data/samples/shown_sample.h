@@ -16,6 +16,7 @@ struct ShownSample {
   struct Part {
     std::string text;  // bytes of the tokens: not UTF-8 where it begins or ends within a character
     bool counts = false;
+    std::string hidden{};  // of one token that is another one to the model: the token that it is to tell
 
     bool operator==(const Part&) const = default;
   };
@@ -28,9 +29,8 @@ struct ShownSample {
 };
 
 // Sample `number` in the order of training. A token counts if predicting it does; a document's first one is not
-// predicted, and its last one is seen only if it counts. Of text and token files all tokens
-// count, and only those of the sample are shown. Throws what reading
-// the dataset does.
+// predicted, and its last one is seen only if it counts. Of text and token files all tokens count, and only those of
+// the sample are shown. Of masked texts it is what the model sees. Throws what reading the dataset does.
 ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer);
 
 }  // namespace llmtrain

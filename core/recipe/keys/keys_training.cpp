@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 2> clock_words = {"steps", "tokens"};
 constexpr std::array<std::string_view, 2> long_sample_words = {"truncate", "reshape"};
 
 constexpr std::array<std::string_view, 2> counted_words = {"completions", "all"};
+constexpr std::array<std::string_view, 2> labelled_words = {"text", "words"};
 
 void describe_fields(KeyVisitor& keys, ConversationFieldsRecipe& fields) {
   const auto field = [&](std::string_view name, std::string_view help, std::optional<std::string>& named) {
@@ -101,6 +102,33 @@ void describe_curriculum(KeyVisitor& keys, CurriculumRecipe& curriculum) {
                      {1, most_steps});
         keys.number({"degree", "The share grows with this root of the steps done."}, rarity.degree, {1, 100});
       });
+}
+
+void describe_masking(KeyVisitor& keys, MaskingRecipe& masking) {
+  keys.number({"probability",
+               "Share of a text's tokens that are to be predicted: of a sample exactly so many, rounded, and at least "
+               "one."},
+              masking.probability, {0, 1, RangeEnds::open_minimum});
+  keys.number({"replaced", "Share of these that become the mask."}, masking.replaced, {0, 1});
+  keys.number({"random", "Share of these that become a random token; the rest stays as it is."}, masking.random,
+              {0, 1});
+  keys.boolean({"whole_words", "The pieces of a word are hidden together."}, masking.whole_words);
+  keys.boolean({"single_texts",
+                "Each text is a sample of its own, cut at batch.sequence_length and filled with padding; otherwise "
+                "texts follow one another and fill the sequences."},
+               masking.single_texts);
+  keys.automatic_integer({"token", "Id of the token that masks others; auto: the tokenizer's."}, masking.token,
+                         {0, 1 << 30});
+}
+
+void describe_labels(KeyVisitor& keys, LabelsRecipe& labels) {
+  keys.choice({"of", "What has a label: a text, or two together; or each word of a text, as names in it have."},
+              labels.of, labelled_words);
+  keys.texts({"classes", "Names of the classes, of which the first is label 0.", "", Presence::required},
+             labels.classes, "a list of names");
+  keys.nullable_text({"text", "Key of the text, or the list of words; null: text, or tokens."}, labels.text, {});
+  keys.nullable_text({"text_pair", "Key of a second text; null: there is one text."}, labels.text_pair, {});
+  keys.nullable_text({"label", "Key of the label, or the list of labels; null: label, or tags."}, labels.label, {});
 }
 
 void describe_source(KeyVisitor& keys, DataSource& source) {
@@ -205,6 +233,12 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                                 {"end_of_text", "Id of the token that ends a document; auto: the tokenizer's."},
                                 mask.end_of_text, {0, 1 << 30});
                           });
+    keys.optional_section({"masking",
+                           "Trains an encoder to tell hidden tokens of texts from the others; null: to tell the token "
+                           "that follows."},
+                          data.masking, [&](MaskingRecipe& masking) { describe_masking(keys, masking); });
+    keys.optional_section({"labels", "Trains on texts with labels, in rows; null: texts have none."}, data.labels,
+                          [&](LabelsRecipe& labels) { describe_labels(keys, labels); });
     keys.section({"curriculum", "In which order training goes from easy to hard."},
                  [&] { describe_curriculum(keys, data.curriculum); });
     keys.list({"train", "Sources of training data."}, data.train,

@@ -20,6 +20,8 @@ constexpr std::array rules{
     ResumeRule{"/data/tokenizer", "the run's tokens are of its tokenizer"},
     ResumeRule{"/data/fine_tuning", "the run's position in its data counts samples that are made so"},
     ResumeRule{"/data/document_mask", "what a token attends to follows from it"},
+    ResumeRule{"/data/masking", "the run has learned to tell tokens that are hidden so"},
+    ResumeRule{"/data/labels", "the run has learned to tell these labels"},
     ResumeRule{"/data/curriculum", "what the run has trained on follows from it"},
     ResumeRule{"/data/train", "the run's position in its data counts the samples of these files"},
     ResumeRule{"/data/shuffle", "the run's position in its data counts samples in this order"},

@@ -20,6 +20,10 @@ Verdict check_same_work(const Recipe& recipe) {
     return not_with_graphs("dropout of adapters draws other masks in every step", "model.lora.dropout 0");
   if (recipe.data.document_mask || recipe.data.fine_tuning)
     return not_with_graphs("the documents of every step are others", "data without document_mask and fine_tuning");
+  if (recipe.data.labels)
+    return not_with_graphs("the lengths of texts are others in every step", "data without labels");
+  if (recipe.data.masking)
+    return not_with_graphs("the rows that count are others in every step", "data without masking");
   if (recipe.data.curriculum.sequence_length)
     return not_with_graphs("sequences grow from step to step", "data.curriculum.sequence_length null");
   if (recipe.batch.growth)
@@ -74,11 +78,26 @@ Verdict check_cuda_graphs(const Recipe& recipe, const Known&) {
 
 std::vector<Rule> cuda_graph_rules() {
   return {{"/kernels/cuda_graphs",
-           {"/cluster/device", "/model/dropout", "/model/lora/dropout", "/model/moe/experts", "/data/document_mask",
-            "/data/fine_tuning", "/data/curriculum/sequence_length", "/batch/growth", "/training/token_dropping",
-            "/parallel/tensor", "/parallel/context", "/parallel/zero_stage", "/memory/offload/optimizer",
-            "/memory/offload/weights", "/memory/offload/activations", "/precision/fp8_level",
-            "/precision/fp8_scaling/method", "/log/fp8_statistics"},
+           {"/cluster/device",
+            "/model/dropout",
+            "/model/lora/dropout",
+            "/model/moe/experts",
+            "/data/document_mask",
+            "/data/fine_tuning",
+            "/data/masking",
+            "/data/labels",
+            "/data/curriculum/sequence_length",
+            "/batch/growth",
+            "/training/token_dropping",
+            "/parallel/tensor",
+            "/parallel/context",
+            "/parallel/zero_stage",
+            "/memory/offload/optimizer",
+            "/memory/offload/weights",
+            "/memory/offload/activations",
+            "/precision/fp8_level",
+            "/precision/fp8_scaling/method",
+            "/log/fp8_statistics"},
            check_cuda_graphs}};
 }
 

@@ -198,9 +198,9 @@ Verdict check_cudnn(const Recipe& recipe) {
   if (recipe.model.head_dim > longest_head)
     return refusal("\"cudnn\" has no heads of " + std::to_string(recipe.model.head_dim) + " elements",
                    "needs a model.head_dim of at most " + std::to_string(longest_head));
-  if (recipe.data.document_mask || recipe.data.fine_tuning)
+  if (has_documents(recipe.data))
     return refusal("\"cudnn\" attends to whole sequences, not to documents within them",
-                   "needs data without document_mask and fine_tuning");
+                   "needs data without document_mask, fine_tuning, labels and masking of single texts");
   if (recipe.parallel.context > 1)
     return refusal("\"cudnn\" attends to whole sequences, of which each context rank has a part",
                    "needs parallel.context 1");
@@ -310,7 +310,8 @@ std::vector<Rule> model_rules() {
       {"/training/evaluate_every", {"/data/train", "/data/validation"}, check_evaluation},
       {"/kernels/attention",
        {"/model/dropout", "/model/head_dim", "/model/heads", "/model/hidden_size", "/precision/compute",
-        "/cluster/device", "/data/document_mask", "/data/fine_tuning", "/parallel/context"},
+        "/cluster/device", "/data/document_mask", "/data/fine_tuning", "/data/masking/single_texts", "/data/labels",
+        "/parallel/context"},
        check_attention},
   };
 }

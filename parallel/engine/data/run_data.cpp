@@ -14,10 +14,10 @@
 namespace llmtrain {
 namespace {
 
-// Conversations are read with their masks, which token files have no place for.
+// Conversations are read with their masks, which token files have no place for, and other examples one by one.
 std::vector<std::filesystem::path> tokenized(const Recipe& recipe, const std::vector<DataSource>& sources,
                                              const DataCache& cache, const std::string& role) {
-  if (recipe.data.fine_tuning) return {};
+  if (are_examples(recipe.data)) return {};
   return tokenized_sources(sources, recipe.data.tokenizer, recipe.model.vocab_size, cache, role,
                            recipe.data.on_bad_line);
 }
@@ -37,6 +37,7 @@ std::vector<ValidationSet> open_validation(const Recipe& recipe, TextFormat form
                                            const std::vector<std::filesystem::path>& token_files,
                                            const WorkMonitor& monitor) {
   std::vector<ValidationSet> opened;
+  format.draws = SampleDraws::fixed;
   for (const ValidationSources& set : validation_sets(recipe.data.validation)) {
     std::vector<std::filesystem::path> tokenized;
     if (!token_files.empty()) {
@@ -60,7 +61,7 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMo
   // First, as it may be refused, and tokenising takes long.
   const TextFormat format = text_format(recipe);
   // Both roles before either is tokenised, which may take hours: a mistake in the second should not show after that.
-  if (!recipe.data.fine_tuning) {
+  if (!are_examples(recipe.data)) {
     check_sources(recipe.data.train, recipe.data.tokenizer, cache, train_role);
     check_sources(recipe.data.validation, recipe.data.tokenizer, cache, validation_role);
   }

@@ -25,9 +25,11 @@ bool is_mark(const DocumentMarks& marks, std::int64_t id) {
 
 // Bytes of text that the evaluated tokens stand for; marks of documents stand for none. Nothing where the tokenizer
 // cannot tell: SentencePiece's tokens have other text at a document's beginning, a file of tokens may have been
-// made by another tokenizer, and a conversation's marks are no text.
+// made by another tokenizer, and a conversation's marks are no text; or where not all of the text is predicted.
 std::optional<double> evaluated_bytes(const Dataset& dataset, const Recipe& recipe, std::int64_t tokens) {
-  if (recipe.data.tokenizer.kind == TokenizerKind::sentencepiece || recipe.data.fine_tuning) return std::nullopt;
+  if (recipe.data.tokenizer.kind == TokenizerKind::sentencepiece || recipe.data.fine_tuning || recipe.data.masking ||
+      recipe.data.labels)
+    return std::nullopt;
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   const std::int64_t length = recipe.batch.sequence_length;
   std::size_t bytes = 0;
@@ -83,6 +85,7 @@ std::vector<EvaluateResult> evaluate_packed(const EvaluateRequest& request, std:
     const EvaluationData& data = request.data[place];
     TextFormat format = text_format(recipe);
     format.first_source = data.first_source;
+    format.draws = SampleDraws::fixed;
     datasets.emplace_back(data.sources, format, length, recipe.model.vocab_size, false, recipe.seed, data.role);
     for (const LeftOut& left_out : datasets.back().left_out()) warn_of_left_out(left_out, data, length);
   }

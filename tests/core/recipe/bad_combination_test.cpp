@@ -92,6 +92,8 @@ TEST_CASE("Muon needs matrices to train, and wide states where the model compute
 
 TEST_CASE("Documents that share a sequence need a mark and no dropout", "[recipe]") {
   check(test::document_combinations());
+  check(test::masking_combinations());
+  check(test::label_combinations());
 }
 
 TEST_CASE("Degrees, nodes and ranks must agree", "[recipe]") {

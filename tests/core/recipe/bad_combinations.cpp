@@ -37,6 +37,38 @@ std::vector<Combination> curriculum_combinations() {
   };
 }
 
+std::vector<Combination> masking_combinations() {
+  return {
+      {R"({"data": {"masking": {"token": 0}}})", "/data/masking", {"needs an encoder", "did you mean null?"}},
+      {R"({"data": {"masking": {"token": 0, "replaced": 0.8, "random": 0.3}}})",
+       "/data/masking/random",
+       {"0.3 and replaced (0.8)", "at most 1"}},
+      {R"({"data": {"masking": {"token": 100000000}}})", "/data/masking/token", {"100000000 is no id of the model"}},
+      {R"({"data": {"masking": {}}})", "/data/masking/token", {"bytes have none"}},
+      {R"({"data": {"masking": {"token": 0, "whole_words": true}, "train": [{"path": "a.bin"}]}})",
+       "/data/masking/whole_words",
+       {"a.bin", "data.tokenizer", "did you mean false?"}},
+      {R"({"data": {"masking": {"token": 0, "single_texts": true}, "train": [{"path": "a.bin"}]}})",
+       "/data/masking/single_texts",
+       {"a.bin is a token file", "did you mean false?"}},
+      {R"({"data": {"masking": {"token": 0, "single_texts": true}, "document_mask": {"end_of_text": 0}}})",
+       "/data/masking/single_texts",
+       {"each sequence has one document", "did you mean false?"}},
+  };
+}
+
+std::vector<Combination> label_combinations() {
+  return {
+      {R"({"data": {"labels": {"classes": ["a", "b"]}}})", "/data/labels", {"needs an encoder", "did you mean null?"}},
+      {R"({"data": {"labels": {}}})", "/data/labels/classes", {"missing"}},
+      {R"({"data": {"labels": {"classes": ["a"]}}})", "/data/labels/classes", {"one class", "at least two"}},
+      {R"({"data": {"labels": {"classes": ["a", "b", "a"]}}})", "/data/labels/classes", {"has a twice"}},
+      {R"({"data": {"labels": {"classes": ["a", "b"], "of": "words", "text_pair": "c"}}})",
+       "/data/labels/text_pair",
+       {"c is a second text", "did you mean null?"}},
+  };
+}
+
 std::vector<Combination> document_combinations() {
   return {
       {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {}}})",

@@ -23,6 +23,8 @@ std::vector<Combination> all_combinations() {
   std::vector<Combination> all;
   for (const auto part : {test::model_combinations,
                           test::document_combinations,
+                          test::masking_combinations,
+                          test::label_combinations,
                           test::curriculum_combinations,
                           test::attention_combinations,
                           test::latent_attention_combinations,
