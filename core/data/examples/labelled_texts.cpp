@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/data/shared_results.h"
 #include "core/data/examples/example_template.h"
 #include "core/data/examples/label_records.h"
 #include "core/data/file_search.h"
+#include "core/data/shared_results.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/data/shared_results.h"
 #include "core/data/file_search.h"
 #include "core/data/records/documents.h"
+#include "core/data/shared_results.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {

@@ -9,10 +9,10 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/data/shared_results.h"
 #include "core/data/conversations/conversation.h"
 #include "core/data/file_search.h"
 #include "core/data/samples/packing.h"
+#include "core/data/shared_results.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
