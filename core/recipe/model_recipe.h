@@ -23,9 +23,6 @@ enum class ScoreFunction { softmax, sigmoid };
 enum class RouterPriority { position, score };
 enum class BalanceLoss { gshard, load_importance, none };
 
-// Whether a model's tokens attend to those behind them as well as to those before them: none yet.
-constexpr bool is_encoder(Architecture) { return false; }
-
 // Whether a second product makes a gate.
 constexpr bool is_gated(Activation activation) {
   return activation != Activation::gelu && activation != Activation::gelu_tanh &&
