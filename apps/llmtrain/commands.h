@@ -22,6 +22,7 @@ void add_chat(CLI::App& program, Action& action);
 void add_evaluate(CLI::App& program, Action& action);
 void add_checkpoint(CLI::App& program, Action& action);
 void add_compare(CLI::App& program, Action& action);
+void add_export_metrics(CLI::App& program, Action& action);
 void add_sweep(CLI::App& program, Action& action);
 void add_slurm(CLI::App& program, Action& action);
 void add_data(CLI::App& program, Action& action);

@@ -21,14 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 ComparedRun read_run(const fs::path& directory) {
-  const fs::path recipe = recipe_file(directory), metrics = directory / "metrics.jsonl";
-  std::error_code error;
-  if (fs::is_regular_file(directory, error))
-    throw Error(ExitCode::missing_input, directory.string() + ": is a file; give the directory of a run");
-  for (const fs::path& file : {recipe, metrics})
-    if (!fs::exists(file, error))
-      throw Error(ExitCode::missing_input, directory.string() + ": contains no " + file.filename().string() +
-                                               "; give the directory of a run that has trained a step");
+  const fs::path recipe = recipe_file(directory);
+  require_trained_run(directory);
   ComparedRun run;
   run.directory = directory;
   try {
@@ -36,7 +30,7 @@ ComparedRun read_run(const fs::path& directory) {
   } catch (const Error& problem) {
     throw Error(ExitCode::bad_data, directory.string() + ": its recipe.json cannot be read:\n" + problem.what());
   }
-  run.metrics = read_metrics(metrics);
+  run.metrics = read_metrics(metrics_file(directory));
   run.figures = figures_of(run.metrics);
   return run;
 }

@@ -5,9 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 
+#include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/json/json_memory.h"
+#include "core/recipe/recipe_file.h"
 
 namespace llmtrain {
 namespace {
@@ -59,6 +62,16 @@ TrainingRow training_row(const Row& row) {
 }
 
 }  // namespace
+
+void require_trained_run(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(folder, error))
+    throw Error(ExitCode::missing_input, folder.string() + ": is a file; give the directory of a run");
+  for (const std::filesystem::path& file : {recipe_file(folder), metrics_file(folder)})
+    if (!std::filesystem::exists(file, error))
+      throw Error(ExitCode::missing_input, folder.string() + ": contains no " + file.filename().string() +
+                                               "; give the directory of a run that has trained a step");
+}
 
 RunMetrics read_metrics(const std::filesystem::path& file) {
   const std::string text = read_file(file);
