@@ -3,6 +3,7 @@
 
 Sizes are small: the recipes that the documents name hold tiny models here, so that training takes no time. On a clean
 clone, with the recipes that it has and with the commands that need minutes, scripts/test-documents runs them."""
+import json
 import re
 import unittest
 
@@ -23,7 +24,28 @@ class Documents(ProgramTest):
         quickstart = documents.recipe("quickstart", checkpoint={"every": 50}, training={"steps": 100})
         quickstart["data"] = {key: [{"path": "../core/**"}] for key in ("train", "validation")}
         self.write("recipes/quickstart.json", quickstart)
+        self.bring_examples()
         documents.bring(self.folder)
+
+    def bring_examples(self):
+        """Those of recipes/examples, with models and runs so small that they take no time."""
+        for name in ("apps/a.cpp", "parallel/run/a.cpp", "docs/b.md", "core/b.cpp"):
+            self.write(name, TEXT * 20)
+        small = {"layers": 2, "hidden_size": 32, "heads": 4, "max_sequence_length": 128}
+        for file in (SOURCE / "recipes/examples").glob("*.json"):
+            example = json.loads(file.read_text(encoding="utf-8"))
+            training, model = example["training"], example["model"]
+            training["learning_rate"] = {**training["learning_rate"], "warmup_steps": 1}
+            training.update({"epochs": 1} if "epochs" in training else {"steps": 4})
+            if "evaluate_every" in training:
+                training.update({"evaluate_every": 2, "evaluate_batches": 1})
+            if "decay_length" in training["learning_rate"]:
+                training["learning_rate"]["decay_length"] = 2
+            if "from" not in model:
+                model.update(small)
+            if "moe" in model:
+                model["moe"]["ffn_hidden_size"] = 16
+            self.write(f"recipes/examples/{file.name}", example)
 
     def commands(self, document):
         return documents.commands((SOURCE / document).read_text(encoding="utf-8"))

@@ -120,10 +120,11 @@ void set_length(NewJson& recipe, const NewRecipe& wanted) {
 Recipe fastest(const Recipe& recipe, const std::string& machine, const ClusterProfile& profile, std::int64_t devices) {
   const SearchResult found = search_layouts(recipe, profile);
   if (found.front.empty())
-    throw Error(ExitCode::bad_recipe,
-                fmt::format("--devices: none of {} layouts fits {} × {}; {}", found.layouts, devices, profile.name,
-                            machine == "auto" ? "name the machine that is to train it, as in --machine h100-sxm-80gb"
-                                              : "use more devices"));
+    throw Error(
+        ExitCode::bad_recipe,
+        fmt::format("--devices: none of {} layouts fits {} × {}; {}", found.layouts, devices, profile.name,
+                    machine == "auto" ? "name the machine that is to train it, as in --machine h100-sxm-80gb"
+                                      : "use more devices or a smaller model, or train adapters alone (model.lora)"));
   std::vector<SearchCandidate> executable;
   for (const SearchCandidate& candidate : found.front)
     if (not_executable(candidate.recipe).empty()) executable.push_back(candidate);
