@@ -22,14 +22,16 @@ const KeyGroup further_sizes{size_reason,
                               "model.moe.groups", "model.sliding_window.rope_theta",
                               "model.multi_token_prediction.coefficient", "model.lora.alpha", "model.lora.targets"}};
 
+const KeyGroup files_group{
+    "what files of data call something",
+    {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.fields", "data.fine_tuning.roles"}};
+
 const std::array left_out_groups = {
     KeyGroup{"a name or a note", {"$schema", "name", "description", "cluster.currency", "log.directory"}},
     KeyGroup{"needs files",
              {"model.from", "model.moe.routing_trace", "data.train", "data.validation", "training.init_from",
               "training.adapters_from", "checkpoint.resume"}},
-    KeyGroup{
-        "what files of data call something",
-        {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.fields", "data.fine_tuning.roles"}},
+    files_group,
     KeyGroup{"needs an encoder", {"data.masking", "data.labels"}},
     KeyGroup{size_reason,
              {"seed",

@@ -20,9 +20,10 @@ struct BartModel {
   double activation_dropout = 0;
 };
 
-// Of the field "token_ids" [sequences, tokens], in encoder and decoder alike.
+// Sums of learned rows for the field "token_ids" [sequences, tokens], in encoder and decoder alike.
 Body bart_embedding(const BartModel& model, std::int64_t sequences, std::int64_t tokens);
-// Of the input "x" [sequences, tokens, hidden]; a decoder's layer attends to "memory" [sequences, source, hidden], too.
+// Layers read the input "x" [sequences, tokens, hidden]; a decoder's layer attends to "memory" [sequences, source,
+// hidden], too.
 Body bart_encoder_layer(const BartModel& model, std::int64_t sequences, std::int64_t tokens);
 Body bart_decoder_layer(const BartModel& model, std::int64_t sequences, std::int64_t tokens, std::int64_t source);
 

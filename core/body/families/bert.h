@@ -18,9 +18,9 @@ struct BertModel {
   double attention_dropout = 0.1;  // of probabilities
 };
 
-// Of fields "token_ids" and "token_types".
+// Reads the fields "token_ids" and "token_types".
 Body bert_embedding(const BertModel& model, std::int64_t sequences, std::int64_t tokens);
-// Of the input "x", as all below.
+// Reads the input "x", as all below do.
 Body bert_layer(const BertModel& model, std::int64_t sequences, std::int64_t tokens);
 // Logits [sequences, tokens, vocabulary].
 Body bert_masked_language_head(const BertModel& model, std::int64_t sequences, std::int64_t tokens);

@@ -14,7 +14,7 @@ namespace llmtrain::body {
 // A convolution of 7×7 to `channels`, its norm "norm", relu and a max pool of 3×3, each of which halves height and
 // width, of the field "pixels".
 Body resnet_stem(const ImageShape& image, std::int64_t channels, const Norm& norm, std::int64_t samples);
-// Of the input "x" [samples, channels, height, width].
+// Reads the input "x" [samples, channels, height, width].
 Body resnet_block(const ResidualConvolution& block, const ImageShape& of_x, std::int64_t samples);
 // The mean of each channel, and logits [samples, classes].
 Body resnet_classifier(const ImageShape& of_x, std::int64_t classes, std::int64_t samples);

@@ -24,7 +24,7 @@ RelativeBuckets t5_buckets(const T5Model& model, bool is_decoder);
 
 // The bias that all layers of one side add to their scores, [heads, tokens, keys], of the field "relative_buckets".
 Body t5_relative_bias(const T5Model& model, bool is_decoder, std::int64_t tokens);
-// Of the inputs "x" [sequences, tokens, hidden] and "score_bias" [heads, tokens, keys]; the axes "tokens" and "keys"
+// Layers read "x" [sequences, tokens, hidden] and "score_bias" [heads, tokens, keys]; the axes "tokens" and "keys"
 // have one extent. A decoder's layer attends to "memory" [sequences, source, hidden] as well.
 Body t5_encoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens);
 Body t5_decoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens, std::int64_t source);

@@ -19,9 +19,9 @@ struct VitModel {
   std::int64_t tokens() const { return 1 + (image / patch) * (image / patch); }
 };
 
-// Of the field "pixels" [samples, channels, height, width]: [samples, tokens, hidden].
+// Makes of the field "pixels" [samples, channels, height, width] tokens [samples, tokens, hidden].
 Body vit_embedding(const VitModel& model, std::int64_t samples);
-// Of the input "x" [sequences, tokens, hidden], as below.
+// Reads the input "x" [sequences, tokens, hidden], as what follows does.
 Body vit_layer(const VitModel& model, std::int64_t samples);
 // The last norm, and logits [sequences, first, classes] of the class token; the second axis has one element.
 Body vit_classifier(const VitModel& model, std::int64_t classes, std::int64_t samples);

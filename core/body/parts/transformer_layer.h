@@ -49,7 +49,7 @@ struct TransformerLayer {
 
 // What a layer reads beside x, [sequences, tokens, hidden].
 struct LayerReads {
-  // Of an encoder [sequences, source tokens, hidden], which the cross-attention looks at; none: there is none.
+  // What the cross-attention looks at, [sequences, source tokens, hidden] of an encoder; none: there is none.
   std::optional<TensorId> memory{};
   // Added to the scores of the attention within the sequence, [heads, tokens, keys]. Queries and keys have labels of
   // their own, of one extent.

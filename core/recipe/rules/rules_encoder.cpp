@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/recipe/rules/planned_model.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
@@ -42,8 +43,19 @@ Verdict check_encoder_head_dim(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_encoder_activation(const Recipe& recipe, const Known&) {
-  return of_encoder(recipe, recipe.model.activation != Activation::swiglu, "\"swiglu\" has a gate",
-                    "must be \"gelu\" or \"gelu_tanh\"", "\"gelu\"");
+  const Activation activation = recipe.model.activation;
+  return of_encoder(recipe, activation == Activation::gelu || activation == Activation::gelu_tanh,
+                    "is another function than its family's", "must be \"gelu\" or \"gelu_tanh\"", "\"gelu\"");
+}
+
+// Keys of a decoder's layers, which a body would ignore. Experts have a rule of their own.
+Verdict check_encoder_layers(const Recipe& recipe, const Known&) {
+  if (!is_of_encoder(recipe)) return {};
+  ModelRecipe model = recipe.model;
+  model.moe.reset();
+  const std::string words = planned_model_words(model);
+  if (words.empty()) return {};
+  return Refusal{"is an encoder's", "must be a decoder's with " + words};
 }
 
 Verdict check_encoder_norm(const Recipe& recipe, const Known&) {
@@ -121,6 +133,10 @@ Verdict check_encoder_fine_tuning(const Recipe& recipe, const Known&) {
 std::vector<Rule> encoder_rules() {
   const std::string_view architecture = "/model/architecture";
   return {
+      {architecture,
+       {"/model/latent_attention", "/model/sliding_window", "/model/attention_scale", "/model/attention_sinks",
+        "/model/parallel_residual", "/model/post_norms", "/model/embedding_scale", "/model/multi_token_prediction"},
+       check_encoder_layers},
       {"/model/kv_heads", {architecture, "/model/heads"}, check_encoder_kv_heads},
       {"/model/head_dim", {architecture, "/model/heads", "/model/hidden_size"}, check_encoder_head_dim},
       {"/model/activation", {architecture}, check_encoder_activation},

@@ -20,8 +20,8 @@ struct Options {
   // Decides the order of blocks and threads; 0: that of their numbers.
   std::uint64_t seed = 1;
   std::size_t shared_limit = 227 * 1024;  // bytes per block, as on sm_90
-  // Of each grid so many blocks at its beginning and end run alone, for arrays of which nobody has the memory. Both 0:
-  // all.
+  // So many blocks at the beginning and end of each grid run alone, for arrays of which nobody has the memory. Both 0:
+  // all run.
   std::size_t first_blocks = 0, last_blocks = 0;
 };
 extern Options options;

@@ -24,7 +24,7 @@ constexpr int experts = 512, choices = 2;
 constexpr std::int64_t routed = beyond_int / experts + ends;
 constexpr Edges run_again{1, 0};
 
-// Of the last tokens, in an order of which no two have the same row; of the others nothing.
+// The rows of the last tokens' choices, no two of which are the same; the other tokens at hand have none.
 Indices last_choices(std::int64_t tokens, std::int64_t rows) {
   Indices row_of(tokens, choices);
   const std::int64_t count = tokens * choices;

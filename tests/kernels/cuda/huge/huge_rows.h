@@ -29,7 +29,7 @@ struct Edges {
   std::size_t first = 0, last = 0;
 };
 
-// Of each launch these blocks run alone, while this lives.
+// While this lives, these blocks of each launch run alone.
 class EdgeBlocks {
  public:
   explicit EdgeBlocks(const Edges& edges) { set(edges); }
