@@ -208,7 +208,10 @@ TEST_CASE("What is not refused with a CPU is not refused with a GPU", "[recipe]"
   std::size_t refused = 0;
   for (const Combination& combination : all_combinations()) {
     CAPTURE(combination.patch);
-    const auto on_cpu = refused_keys(combination, "cpu"), on_cuda = refused_keys(combination, "cuda");
+    const auto on_cpu = refused_keys(combination, "cpu");
+    auto on_cuda = refused_keys(combination, "cuda");
+    // A job that asks for GPUs must not ask for them twice.
+    std::erase_if(on_cuda, [](const std::string& key) { return key.ends_with("/launch/slurm/sbatch"); });
     CHECK(std::ranges::includes(on_cpu, on_cuda));
     refused += on_cuda.size();
   }
