@@ -91,8 +91,10 @@ void save(const NamedWeights& tensors, const std::string& file) {
 PassInput all_of(const MaskedSamples& samples, const Graph& graph) {
   Recipe recipe;
   const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0}};
-  recipe.batch = {
-      .global = samples.samples(), .micro = samples.samples(), .sequence_length = samples.sequences()[0].length};
+  recipe.batch = {.global = samples.samples(),
+                  .micro = samples.samples(),
+                  .sequence_length = samples.sequences()[0].length,
+                  .growth = {}};
   return load_batch(samples, graph.row_losses(), recipe, place, {}, at::kCPU).front();
 }
 
