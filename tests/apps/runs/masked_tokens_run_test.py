@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An encoder that learns hidden tokens of texts, as a user trains, evaluates and looks at it."""
+import json
+import unittest
+
+from program import TrainingTest
+
+MASK = 0
+TEXT = "the cat sat on the mat and the dog lay by the door\n" * 40
+
+
+class MaskedTokens(TrainingTest):
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT)
+        self.write("recipe.json", self.recipe({
+            "model": {"architecture": "bert", "layers": 2, "hidden_size": 16, "heads": 2, "vocab_size": 256,
+                      "max_sequence_length": 32},
+            "data": {"tokenizer": "bytes", "train": [{"path": "text.txt"}], "validation": [{"path": "text.txt"}],
+                     "masking": {"token": MASK}},
+            "batch": {"global": 8, "micro": 2, "sequence_length": 32},
+            "training.steps": 6, "training.evaluate_every": 3, "training.learning_rate.peak": 0.01}))
+
+    def losses(self, folder):
+        return [row["loss"] for row in self.rows(folder) if "loss" in row]
+
+    def test_layouts_learn_the_same(self):
+        self.train("--run-dir", "runs/one")
+        one = self.losses("runs/one")
+        self.assertEqual(len(one), 6)
+        self.assertLess(one[-1], one[0] - 0.1)
+        for name, settings in (("pipeline", ["parallel.pipeline=2"]), ("data", ["parallel.zero_stage=3"])):
+            with self.subTest(name):
+                pairs = [part for setting in settings for part in ("--set", setting)]
+                self.train("--run-dir", f"runs/{name}", "--ranks", "2", *pairs)
+                for left, right in zip(one, self.losses(f"runs/{name}"), strict=True):
+                    # Sums over two data ranks are joined in another order.
+                    self.assertAlmostEqual(left, right, delta=1e-5 * left)
+
+    def test_eval_hides_what_validation_hides(self):
+        self.train("--run-dir", "runs/one")
+        validated = [row["validation_loss"] for row in self.rows("runs/one") if "validation_loss" in row][-1]
+        result = self.run_program("eval", "runs/one", "--data", "text.txt", "--packed", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["loss"], validated)
+
+    def test_inspect_shows_what_is_hidden(self):
+        result = self.run_program("data", "inspect", "recipe.json", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        # A share of 0.15 of 32 tokens.
+        self.assertIn('"hidden"', result.stdout)
+        shown = self.run_program("data", "inspect", "recipe.json").stdout
+        self.assertIn("32 tokens, 5 count in the loss", shown)
+
+    def test_what_it_cannot_do_is_refused(self):
+        self.train("--run-dir", "runs/one")
+        for command in (("sample", "runs/one", "--prompt", "the"), ("chat", "runs/one")):
+            self.refused(2, ["an encoder's", "needs a decoder"], *command)
+        self.refused(2, ["/data/masking", "null"], "run", "recipe.json", "--set", "data.masking=null")
+        self.refused(2, ["/parallel/tensor"], "run", "recipe.json", "--ranks", "2", "--set", "parallel.tensor=2")
+        self.refused(2, ["/data/labels", "can be planned but not run yet"], "run", "recipe.json", "--set",
+                     "data.masking=null", "--set", 'data.labels={"classes": ["a", "b"]}')
+
+
+if __name__ == "__main__":
+    unittest.main()
