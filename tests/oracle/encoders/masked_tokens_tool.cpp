@@ -90,7 +90,7 @@ void save(const NamedWeights& tensors, const std::string& file) {
 // One micro-batch of all samples.
 PassInput all_of(const MaskedSamples& samples, const Graph& graph) {
   Recipe recipe;
-  const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0}};
+  const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0, samples.samples()}};
   recipe.batch = {.global = samples.samples(),
                   .micro = samples.samples(),
                   .sequence_length = samples.sequences()[0].length,

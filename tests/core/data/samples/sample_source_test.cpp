@@ -99,7 +99,7 @@ TEST_CASE("A step's sequences are cut out of the samples of each micro-batch") {
   const TemporaryDirectory folder;
   const Dataset dataset = counting(folder, 101, {.sequence_length = 10});
   const BatchRecipe batch{.global = 4, .micro = 2, .sequence_length = 10, .growth = {}};
-  const StepSamples cut(dataset, batch, {.first_sample = 3, .shape = {5, 4}});
+  const StepSamples cut(dataset, batch, {.first_sample = 3, .shape = {5, 4, 0, batch.global}});
   CHECK(cut.samples() == 10);
   CHECK(cut.sequences().front().length == 4);
   CHECK(cut.fields().front().shape == std::vector<std::int64_t>{4});
@@ -112,7 +112,7 @@ TEST_CASE("A step's sequences are cut out of the samples of each micro-batch") {
     begins.push_back(ids.front());
   }
   CHECK(begins == Tokens{30, 34, 40, 44, 36, 50, 54, 60, 64, 56});
-  const StepSamples whole(dataset, batch, {.first_sample = 3, .shape = {2, 10}});
+  const StepSamples whole(dataset, batch, {.first_sample = 3, .shape = {2, 10, 0, batch.global}});
   CHECK(read(whole, 1, BatchField::token_ids, 10) == range(40, 10));
 }
 

@@ -81,7 +81,8 @@ TEST_CASE("the ranks' micro-batches are the global batch, each sample once and i
   const Dataset dataset = samples_in_order(recipe);
   std::int64_t next = 0;
   for (std::int64_t rank = 0; rank < 3; ++rank) {
-    const auto micros = load_step(dataset, recipe, {7, 84, {2, sequence_length}}, {rank, 3, {}});
+    const auto micros =
+        load_step(dataset, recipe, {7, 84, {2, sequence_length, 0, recipe.batch.global}}, {rank, 3, {}});
     REQUIRE(micros.size() == 2);
     for (const PassInput& micro : micros) {
       INFO("samples of the batch from " << next << " on");
@@ -103,7 +104,7 @@ TEST_CASE("samples are cut to the step's sequences, each with the tokens that fo
   const TrainingSetting setting;
   const Recipe recipe = setting.recipe({"batch.global=6", "batch.micro=3"});
   const Dataset dataset = samples_in_order(recipe);
-  const auto shorter = load_step(dataset, recipe, {0, 12, {3, 20}}, {0, 1, {}});
+  const auto shorter = load_step(dataset, recipe, {0, 12, {3, 20, 0, recipe.batch.global}}, {0, 1, {}});
   REQUIRE(shorter.size() == 2);
   for (const std::int64_t shift : {0, 1}) {
     const at::Tensor& read = shorter[1].batch.field(shift == 0 ? BatchField::token_ids : BatchField::targets);
@@ -113,7 +114,7 @@ TEST_CASE("samples are cut to the step's sequences, each with the tokens that fo
   CHECK(shorter[1].context.loss_gradients == std::vector<double>{1.0 / (6 * 20)});
   CHECK(shorter[1].context.batch_rows == 6 * 20);
 
-  const auto more = load_step(dataset, recipe, {0, 12, {7, 10}}, {0, 1, {}});
+  const auto more = load_step(dataset, recipe, {0, 12, {7, 10, 0, recipe.batch.global}}, {0, 1, {}});
   REQUIRE(more.size() == 2);
   for (const std::int64_t shift : {0, 1}) {
     auto expected = bytes_at(12, 3, range(0, 20), shift);
