@@ -16,9 +16,10 @@
 namespace llmtrain::test {
 namespace {
 
+const Overrides of_hidden_tokens{"model.architecture=\"bert\"", "model.kv_heads=4", "data.masking={\"token\": 0}"};
 // Nothing is clipped, so that a step is a function of each parameter's gradient alone.
-const Overrides encoder{"model.architecture=\"bert\"", "model.kv_heads=4",    "model.layers=4", "batch.micro=4",
-                        "model.tie_embeddings=false",  "training.clip_norm=0"};
+const Overrides encoder = of_hidden_tokens + Overrides{"model.layers=4", "batch.micro=4", "model.tie_embeddings=false",
+                                                       "training.clip_norm=0"};
 
 using States = std::map<std::string, at::Tensor>;
 
@@ -123,8 +124,7 @@ TEST_CASE("a step of an encoder does what is planned, and takes the memory that 
       {4, {"parallel.pipeline=4", "memory.recompute=\"full\""}},
   };
   for (const RankCase& layout : layouts)
-    check_layout(setting, {layout.ranks,
-                           Overrides{"model.architecture=\"bert\"", "model.kv_heads=4"} + model + layout.overrides});
+    check_layout(setting, {layout.ranks, of_hidden_tokens + model + layout.overrides});
 }
 
 }  // namespace llmtrain::test
