@@ -70,9 +70,11 @@ class HostileNames(ProgramTest):
                                               "--key", "día" + STEERING).returncode, 65 if "broken" in file else 65)
         shown = self.run_program("data", "inspect", self.write("text.txt", "día" + STEERING), "--tokenizer", "bytes")
         self.assertIn("día", shown.stdout)
-        self.write("tokenizer.json", json.dumps({"model": {"type": HOSTILE}, "pre_tokenizer": {"type": HOSTILE}},
-                                                ensure_ascii=False))
-        self.refused(65, ["día"], "data", "inspect", "text.txt", "--tokenizer", "tokenizer.json")
+        for section in ("model", "pre_tokenizer"):
+            tokenizer = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
+            tokenizer.setdefault(section, {})["type"] = HOSTILE
+            self.write("tokenizer.json", json.dumps(tokenizer, ensure_ascii=False))
+            self.refused(65, ["día"], "data", "inspect", "text.txt", "--tokenizer", "tokenizer.json")
 
     def pages(self, name, currency, folder):
         """A plan's page, and its text and JSON, of a recipe with that name and currency."""
