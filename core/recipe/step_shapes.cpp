@@ -87,7 +87,8 @@ double StepShapes::share(const StepShape& shape) const {
   std::int64_t length = shape.sequence_length;
   if (shape.kept_tokens > 0)
     length = (length * (layers_ - dropping_layers_) + shape.kept_tokens * dropping_layers_) / layers_;
-  return static_cast<double>(shape.global_batch / micro_ * shape.sequences * length) / whole_tokens_;
+  const std::int64_t micro_batches = shape.global_batch / micro_;
+  return static_cast<double>(micro_batches * shape.sequences * length) / whole_tokens_;
 }
 
 const StepShapes::Run& StepShapes::run_of(std::int64_t step) const {
