@@ -61,9 +61,10 @@ std::vector<Entity> entities_of(std::span<const std::string> tags) {
 void EntityCounts::add(std::span<const std::string> labels, std::span<const std::string> predictions) {
   if (labels.size() != predictions.size()) throw std::invalid_argument("labels and predictions are of the same words");
   std::vector<Entity> wanted = entities_of(labels), found = entities_of(predictions), both;
-  std::ranges::sort(wanted);
-  std::ranges::sort(found);
-  std::ranges::set_intersection(wanted, found, std::back_inserter(both));
+  const auto order = [](const Entity& entity) { return std::tie(entity.type, entity.first, entity.last); };
+  std::ranges::sort(wanted, {}, order);
+  std::ranges::sort(found, {}, order);
+  std::ranges::set_intersection(wanted, found, std::back_inserter(both), {}, order, order);
   right += std::ssize(both);
   predicted += std::ssize(found);
   there += std::ssize(wanted);

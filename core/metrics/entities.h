@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace llmtrain {
@@ -16,9 +15,6 @@ struct Entity {
   std::size_t first = 0, last = 0;
 
   bool operator==(const Entity&) const = default;
-  bool operator<(const Entity& other) const {
-    return std::tie(type, first, last) < std::tie(other.type, other.first, other.last);
-  }
 };
 
 // The entities of a sentence's tags, such as "B-PER", "I-PER" and "O", also "E-" and "S-", in their order: as seqeval's

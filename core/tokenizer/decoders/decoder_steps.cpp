@@ -73,7 +73,8 @@ void ReadsBytes::apply(TextParts& parts, DecodedPlace place) const {
 void Fuses::apply(TextParts& parts, DecodedPlace /*place*/) const {
   std::string whole;
   for (const std::string& part : parts) whole += part;
-  parts.assign(1, std::move(whole));
+  parts.clear();
+  parts.push_back(std::move(whole));
 }
 
 ReadsMetaspace::ReadsMetaspace(const JsonFields& section)
