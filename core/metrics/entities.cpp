@@ -5,6 +5,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 
 namespace llmtrain {
 namespace {

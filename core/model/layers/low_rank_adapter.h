@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "core/model/layers/tensor_split.h"
 #include "core/model/pass/pass_context.h"
@@ -37,7 +36,7 @@ class LowRankAdapter {
   };
 
   LowRankAdapter(BoundParameter a, BoundParameter b, std::optional<Magnitude> magnitude, const Settings& settings)
-      : a_(a), b_(b), magnitude_(std::move(magnitude)), settings_(settings) {}
+      : a_(a), b_(b), magnitude_(magnitude), settings_(settings) {}
 
   bool has_magnitude() const { return magnitude_.has_value(); }
   // With magnitudes m ÷ ‖V‖ and 1 ÷ ‖V‖ of each row: [2, out], in fp32 at least; `weight` is the layer's matrix. The
