@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <utility>
@@ -13,6 +14,12 @@ namespace llmtrain {
 using ReportShare = std::function<void(double share)>;
 // For those who do not want to know.
 inline void report_nothing(double) {}
+// For part number `part`, from 0, of work that is cut into so many equal ones. `report` outlives the result.
+inline ReportShare share_of_part(const ReportShare& report, std::size_t part, std::size_t parts) {
+  return [&report, part, parts](double share) {
+    report((static_cast<double>(part) + share) / static_cast<double>(parts));
+  };
+}
 
 // What work throws that was asked to stop: Error(stopped). `work`: "tokenising the text".
 inline Error stopped_while(const std::string& work) {

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/data/examples/padded_texts.h"
+
 namespace llmtrain {
 
 LabelledTextSamples::LabelledTextSamples(std::shared_ptr<const LabelledTexts> texts, std::int64_t sequence_length)
@@ -54,10 +56,7 @@ void LabelledTextSamples::read(std::int64_t number, const FieldMemory& into) con
     fill(into.values<std::uint8_t>(BatchField::counted_rows), 0,
          [&](std::size_t row) { return std::int64_t{example.labels[row] == LabelledTexts::no_label ? 0 : 1}; });
   }
-  const std::span<std::int64_t> starts = into.starts();
-  std::ranges::fill(starts, 0);
-  if (!starts.empty()) starts.front() = 1;
-  if (example.ids.size() < starts.size()) starts[example.ids.size()] = 1;
+  mark_padded(into.starts(), example.ids.size());
 }
 
 double LabelledTextSamples::weight(std::size_t, std::int64_t first, std::int64_t count) const {

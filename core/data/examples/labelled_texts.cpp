@@ -4,8 +4,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <system_error>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/data/examples/example_template.h"
@@ -20,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct LabelledKey {
-  std::vector<std::pair<std::string, fs::file_time_type>> versions;
+  std::string versions;  // versions_of()
   TokenizerRecipe tokenizer;
   LabelsRecipe labels;
   std::int64_t longest = 0;
@@ -35,12 +33,7 @@ SharedResults<LabelledKey, LabelledTexts>& opened_labelled_texts() {
 }
 
 LabelledKey labelled_key_of(const LabelledFiles& files, const std::vector<fs::path>& found) {
-  LabelledKey key{{}, files.tokenizer, files.labels, files.longest, files.on_bad_line};
-  for (const fs::path& file : found) {
-    std::error_code ignored;
-    key.versions.emplace_back(file.string(), fs::last_write_time(file, ignored));
-  }
-  return key;
+  return {versions_of(found), files.tokenizer, files.labels, files.longest, files.on_bad_line};
 }
 
 }  // namespace
@@ -139,9 +132,7 @@ std::shared_ptr<const LabelledTexts> LabelledTexts::open(const LabelledFiles& fi
     Encoder encoder(files);
     texts->padding_ = padding_of_tokenizer(files.tokenizer, encoder.tokenizer()).value_or(0);
     for (std::size_t i = 0; i < found.size(); ++i)
-      texts->add_file(found[i], files, encoder, [&](double share) {
-        report((static_cast<double>(i) + share) / static_cast<double>(found.size()));
-      });
+      texts->add_file(found[i], files, encoder, share_of_part(report, i, found.size()));
     if (texts->count() > 0) return texts;
     const auto skipped = texts->bad_lines_.sentences();
     throw Error(ExitCode::bad_data, fmt::format("'{}': holds no text with a label{}{}", files.path,

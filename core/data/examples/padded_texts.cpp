@@ -2,11 +2,16 @@
 #include "core/data/examples/padded_texts.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <stdexcept>
 #include <utility>
 
 namespace llmtrain {
+
+void mark_padded(std::span<std::int64_t> starts, std::size_t tokens) {
+  std::ranges::fill(starts, 0);
+  if (!starts.empty()) starts.front() = 1;
+  if (tokens < starts.size()) starts[tokens] = 1;
+}
 
 PaddedTexts::PaddedTexts(std::shared_ptr<const TextExamples> texts, std::int64_t sequence_length)
     : texts_(std::move(texts)),
@@ -24,9 +29,7 @@ void PaddedTexts::read(std::int64_t number, const FieldMemory& into) const {
     std::ranges::fill(ids, texts_->padding());
     std::ranges::copy(text, ids.begin());
   }
-  std::ranges::fill(starts, 0);
-  if (!starts.empty()) starts.front() = 1;
-  if (text.size() < starts.size()) starts[text.size()] = 1;
+  mark_padded(starts, text.size());
 }
 
 double PaddedTexts::weight(std::size_t, std::int64_t first, std::int64_t count) const {

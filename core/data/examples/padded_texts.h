@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,6 +13,10 @@
 #include "core/data/samples/file_samples.h"
 
 namespace llmtrain {
+
+// Marks where a text of so many tokens and the padding behind it begin, in the starts of a sample's documents; nothing
+// where these are not asked for.
+void mark_padded(std::span<std::int64_t> starts, std::size_t tokens);
 
 // Texts of which each fills a sequence with padding, a document of its own. They have token ids alone; a sample weighs
 // its number of tokens.

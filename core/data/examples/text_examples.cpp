@@ -3,9 +3,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <system_error>
-#include <utility>
-
 #include "core/base/error.h"
 #include "core/data/file_search.h"
 #include "core/data/records/documents.h"
@@ -18,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct OpenedKey {
-  std::vector<std::pair<std::string, fs::file_time_type>> versions;
+  std::string versions;  // versions_of()
   TokenizerRecipe tokenizer;
   std::string key;
   std::int64_t longest = 0;
@@ -33,12 +30,7 @@ SharedResults<OpenedKey, TextExamples>& opened_texts() {
 }
 
 OpenedKey key_of(const TextFiles& files, const std::vector<fs::path>& found) {
-  OpenedKey key{{}, files.tokenizer, files.key, files.longest, files.on_bad_line};
-  for (const fs::path& file : found) {
-    std::error_code ignored;
-    key.versions.emplace_back(file.string(), fs::last_write_time(file, ignored));
-  }
-  return key;
+  return {versions_of(found), files.tokenizer, files.key, files.longest, files.on_bad_line};
 }
 
 }  // namespace
@@ -69,9 +61,7 @@ std::shared_ptr<const TextExamples> TextExamples::open(const TextFiles& files, c
     Encoder encoder(files);
     texts->padding_ = padding_of_tokenizer(files.tokenizer, *encoder.tokenizer).value_or(0);
     for (std::size_t i = 0; i < found.size(); ++i)
-      texts->add_file(found[i], files, encoder, [&](double share) {
-        report((static_cast<double>(i) + share) / static_cast<double>(found.size()));
-      });
+      texts->add_file(found[i], files, encoder, share_of_part(report, i, found.size()));
     if (texts->count() == 0)
       throw Error(ExitCode::bad_data,
                   fmt::format("'{}': holds no text{}", files.path,

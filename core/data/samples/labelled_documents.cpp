@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct OpenedKey {
-  std::vector<std::pair<std::string, fs::file_time_type>> versions;
+  std::string versions;  // versions_of()
   TokenizerRecipe tokenizer;
   FineTuningRecipe recipe;
   std::int64_t sequence_length = 0;
@@ -78,20 +78,13 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
                                                                  std::int64_t sequence_length, std::int64_t vocab_size,
                                                                  OnBadLine on_bad_line, const ReportShare& report) {
   const auto files = find_files(path);
-  std::vector<std::pair<std::string, fs::file_time_type>> versions;
-  for (const fs::path& file : files) {
-    std::error_code ignored;
-    versions.emplace_back(file.string(), fs::last_write_time(file, ignored));
-  }
-  return opened_documents().find_or_make({versions, tokenizer, recipe, sequence_length, on_bad_line}, [&] {
+  return opened_documents().find_or_make({versions_of(files), tokenizer, recipe, sequence_length, on_bad_line}, [&] {
     auto documents = std::make_shared<LabelledDocuments>();
     documents->left_out_.bad_lines = BadLines(on_bad_line);
     Encoder encoder(open_tokenizer(tokenizer, vocab_size));
     ConversationReader conversations(recipe, tokenizer);
     for (std::size_t i = 0; i < files.size(); ++i)
-      documents->add_file(files[i], encoder, conversations, sequence_length, [&](double share) {
-        report((static_cast<double>(i) + share) / static_cast<double>(files.size()));
-      });
+      documents->add_file(files[i], encoder, conversations, sequence_length, share_of_part(report, i, files.size()));
     if (documents->documents_.empty())
       throw Error(ExitCode::bad_data,
                   fmt::format("'{}': holds no document of which a token counts in the loss: {}", path,
