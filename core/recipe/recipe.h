@@ -31,7 +31,7 @@ struct BatchRecipe {
   std::int64_t global = 0;
   std::int64_t micro = 0;
   std::int64_t sequence_length = 0;
-  std::optional<BatchGrowthRecipe> growth;
+  std::optional<BatchGrowthRecipe> growth{};
 
   bool operator==(const BatchRecipe&) const = default;
 };

@@ -35,7 +35,7 @@ std::vector<ModelRecipe> models() {
 bool is_refused(const ModelRecipe& model, const ShardDegrees& degrees) {
   Recipe recipe;
   recipe.model = model;
-  recipe.batch = {.global = 1, .micro = 1, .sequence_length = 1, .growth = {}};
+  recipe.batch = {.global = 1, .micro = 1, .sequence_length = 1};
   recipe.parallel.tensor = degrees.tensor;
   recipe.parallel.expert = degrees.expert;
   recipe.parallel.expert_tensor = degrees.expert_tensor;

@@ -55,11 +55,11 @@ TEST_CASE("batches grow as Megatron-LM's do", "[recipe][batch]") {
 }
 
 TEST_CASE("what divides the common batch divides all of its sizes", "[recipe][batch]") {
-  CHECK(common_batch({.global = 12, .micro = 1, .sequence_length = 1, .growth = {}}) == 12);
+  CHECK(common_batch({.global = 12, .micro = 1, .sequence_length = 1}) == 12);
   CHECK(common_batch(growing(24, 8, 16, 100)) == 8);
   CHECK(common_batch(growing(24, 8, 4, 100)) == 4);
   CHECK(common_batch(growing(24, 9, 15, 100)) == 3);
-  CHECK(BatchSizes({.global = 12, .micro = 1, .sequence_length = 1, .growth = {}}).samples_before(5) == 60);
+  CHECK(BatchSizes({.global = 12, .micro = 1, .sequence_length = 1}).samples_before(5) == 60);
 }
 
 TEST_CASE("a smaller batch is a smaller part of a whole step, and changes beside the lengths", "[recipe][batch]") {

@@ -91,10 +91,8 @@ void save(const NamedWeights& tensors, const std::string& file) {
 PassInput all_of(const MaskedSamples& samples, const Graph& graph) {
   Recipe recipe;
   const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0, samples.samples()}};
-  recipe.batch = {.global = samples.samples(),
-                  .micro = samples.samples(),
-                  .sequence_length = samples.sequences()[0].length,
-                  .growth = {}};
+  recipe.batch = {
+      .global = samples.samples(), .micro = samples.samples(), .sequence_length = samples.sequences()[0].length};
   return load_batch(samples, graph.row_losses(), recipe, place, {}, at::kCPU).front();
 }
 

@@ -23,7 +23,7 @@ Recipe recipe() {
   recipe.model.layers = recipe.model.heads = recipe.model.kv_heads = 8;
   recipe.model.hidden_size = recipe.model.ffn_hidden_size = 64;
   recipe.model.max_sequence_length = 32;
-  recipe.batch = {.global = 64, .micro = 1, .sequence_length = 32, .growth = {}};
+  recipe.batch = {.global = 64, .micro = 1, .sequence_length = 32};
   return recipe;
 }
 

@@ -23,7 +23,7 @@ Recipe mixed_recipe() {
   recipe.precision.fp8_level = Fp8Level::o2;
   recipe.precision.high_precision.first_layers = 1;
   recipe.training.freeze = {"layers.5.*"};
-  recipe.batch = {.global = 8, .micro = 1, .growth = {}};
+  recipe.batch = {.global = 8, .micro = 1};
   recipe.pipeline.loops = 2;
   return recipe;
 }

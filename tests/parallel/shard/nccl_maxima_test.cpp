@@ -33,7 +33,7 @@ Layout layout_with_all_groups() {
   recipe.model.moe = MixtureOfExpertsRecipe{};
   recipe.model.moe->experts = recipe.model.moe->top_k = 2;
   recipe.model.moe->ffn_hidden_size = 8;
-  recipe.batch = {.global = 4, .micro = 1, .sequence_length = 8, .growth = {}};
+  recipe.batch = {.global = 4, .micro = 1, .sequence_length = 8};
   recipe.parallel.tensor = recipe.parallel.context = 2;
   recipe.parallel.expert_tensor = 2;
   recipe.launch.ranks = ranks;

@@ -18,7 +18,7 @@ Recipe small_recipe() {
   recipe.model.ffn_hidden_size = 8;
   recipe.model.vocab_size = 23;
   recipe.model.max_sequence_length = 8;
-  recipe.batch = {.global = 24, .micro = 1, .sequence_length = 8, .growth = {}};
+  recipe.batch = {.global = 24, .micro = 1, .sequence_length = 8};
   return recipe;
 }
 

@@ -98,7 +98,7 @@ TEST_CASE("Samples of conversations mark the rows that count, and have a target 
 TEST_CASE("A step's sequences are cut out of the samples of each micro-batch") {
   const TemporaryDirectory folder;
   const Dataset dataset = counting(folder, 101, {.sequence_length = 10});
-  const BatchRecipe batch{.global = 4, .micro = 2, .sequence_length = 10, .growth = {}};
+  const BatchRecipe batch{.global = 4, .micro = 2, .sequence_length = 10};
   const StepSamples cut(dataset, batch, {.first_sample = 3, .shape = {5, 4, 0, batch.global}});
   CHECK(cut.samples() == 10);
   CHECK(cut.sequences().front().length == 4);
@@ -122,7 +122,7 @@ TEST_CASE("Conversations are not cut") {
   format.fine_tuning.emplace();
   const std::string line = R"({"prompt": "PP", "completion": "CC"})";
   const Dataset dataset({{folder.write("a.jsonl", line).string(), 1}}, format, 8, 256, false, 1, "/data/train");
-  const BatchRecipe batch{.global = 1, .micro = 1, .sequence_length = 8, .growth = {}};
+  const BatchRecipe batch{.global = 1, .micro = 1, .sequence_length = 8};
   CHECK_THROWS_AS(StepSamples(dataset, batch, {.shape = {2, 4}}), std::invalid_argument);
   CHECK(StepSamples(dataset, batch, {.shape = {1, 8}}).weight(0, 0, 1) == 2);
 }

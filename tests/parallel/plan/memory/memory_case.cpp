@@ -70,7 +70,7 @@ MemoryCase gpt_case(std::int64_t layers, std::int64_t hidden, std::int64_t heads
   model.ffn_hidden_size = 4 * hidden;
   model.vocab_size = vocabulary;
   model.max_sequence_length = sequence;
-  result.recipe.batch = {.global = 1, .micro = 1, .sequence_length = sequence, .growth = {}};
+  result.recipe.batch = {.global = 1, .micro = 1, .sequence_length = sequence};
   result.recipe.precision.compute = DataType::bf16;
   return result;
 }

@@ -78,7 +78,7 @@ MemoryCase fp8_lm(std::int64_t layers, std::int64_t hidden, std::int64_t heads) 
 
 MemoryCase fp8_lm_7b(std::int64_t micro, Fp8Level level) {
   MemoryCase result = fp8_lm(32, 4096, 32);
-  result.recipe.batch = {.global = 2048, .micro = micro, .sequence_length = 2048, .growth = {}};
+  result.recipe.batch = {.global = 2048, .micro = micro, .sequence_length = 2048};
   result.recipe.precision.fp8_level = level;
   result.mesh.data = result.mesh.zero_shard = 32;
   return result;
@@ -86,7 +86,7 @@ MemoryCase fp8_lm_7b(std::int64_t micro, Fp8Level level) {
 
 MemoryCase fp8_lm_175b() {
   MemoryCase result = fp8_lm(96, 12288, 96);
-  result.recipe.batch = {.global = 512, .micro = 1, .sequence_length = 2048, .growth = {}};
+  result.recipe.batch = {.global = 512, .micro = 1, .sequence_length = 2048};
   result.recipe.parallel.tensor = 8;
   result.recipe.parallel.sequence = true;
   result.mesh.tensor = result.mesh.expert_tensor = 8;
@@ -110,7 +110,7 @@ MemoryCase zero_bubble(std::int64_t layers, std::int64_t hidden, std::int64_t he
   MemoryCase result = gpt_case(layers, hidden, heads, 51200, 1024);
   result.recipe.model.dropout = 0.1;
   result.recipe.model.tie_embeddings = false;
-  result.recipe.batch = {.global = 3 * pipeline * micro, .micro = micro, .sequence_length = 1024, .growth = {}};
+  result.recipe.batch = {.global = 3 * pipeline * micro, .micro = micro, .sequence_length = 1024};
   result.recipe.precision.compute = result.recipe.precision.gradients = DataType::fp16;
   result.recipe.pipeline.balance.kind = BalanceKind::blocks;
   result.mesh = {.pipeline = pipeline, .devices_per_node = 8};

@@ -85,7 +85,7 @@ TEST_CASE("every category on one CPU rank with a small fp32 model") {
   MemoryCase value = gpt_case(2, 64, 4, 96, 32);
   value.device = DeviceKind::cpu;
   value.recipe.precision.compute = DataType::fp32;
-  value.recipe.batch = {.global = 4, .micro = 2, .sequence_length = 32, .growth = {}};
+  value.recipe.batch = {.global = 4, .micro = 2, .sequence_length = 32};
   const StepMemory memory = value.memory();
   const auto parameters = static_cast<double>(value.graph().parameter_count());
   const StageMemory& stage = memory.stages.front();
