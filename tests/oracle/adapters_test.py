@@ -94,6 +94,12 @@ class Case:
         model = transformers.AutoModelForCausalLM.from_pretrained(self.folder / "model")
         return peft.PeftModel.from_pretrained(model, self.folder / f"{name}-peft", **options)
 
+    def learned_by_peft(self, **settings):
+        """The model with adapters of PEFT's that are no longer those that a run begins with."""
+        torch.manual_seed(11)
+        base = transformers.AutoModelForCausalLM.from_pretrained(self.folder / "model")
+        return peft.get_peft_model(base, peft.LoraConfig(init_lora_weights=False, **settings))
+
     def train(self, model):
         """The losses and norms of PEFT's model. Matrices are decayed; norms, magnitudes and positions are not."""
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
@@ -173,11 +179,8 @@ class Adapters(unittest.TestCase):
         """From adapters that have learned: magnitudes are no longer the lengths of rows."""
         with tempfile.TemporaryDirectory() as folder:
             case = Case(Path(folder), "llama", rank=4, alpha=8, dora=True, targets=["all-linear"])
-            torch.manual_seed(11)
-            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
-            theirs = peft.get_peft_model(base, peft.LoraConfig(
-                r=4, lora_alpha=8, target_modules="all-linear", use_dora=True, task_type="CAUSAL_LM",
-                init_lora_weights=False))
+            theirs = case.learned_by_peft(
+                r=4, lora_alpha=8, target_modules="all-linear", use_dora=True, task_type="CAUSAL_LM")
             for name, parameter in theirs.named_parameters():
                 if "magnitude" in name:
                     parameter.data *= 1 + 0.1 * torch.randn_like(parameter)
@@ -207,11 +210,9 @@ class Adapters(unittest.TestCase):
     def check_modules(self, name, target, modules):
         with tempfile.TemporaryDirectory() as folder:
             case = Case(Path(folder), name, rank=4, alpha=8, targets=[target], modules_to_save=modules)
-            torch.manual_seed(11)
-            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
-            theirs = peft.get_peft_model(base, peft.LoraConfig(
+            theirs = case.learned_by_peft(
                 r=4, lora_alpha=8, target_modules=[target], modules_to_save=list(modules),
-                ensure_weight_tying=name == "tied", fan_in_fan_out=name == "gpt2", init_lora_weights=False))
+                ensure_weight_tying=name == "tied", fan_in_fan_out=name == "gpt2")
             theirs.save_pretrained(case.folder / "saved")
             before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
             rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
@@ -227,10 +228,8 @@ class Adapters(unittest.TestCase):
     def test_adapters_of_peft_go_on(self):
         with tempfile.TemporaryDirectory() as folder:
             case = Case(Path(folder), "llama", rank=4, alpha=8, targets=["q_proj", "down_proj"])
-            torch.manual_seed(11)
-            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
-            theirs = peft.get_peft_model(base, peft.LoraConfig(
-                r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+            theirs = case.learned_by_peft(
+                r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"])
             theirs.save_pretrained(case.folder / "saved")
             rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
             difference, index = program.worst(rows, expected, "loss")
@@ -253,11 +252,8 @@ class Adapters(unittest.TestCase):
         """PEFT's words for targets and scale, and what they make of the model."""
         with tempfile.TemporaryDirectory() as folder:
             case = Case(Path(folder), "llama", rank=4, alpha=2, rank_stabilized=True, targets=["all-linear"])
-            torch.manual_seed(11)
-            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
-            theirs = peft.get_peft_model(base, peft.LoraConfig(
-                r=4, lora_alpha=2, target_modules="all-linear", use_rslora=True, task_type="CAUSAL_LM",
-                init_lora_weights=False))
+            theirs = case.learned_by_peft(
+                r=4, lora_alpha=2, target_modules="all-linear", use_rslora=True, task_type="CAUSAL_LM")
             theirs.save_pretrained(case.folder / "saved")
             before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
             rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
