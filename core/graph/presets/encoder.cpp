@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/body/families/bert.h"
 #include "core/body/parts/heads.h"
 #include "core/body/parts/linear.h"
 #include "core/body/parts/token_body.h"
-#include "core/body/parts/transformer_layer.h"
 #include "core/graph/blocks/graph_writer.h"
 
 namespace llmtrain {
@@ -48,13 +48,14 @@ Body embedding_body(const ModelRecipe& model) {
 }
 
 Body layer_body(const ModelRecipe& model) {
-  TokenBody of = begun(model);
-  const body::TransformerLayer layer{
-      .attention = {.heads = model.heads, .head_dim = model.head_dim, .dropout = model.dropout},
-      .feed_forward = {.width = model.ffn_hidden_size, .activation = activation_of(model)},
-      .residual = {.norms_before = false, .norm = norm_of(model), .dropout = model.dropout}};
-  const TensorId x = of.x();
-  return of.finished(write_layer(of.writer, layer, x));
+  const body::BertModel bert{.hidden = model.hidden_size,
+                             .heads = model.heads,
+                             .width = model.ffn_hidden_size,
+                             .activation = activation_of(model),
+                             .epsilon = model.norm_eps,
+                             .dropout = model.dropout,
+                             .attention_dropout = model.dropout};
+  return body::bert_layer(bert, 1, model.max_sequence_length);
 }
 
 Body head_body(const ModelRecipe& model) {
