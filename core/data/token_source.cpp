@@ -13,6 +13,7 @@
 #include "core/base/file.h"
 #include "core/data/file_search.h"
 #include "core/data/records/documents.h"
+#include "core/data/records/input_stream.h"
 #include "core/data/records/record_reader.h"
 #include "core/data/records/skipped_lines.h"
 #include "core/data/records/text_check.h"
