@@ -16,31 +16,31 @@ namespace llmtrain::kernels {
 constexpr int fp8_threads = 256, span = 16;
 
 // A span of fewer elements than there can be goes on with zeros.
-template <class T>
+template <class T, int size = span>
 struct Span {
-  using Elements = Pack<T, pack_size<T>>;
-  static constexpr int packs = span / pack_size<T>;
+  static constexpr int at_once = size < pack_size<T> ? size : pack_size<T>, packs = size / at_once;
+  using Elements = Pack<T, at_once>;
   Elements of[packs];
 
-  __device__ __forceinline__ T& operator[](int i) { return of[i / pack_size<T>].of[i % pack_size<T>]; }
+  __device__ __forceinline__ T& operator[](int i) { return of[i / at_once].of[i % at_once]; }
 
   __device__ __forceinline__ void load(const T* from, int count, bool is_packed) {
-    if (is_packed && count == span) {
+    if (is_packed && count == size) {
 #pragma unroll
       for (int i = 0; i < packs; ++i) of[i] = reinterpret_cast<const Elements*>(from)[i];
     } else {
 #pragma unroll
-      for (int i = 0; i < span; ++i) (*this)[i] = i < count ? from[i] : T{};
+      for (int i = 0; i < size; ++i) (*this)[i] = i < count ? from[i] : T{};
     }
   }
 
   __device__ __forceinline__ void store(T* to, int count, bool is_packed) {
-    if (is_packed && count == span) {
+    if (is_packed && count == size) {
 #pragma unroll
       for (int i = 0; i < packs; ++i) reinterpret_cast<Elements*>(to)[i] = of[i];
     } else {
 #pragma unroll
-      for (int i = 0; i < span; ++i)
+      for (int i = 0; i < size; ++i)
         if (i < count) to[i] = (*this)[i];
     }
   }
