@@ -24,7 +24,9 @@ MODELS = {
 # For trying the command on a processor, which proves nothing.
 REHEARSAL = {"tiny": {"architecture": "gpt2", "layers": 2, "hidden_size": 64, "heads": 2, "vocab_size": 256,
                       "max_sequence_length": 64}}
-SEQUENCES = {"124M": 32, "0.5B": 32, "1.5B": 16, "7B": 4, "tiny": 4}
+# Of a micro-batch at most, as llmq's benchmarks have them, and of a step, of which theirs have 512.
+MICRO = {"124M": 32, "0.5B": 32, "1.5B": 16, "7B": 4, "tiny": 4}
+SEQUENCES = {"124M": 32, "0.5B": 64, "1.5B": 64, "7B": 64, "tiny": 4}
 # A 7B model has its weights and states on one GPU only where they are scaled FP8 and bf16.
 PRECISIONS = {name: {"bf16": {"compute": "bf16"},
                      "fp8": {"compute": "bf16", "fp8_level": "O2" if name == "7B" else "O0", **DELAYED}}
@@ -52,10 +54,11 @@ def torch_bytes(model, micro):
     return 18 * parameters(model) + micro * model["max_sequence_length"] * per_token
 
 
-def micro_batch(model, sequences, memory):
-    """The largest with which PyTorch eager should fit, so that all sides train the same; None: none does."""
-    sizes = [size for size in range(1, sequences + 1) if sequences % size == 0]
-    return max((size for size in sizes if torch_bytes(model, size) <= 0.9 * memory), default=None)
+def micro_batch(name, memory):
+    """The largest with which PyTorch eager should fit, so that all sides train the same; where none does, the largest."""
+    model, most = {**MODELS, **REHEARSAL}[name], MICRO[name]
+    sizes = [size for size in range(1, most + 1) if SEQUENCES[name] % size == 0]
+    return max((size for size in sizes if torch_bytes(model, size) <= 0.9 * memory), default=most)
 
 
 def write_tokens(folder, vocabulary):

@@ -77,8 +77,7 @@ def plan_again(machine, side, found, profile):
 
 
 def run_case(machine, name, notes):
-    model, sequences = {**shapes.MODELS, **shapes.REHEARSAL}[name], shapes.SEQUENCES[name]
-    micro = shapes.micro_batch(model, sequences, memory_of(machine)) or sequences
+    sequences, micro = shapes.SEQUENCES[name], shapes.micro_batch(name, memory_of(machine))
     ours = list(our_sides(machine, name, micro, notes))
     sides = ours + (list(torch_sides(machine, name, micro, notes)) if ours else [])
     turns, end = Turns(machine, memory_of(machine)), time.monotonic() + min(CASE_SECONDS, machine.left())
@@ -116,7 +115,7 @@ def measure_kernels(machine, side, found):
     except (OSError, SystemExit, ValueError) as error:
         found["profile_failure"] = str(error)
         return
-    found["kernels"] = {**times, "kernels": times["kernels"][:40], "steps": PROFILED_STEPS}
+    found["kernels"] = {**times, "kernels": times["kernels"][:40], "gaps": times["gaps"][:20], "steps": PROFILED_STEPS}
 
 
 def print_side(found):

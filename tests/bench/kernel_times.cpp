@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profiler as CUDA knows them: a library that CUDA_INJECTION64_PATH names, and that it loads when a process begins to
 // use a GPU. When the process ends, writes what its kernels, copies and fills took, by name, to the file that
-// KERNEL_TIMES_OUTPUT names, as JSON: seconds between the first and the last, seconds in which the GPU was busy, and
-// the seconds and number of each.
+// KERNEL_TIMES_OUTPUT names, as JSON: seconds between the first and the last, seconds in which the GPU was busy, the
+// seconds and number of each, and in which gaps, between what, the GPU waited.
 #include <cupti.h>
 #include <cxxabi.h>
 
@@ -28,16 +28,21 @@ struct Total {
   std::int64_t count = 0;
 };
 
+struct Span {
+  std::uint64_t begin, end;  // nanoseconds
+  const std::string* name;   // a key of the totals
+};
+
 struct Times {
   std::mutex mutex;  // CUPTI fills buffers in a thread of its own
   std::map<std::string, Total> totals;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> spans;  // nanoseconds from begin to end
+  std::vector<Span> spans;
 
   void add(const std::string& name, std::uint64_t begin, std::uint64_t end) {
-    Total& total = totals[name];
-    total.nanoseconds += end - begin;
-    ++total.count;
-    spans.emplace_back(begin, end);
+    const auto place = totals.try_emplace(name).first;
+    place->second.nanoseconds += end - begin;
+    ++place->second.count;
+    if (end > begin) spans.push_back({begin, end, &place->first});
   }
 };
 
@@ -81,32 +86,59 @@ std::string readable(const std::string& name) {
   return status == 0 ? found.get() : name;
 }
 
-// The length of the union of all spans, as kernels of several streams overlap.
-std::uint64_t busy_nanoseconds(std::vector<std::pair<std::uint64_t, std::uint64_t>> spans) {
-  std::sort(spans.begin(), spans.end());
-  std::uint64_t busy = 0, done = 0;
-  for (const auto& [begin, end] : spans) {
-    if (end <= done) continue;
-    busy += end - std::max(begin, done);
-    done = end;
+double seconds_of(std::uint64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); }
+
+// [{name, seconds, count}], the longest first.
+template <class Totals, class Describe>
+nlohmann::json described(const Totals& totals, Describe describe) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& [key, total] : totals) {
+    nlohmann::json one = describe(key);
+    one["seconds"] = seconds_of(total.nanoseconds);
+    one["count"] = total.count;
+    all.push_back(std::move(one));
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a["seconds"] > b["seconds"]; });
+  return all;
+}
+
+// Of spans in order, of which those of several streams overlap: the length of their union, and what lies between.
+struct Busy {
+  std::uint64_t nanoseconds = 0;
+  std::map<std::pair<const std::string*, const std::string*>, Total> gaps;  // by what ends and what begins
+};
+
+Busy busy_of(const std::vector<Span>& spans) {
+  Busy busy;
+  std::uint64_t done = spans.front().begin;
+  const std::string* last = nullptr;
+  for (const Span& span : spans) {
+    if (span.begin > done) {
+      Total& gap = busy.gaps[{last, span.name}];
+      gap.nanoseconds += span.begin - done;
+      ++gap.count;
+    }
+    if (span.end <= done) continue;
+    busy.nanoseconds += span.end - std::max(span.begin, done);
+    done = span.end;
+    last = span.name;
   }
   return busy;
 }
 
-nlohmann::json describe(const Times& all) {
-  std::uint64_t first = all.spans.front().first, last = 0;
-  for (const auto& [begin, end] : all.spans) {
-    first = std::min(first, begin);
-    last = std::max(last, end);
-  }
-  nlohmann::json kernels = nlohmann::json::array();
-  for (const auto& [name, total] : all.totals)
-    kernels.push_back(
-        {{"name", readable(name)}, {"seconds", 1e-9 * static_cast<double>(total.nanoseconds)}, {"count", total.count}});
-  std::sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a["seconds"] > b["seconds"]; });
-  return {{"span_seconds", 1e-9 * static_cast<double>(last - first)},
-          {"busy_seconds", 1e-9 * static_cast<double>(busy_nanoseconds(all.spans))},
-          {"kernels", kernels}};
+nlohmann::json describe(Times& all) {
+  std::sort(all.spans.begin(), all.spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::uint64_t last = 0;
+  for (const Span& span : all.spans) last = std::max(last, span.end);
+  const Busy busy = busy_of(all.spans);
+  const auto named = [](const std::string& name) { return nlohmann::json{{"name", readable(name)}}; };
+  const auto between = [](const auto& ends) {
+    return nlohmann::json{{"after", readable(*ends.first)}, {"before", readable(*ends.second)}};
+  };
+  return {{"span_seconds", seconds_of(last - all.spans.front().begin)},
+          {"busy_seconds", seconds_of(busy.nanoseconds)},
+          {"kernels", described(all.totals, named)},
+          {"gaps", described(busy.gaps, between)}};
 }
 
 void write_times() {

@@ -67,17 +67,16 @@ class Cases(unittest.TestCase):
         for name, millions in (("124M", 124.4), ("0.5B", 494), ("1.5B", 1544), ("7B", 7616)):
             self.assertAlmostEqual(shapes.parameters(shapes.MODELS[name]) / 1e6 / millions, 1, delta=0.01, msg=name)
 
-    def test_micro_batches_are_those_that_fit_eager(self):
+    def test_micro_batches_are_those_that_fit_eager_and_llmqs_where_none_does(self):
         def chosen(gibibytes):
-            return [shapes.micro_batch(model, shapes.SEQUENCES[name], gibibytes * GIB)
-                    for name, model in shapes.MODELS.items()]
+            return [shapes.micro_batch(name, gibibytes * GIB) for name in shapes.MODELS]
 
-        self.assertEqual(chosen(80), [32, 16, 8, None])
-        self.assertEqual(chosen(140), [32, 32, 16, None])
+        self.assertEqual(chosen(80), [32, 16, 8, 4])
+        self.assertEqual(chosen(140), [32, 32, 16, 4])
 
     def test_the_memory_of_eager_is_about_what_it_has_taken_on_an_h200(self):
         for name, gibibytes in (("0.5B", 119.65), ("124M", 35.71)):
-            planned = shapes.torch_bytes(shapes.MODELS[name], shapes.SEQUENCES[name]) / GIB
+            planned = shapes.torch_bytes(shapes.MODELS[name], shapes.MICRO[name]) / GIB
             self.assertTrue(0.98 <= planned / gibibytes <= 1.2, (name, planned))
 
     def test_parts(self):
