@@ -25,7 +25,7 @@ import table
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # (function, seconds at most). Plans of the timed shapes use what calibrate has measured.
 PARTS = {"roofs": (short_parts.roofs, 60), "calibrate": (short_parts.calibrate, 120), "speed": (speed.run, 480),
-         "ranks": (short_parts.ranks, 120), "tests": (gpu_tests.run, 300), "sanitizer": (short_parts.sanitizer, 150)}
+         "ranks": (short_parts.ranks, 120), "tests": (gpu_tests.run, 360), "sanitizer": (short_parts.sanitizer, 150)}
 
 
 def choose_parts(only, skip):
