@@ -45,7 +45,7 @@ at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::
 
 at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) const {
   if (!weights_.defined()) return kept_.at(first);
-  if (has_scaled_weights()) return widened_weight(first, last);
+  if (has_scaled_weights()) return kernels::widened(stored_weight(first, last));
   return view(weights_, first, last);
 }
 
@@ -56,22 +56,15 @@ void ParameterStore::attach_scaled_weights(at::Tensor flat, at::Tensor scales, a
   has_fp8_weights_ = weights_.scalar_type() == at::kFloat8_e4m3fn;
 }
 
-at::Tensor ParameterStore::widened_weight(std::size_t first, std::size_t last) const {
-  const at::Tensor stored = view(weights_, first, last);
-  at::Tensor widened = at::empty(stored.sizes(), stored.options().dtype(widened_type_));
-  const std::size_t begin = position(first), end = position(last) + 1;
-  std::vector<kernels::FlatPart> parts;
-  for (std::size_t i = begin; i < end; ++i)
-    parts.push_back(
-        {ranges_[i].begin - ranges_[begin].begin, ranges_[i].end - ranges_[begin].begin, static_cast<std::int64_t>(i)});
-  kernels::widen_parts(stored.view({-1}), scales_, parts, widened.view({-1}));
-  return widened;
-}
-
-ParameterStore::StoredWeight ParameterStore::stored_weight(std::size_t first, std::size_t last) const {
-  const std::size_t begin = position(first), end = position(last) + 1;
-  return {view(weights_, first, last),
-          scales_.slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end))};
+kernels::StoredMatrix ParameterStore::stored_weight(std::size_t first, std::size_t last) const {
+  const auto begin = static_cast<std::int64_t>(position(first)), end = static_cast<std::int64_t>(position(last)) + 1;
+  kernels::StoredMatrix stored{view(weights_, first, last), scales_.slice(0, begin, end), {}, widened_type_};
+  const std::int64_t origin = ranges_[position(first)].begin;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const FlatRange& range = ranges_[static_cast<std::size_t>(i)];
+    stored.parts.push_back({range.begin - origin, range.end - origin, i - begin});
+  }
+  return stored;
 }
 
 at::ScalarType ParameterStore::weight_type() const {

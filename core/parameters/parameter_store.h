@@ -12,6 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/sharding.h"
+#include "kernels/fp8/stored_matrix.h"
 #include "kernels/gemm.h"
 
 namespace llmtrain {
@@ -61,12 +62,9 @@ class ParameterStore {
   void detach_weights() { weights_.reset(); }
   bool has_scaled_weights() const { return scales_.defined(); }
   bool has_fp8_weights() const { return has_fp8_weights_; }  // that is, scaled ones in E4M3
-  // Scaled weights as they are stored, with the scales of each, views; not of what keep() holds.
-  struct StoredWeight {
-    at::Tensor payload;  // as weight()
-    at::Tensor scales;   // fp32, of the consecutive parameters
-  };
-  StoredWeight stored_weight(std::size_t first, std::size_t last) const;
+  // Scaled weights as they are stored, views; the weights must be attached.
+  bool has_stored_weights() const { return scales_.defined() && weights_.defined(); }
+  kernels::StoredMatrix stored_weight(std::size_t first, std::size_t last) const;
   // The type of weight().
   at::ScalarType weight_type() const;
   // Keeps what fused_weight(first, last) gives readable after the weights are detached, as a copy, until release().
@@ -97,7 +95,6 @@ class ParameterStore {
  private:
   std::size_t position(std::size_t parameter) const { return position_.at(parameter); }
   at::Tensor view(const at::Tensor& flat, std::size_t first, std::size_t last) const;
-  at::Tensor widened_weight(std::size_t first, std::size_t last) const;
 
   std::vector<FlatRange> ranges_;
   std::vector<LocalPart> parts_;                           // of ranges_[i]
@@ -135,7 +132,8 @@ class BoundParameter {
   at::ScalarType weight_type() const { return store_->weight_type(); }
   bool is_scaled() const { return store_->has_scaled_weights(); }  // weight() is then a copy
   bool is_fp8() const { return store_->has_fp8_weights(); }        // of numbers that E4M3 has
-  ParameterStore::StoredWeight stored() const { return store_->stored_weight(first_, last_); }
+  bool is_stored() const { return store_->has_stored_weights(); }
+  kernels::StoredMatrix stored() const { return store_->stored_weight(first_, last_); }
   bool is_frozen() const { return store_->is_frozen(first_); }  // of one matrix all or none are
   ParameterStore::GradientTarget gradient() const { return store_->fused_gradient(first_, last_); }
   at::Tensor added_gradient() const { return store_->added_gradient(first_); }  // of one parameter

@@ -4,6 +4,10 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/tensor_operands.h"
 
@@ -31,7 +35,7 @@ std::int64_t columns_of(const at::Tensor& x, std::int64_t rows) { return rows ==
 using Cast = void (*)(const Fp8CastArguments& arguments, void* stream);
 
 void run_cast(Cast cast, const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const at::Tensor& result,
-              const Fp8Measure& measure) {
+              const Fp8Measure& measure, const Fp8Stored& stored = {}) {
   const c10::DeviceGuard guard(x.device());
   const at::Tensor scales = scale.contiguous();
   cast({.element = *element_of(x),
@@ -41,8 +45,16 @@ void run_cast(Cast cast, const at::Tensor& x, const at::Tensor& scale, Fp8Format
         .result = result.mutable_data_ptr(),
         .rows = scales.numel(),
         .columns = columns_of(x, scales.numel()),
-        .measure = measure},
+        .measure = measure,
+        .stored = stored},
        stream_of(x));
+}
+
+Fp8Stored stored_of(const StoredMatrix& matrix) {
+  Fp8Stored stored{matrix.scales.const_data_ptr<float>(), std::ssize(matrix.parts), {}};
+  std::fill(std::begin(stored.ends), std::end(stored.ends), std::numeric_limits<std::int64_t>::max());
+  for (std::size_t i = 0; i + 1 < matrix.parts.size(); ++i) stored.ends[i] = matrix.parts[i].end;
+  return stored;
 }
 
 at::Tensor run_measured(Cast cast, const at::Tensor& x, const at::Tensor& scale, Fp8Format format,
@@ -55,7 +67,7 @@ at::Tensor run_measured(Cast cast, const at::Tensor& x, const at::Tensor& scale,
 }
 
 void turn(const at::Tensor& x, std::optional<KernelElement> element, const at::Tensor& scale, Fp8Format format,
-          const at::Tensor& turned) {
+          const at::Tensor& turned, const Fp8Stored& stored = {}) {
   const c10::DeviceGuard guard(x.device());
   fp8_kernels().turn({.element = element,
                       .format = format,
@@ -66,7 +78,8 @@ void turn(const at::Tensor& x, std::optional<KernelElement> element, const at::T
                       .columns = x.size(1),
                       .stride = turned.size(1),
                       .codes = nullptr,
-                      .measure = {}},
+                      .measure = {},
+                      .stored = stored},
                      stream_of(x));
 }
 
@@ -83,7 +96,8 @@ void cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format form
                       .columns = x.size(1),
                       .stride = result.turned.size(1),
                       .codes = result.values.mutable_data_ptr(),
-                      .measure = measure},
+                      .measure = measure,
+                      .stored = {}},
                      stream_of(x));
 }
 
@@ -91,6 +105,23 @@ TurnedFp8 empty_both_ways(const at::Tensor& x, Fp8Format format) {
   const auto options = x.options().dtype(fp8_type(format));
   const std::int64_t stride = (x.size(0) + fp8_turned_rows - 1) / fp8_turned_rows * fp8_turned_rows;
   return {at::empty(x.sizes(), options), at::empty({x.size(1), stride}, options)};
+}
+
+ShownFp8 shown_cast(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const Fp8Stored& stored) {
+  const Partials partials(x);
+  ShownFp8 shown{at::empty(x.sizes(), x.options().dtype(fp8_type(format))), number_like(x), number_like(x)};
+  run_cast(fp8_kernels().cast, x, scale, format, shown.values,
+           {.partials = partials.data(),
+            .largest = shown.largest.mutable_data_ptr<float>(),
+            .shown_scale = shown.scale.mutable_data_ptr<float>()},
+           stored);
+  return shown;
+}
+
+at::Tensor transposed_cast(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const Fp8Stored& stored) {
+  at::Tensor payload = at::empty({x.size(1), x.size(0)}, x.options().dtype(fp8_type(format)));
+  turn(x, element_of(x), scale, format, payload, stored);
+  return payload;
 }
 
 }  // namespace
@@ -126,13 +157,21 @@ at::Tensor cuda_measured_cast(const at::Tensor& x, const at::Tensor& scale, Fp8F
 }
 
 ShownFp8 cuda_shown_cast(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  const Partials partials(x);
-  ShownFp8 shown{at::empty(x.sizes(), x.options().dtype(fp8_type(format))), number_like(x), number_like(x)};
-  run_cast(fp8_kernels().cast, x, scale, format, shown.values,
-           {.partials = partials.data(),
-            .largest = shown.largest.mutable_data_ptr<float>(),
-            .shown_scale = shown.scale.mutable_data_ptr<float>()});
-  return shown;
+  return shown_cast(x, scale, format, {});
+}
+
+at::Tensor cuda_cast(const StoredMatrix& matrix, const at::Tensor& scale) {
+  at::Tensor payload = at::empty(matrix.payload.sizes(), matrix.payload.options().dtype(at::kFloat8_e4m3fn));
+  run_cast(fp8_kernels().cast, matrix.payload, scale, Fp8Format::e4m3, payload, {}, stored_of(matrix));
+  return payload;
+}
+
+ShownFp8 cuda_shown_cast(const StoredMatrix& matrix, const at::Tensor& scale) {
+  return shown_cast(matrix.payload, scale, Fp8Format::e4m3, stored_of(matrix));
+}
+
+at::Tensor cuda_cast_transposed(const StoredMatrix& matrix, const at::Tensor& scale) {
+  return transposed_cast(matrix.payload, scale, Fp8Format::e4m3, stored_of(matrix));
 }
 
 void cuda_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const at::Tensor& rounded) {
@@ -175,9 +214,7 @@ ShownFp8 cuda_shown_cast_both_ways(const at::Tensor& x, const at::Tensor& scale,
 }
 
 at::Tensor cuda_cast_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  at::Tensor payload = at::empty({x.size(1), x.size(0)}, x.options().dtype(fp8_type(format)));
-  turn(x, element_of(x), scale, format, payload);
-  return payload;
+  return transposed_cast(x, scale, format, {});
 }
 
 at::Tensor cuda_turned(const at::Tensor& payload, std::int64_t stride) {

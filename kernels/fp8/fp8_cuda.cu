@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/fp8_span.h"
+#include "kernels/cuda/device/fp8_stored.h"
 #include "kernels/cuda/device/launch.h"
 
 namespace llmtrain::kernels {
@@ -18,6 +19,7 @@ struct Cast {
   unsigned* partials;  // [blocks], or null
   std::int64_t rows, columns;
   Flag is_packed;
+  Fp8Stored stored;
 };
 
 template <class T>
@@ -44,17 +46,17 @@ __device__ __forceinline__ void note_largest(unsigned* partials, unsigned bits) 
   if (threadIdx.x == 0) partials[blockIdx.x] = bits;
 }
 
-template <class T, Fp8Format format>
+template <class T, Fp8Format format, bool is_stored>
 __global__ void __launch_bounds__(threads) fp8_cast_kernel(Cast<T> p) {
   unsigned most = 0;
   over_spans(p.rows, p.columns, [&](std::int64_t row, std::int64_t first, int count) {
     Span<T> x;
     x.load(p.x + first, count, p.is_packed);
-    const float scale = p.scales[row];
+    const float scale = p.scales[row], unit = unit_at<is_stored>(p.stored, first);
     Span<std::uint8_t> codes;
 #pragma unroll
     for (int i = 0; i < span; i += 2) {
-      const float a = widened(x[i]), b = widened(x[i + 1]);
+      const float a = value_of<is_stored>(x[i], unit), b = value_of<is_stored>(x[i + 1], unit);
       most = max(most, max(magnitude_bits(a), magnitude_bits(b)));
       const Fp8Pair pair = fp8_pair<format>(a * scale, b * scale);
       codes[i] = static_cast<std::uint8_t>(pair);
@@ -128,18 +130,20 @@ Cast<T> cast_of(const Fp8CastArguments& a) {
           a.measure.partials,
           a.rows,
           a.columns,
-          are_packed(a.rows, a.columns, a.x, a.result)};
+          are_packed(a.rows, a.columns, a.x, a.result),
+          a.stored};
 }
 
-template <class T, Fp8Format format>
+template <class T, Fp8Format format, bool is_stored = false>
 void start_cast(const Fp8CastArguments& a, void* stream) {
   const unsigned blocks = blocks_of(a.rows, a.columns);
   auto* const codes = static_cast<std::uint8_t*>(a.result);
   const std::size_t count = size_of(a.rows * a.columns);
   if (blocks > 0)
-    launch(stream, "fp8_cast", fp8_cast_kernel<T, format>, {blocks, static_cast<unsigned>(threads)}, cast_of<T>(a),
+    launch(stream, "fp8_cast", fp8_cast_kernel<T, format, is_stored>, {blocks, static_cast<unsigned>(threads)},
+           cast_of<T>(a),
            {reads(static_cast<const T*>(a.x), count), reads(a.scales, size_of(a.rows)), writes(codes, count),
-            writes(a.measure.partials, blocks)});
+            writes(a.measure.partials, blocks), reads(a.stored.scales, size_of(a.stored.parts))});
   settle_fp8(a.measure, a.scales, blocks, {codes, a.rows * a.columns}, stream);
 }
 
@@ -166,6 +170,7 @@ void start_widen(const Fp8WidenArguments& a, void* stream) {
 }
 
 void cast(const Fp8CastArguments& a, void* stream) {
+  if (a.stored.scales != nullptr) return start_cast<__half, Fp8Format::e4m3, true>(a, stream);
   with_type_of(a.element, [&]<class T> {
     (a.format == Fp8Format::e4m3 ? start_cast<T, Fp8Format::e4m3> : start_cast<T, Fp8Format::e5m2>)(a, stream);
   });

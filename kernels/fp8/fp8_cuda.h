@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/fp8/fp8_kernels.h"
 #include "kernels/fp8/fp8.h"
+#include "kernels/fp8/stored_matrix.h"
 
 namespace llmtrain::kernels {
 
@@ -32,6 +34,10 @@ void cuda_widen(const at::Tensor& payload, const at::Tensor& scale, Fp8Format fo
 TurnedFp8 cuda_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 ShownFp8 cuda_shown_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 at::Tensor cuda_cast_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+// Of what is kept in fp16, as Fp8Stored has it, to E4M3.
+at::Tensor cuda_cast(const StoredMatrix& matrix, const at::Tensor& scale);
+ShownFp8 cuda_shown_cast(const StoredMatrix& matrix, const at::Tensor& scale);
+at::Tensor cuda_cast_transposed(const StoredMatrix& matrix, const at::Tensor& scale);
 // The codes [rows, columns] the other way round, [columns, stride], with zeros from the number of rows to the stride.
 at::Tensor cuda_turned(const at::Tensor& payload, std::int64_t stride);
 // fp8_scale() of numbers that may lie in any way; every GPU has it.

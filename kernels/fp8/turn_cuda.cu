@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/device/elements.h"
 #include "kernels/cuda/device/fp8_elements.h"
+#include "kernels/cuda/device/fp8_stored.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/fp8/fp8_kernels.h"
 
@@ -13,6 +14,7 @@ namespace {
 // bytes side by side; a warp has 16 rows, which are 16 bytes of each turned row, and the block 128.
 constexpr int threads = 256, tile_rows = 128, packs_of_row = tile_rows / 16, thread_rows = 4;
 constexpr int warp_rows = 32 / packs_of_row * thread_rows;
+static_assert(thread_rows == fp8_stored_rows);
 static_assert(threads / 32 * warp_rows == tile_rows);
 
 // std::uint8_t as T stands for codes.
@@ -29,13 +31,17 @@ struct Turn {
   Flag reads_packs, writes_packs;
   std::uint8_t* codes;  // null: they are kept the other way round alone
   unsigned* partials;   // [tiles], or null
+  Fp8Stored stored;
 };
+
+// What is done with x: its codes are kept the other way round alone, or as they lie, too; or it is stored.
+enum class Way { turned, both, stored };
 
 using Words = Pack<unsigned, 4>;
 
 // The codes of one pack, four in a word.
-template <class T, Fp8Format format>
-__device__ __forceinline__ void codes_of(const Pack<T, pack_size<T>>& values, float scale,
+template <class T, Fp8Format format, bool is_stored>
+__device__ __forceinline__ void codes_of(const Pack<T, pack_size<T>>& values, float scale, float unit,
                                          unsigned (&words)[pack_size<T> / 4]) {
 #pragma unroll
   for (int w = 0; w < pack_size<T> / 4; ++w) {
@@ -43,8 +49,9 @@ __device__ __forceinline__ void codes_of(const Pack<T, pack_size<T>>& values, fl
     if constexpr (sizeof(T) == 1) {
       words[w] = of[0] | of[1] << 8U | of[2] << 16U | static_cast<unsigned>(of[3]) << 24U;
     } else {
-      const unsigned low = fp8_pair<format>(widened(of[0]) * scale, widened(of[1]) * scale);
-      words[w] = low | static_cast<unsigned>(fp8_pair<format>(widened(of[2]) * scale, widened(of[3]) * scale)) << 16U;
+      const auto scaled = [&](int i) { return value_of<is_stored>(of[i], unit) * scale; };
+      const unsigned low = fp8_pair<format>(scaled(0), scaled(1));
+      words[w] = low | static_cast<unsigned>(fp8_pair<format>(scaled(2), scaled(3))) << 16U;
     }
   }
 }
@@ -119,7 +126,7 @@ __device__ __forceinline__ unsigned largest_of_packs(const Pack<T, pack_size<T>>
 }
 
 // This thread's share of the tile from (row, column) on; returns its largest magnitude where that is noted.
-template <class T, Fp8Format format, bool keeps_codes>
+template <class T, Fp8Format format, Way way>
 __device__ __forceinline__ unsigned fill_tile(const Turn<T>& p, std::int64_t row, std::int64_t column, Words* tile) {
   constexpr int size = pack_size<T>;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -129,10 +136,12 @@ __device__ __forceinline__ unsigned fill_tile(const Turn<T>& p, std::int64_t row
   load_packs(p, own_row, column + first, values);
   float scale = 1;
   if constexpr (sizeof(T) > 1) scale = *p.scale;
+  // A part's rows, or rows of zeros behind the last.
+  const float unit = unit_at<way == Way::stored>(p.stored, own_row * p.columns);
   unsigned codes[thread_rows][size / 4];
 #pragma unroll
-  for (int i = 0; i < thread_rows; ++i) codes_of<T, format>(values[i], scale, codes[i]);
-  if constexpr (keeps_codes) store_codes(p, own_row, column + first, codes);
+  for (int i = 0; i < thread_rows; ++i) codes_of<T, format, way == Way::stored>(values[i], scale, unit, codes[i]);
+  if constexpr (way == Way::both) store_codes(p, own_row, column + first, codes);
 #pragma unroll
   for (int w = 0; w < size / 4; ++w) {
     const unsigned of_rows[4] = {codes[0][w], codes[1][w], codes[2][w], codes[3][w]};
@@ -141,19 +150,19 @@ __device__ __forceinline__ unsigned fill_tile(const Turn<T>& p, std::int64_t row
 #pragma unroll
     for (int k = 0; k < 4; ++k) tile[place_of<T>(first + 4 * w + k, warp)].of[word] = of_columns[k];
   }
-  if constexpr (keeps_codes) return p.partials != nullptr ? largest_of_packs<T>(values) : 0;
+  if constexpr (way == Way::both) return p.partials != nullptr ? largest_of_packs<T>(values) : 0;
   return 0;
 }
 
-template <class T, Fp8Format format, bool keeps_codes>
+template <class T, Fp8Format format, Way way>
 __global__ void __launch_bounds__(threads) fp8_turn_kernel(Turn<T> p) {
   constexpr int packs = tile_columns<T> * packs_of_row;
   SHARED_ARRAY(Words, tile, packs);
   const std::int64_t row = blockIdx.x / p.tiles_across * tile_rows;
   const std::int64_t column = blockIdx.x % p.tiles_across * tile_columns<T>;
-  unsigned most = fill_tile<T, format, keeps_codes>(p, row, column, tile);
+  unsigned most = fill_tile<T, format, way>(p, row, column, tile);
   __syncthreads();
-  if constexpr (keeps_codes) {
+  if constexpr (way == Way::both) {
     if (p.partials != nullptr) {
       most = block_largest<threads>(most);
       if (threadIdx.x == 0) p.partials[blockIdx.x] = most;
@@ -175,7 +184,7 @@ __global__ void __launch_bounds__(threads) fp8_turn_kernel(Turn<T> p) {
   }
 }
 
-template <class T, Fp8Format format, bool keeps_codes>
+template <class T, Fp8Format format, Way way>
 void start(const Fp8TurnArguments& a, void* stream) {
   const auto is_aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
   const std::int64_t across = (a.columns + tile_columns<T> - 1) / tile_columns<T>;
@@ -191,25 +200,27 @@ void start(const Fp8TurnArguments& a, void* stream) {
                   is_aligned(a.x) && is_aligned(a.codes) && a.columns % pack_size<T> == 0,
                   is_aligned(a.turned) && a.stride % 16 == 0,
                   static_cast<std::uint8_t*>(a.codes),
-                  a.measure.largest == nullptr ? nullptr : a.measure.partials};
+                  a.measure.largest == nullptr ? nullptr : a.measure.partials,
+                  a.stored};
   const std::size_t count = static_cast<std::size_t>(a.rows) * columns;
-  launch(stream, keeps_codes ? "fp8_cast_both_ways" : "fp8_turn", fp8_turn_kernel<T, format, keeps_codes>,
+  launch(stream, way == Way::both ? "fp8_cast_both_ways" : "fp8_turn", fp8_turn_kernel<T, format, way>,
          {static_cast<unsigned>(tiles), static_cast<unsigned>(threads)}, p,
          {reads(p.x, count), reads(p.scale, p.scale == nullptr ? 0 : 1), writes(p.codes, count),
           writes(p.partials, static_cast<std::size_t>(tiles)),
-          writes(p.turned, columns * static_cast<std::size_t>(a.stride))});
+          writes(p.turned, columns * static_cast<std::size_t>(a.stride)),
+          reads(p.stored.scales, static_cast<std::size_t>(p.stored.parts))});
 }
 
-template <class T, bool keeps_codes>
+template <class T, Way way>
 void start_cast(const Fp8TurnArguments& a, void* stream) {
-  constexpr auto e4m3 = start<T, Fp8Format::e4m3, keeps_codes>, e5m2 = start<T, Fp8Format::e5m2, keeps_codes>;
+  constexpr auto e4m3 = start<T, Fp8Format::e4m3, way>, e5m2 = start<T, Fp8Format::e5m2, way>;
   (a.format == Fp8Format::e4m3 ? e4m3 : e5m2)(a, stream);
 }
 
 // With what it says of the magnitudes.
 void start_both_ways(const Fp8TurnArguments& a, void* stream) {
   const std::int64_t tiles = fp8_turn_tiles(*a.element, a.columns, a.stride);
-  if (tiles > 0) with_type_of(*a.element, [&]<class T> { start_cast<T, true>(a, stream); });
+  if (tiles > 0) with_type_of(*a.element, [&]<class T> { start_cast<T, Way::both>(a, stream); });
   settle_fp8(a.measure, a.scale, static_cast<unsigned>(tiles),
              {static_cast<std::uint8_t*>(a.codes), a.rows * a.columns, static_cast<std::uint8_t*>(a.turned), a.rows,
               a.columns, a.stride},
@@ -224,8 +235,9 @@ void turn_fp8(const Fp8TurnArguments& a, void* stream) {
   if (a.codes != nullptr) return start_both_ways(a, stream);
   if (a.columns == 0 || a.stride == 0) return;
   // Codes are moved, whatever they mean.
-  if (!a.element) return start<std::uint8_t, Fp8Format::e4m3, false>(a, stream);
-  with_type_of(*a.element, [&]<class T> { start_cast<T, false>(a, stream); });
+  if (!a.element) return start<std::uint8_t, Fp8Format::e4m3, Way::turned>(a, stream);
+  if (a.stored.scales != nullptr) return start<__half, Fp8Format::e4m3, Way::stored>(a, stream);
+  with_type_of(*a.element, [&]<class T> { start_cast<T, Way::turned>(a, stream); });
 }
 
 }  // namespace llmtrain::kernels

@@ -52,7 +52,7 @@ Fp8Matrix matrix_of(const ScaledTensor& x) { return {x.values, x.scale, x.turned
 
 // Consecutive matrices that are stored in FP8 are multiplied as one, which has one scale: the least of them. Numbers of
 // a matrix with a larger one lose what is below E4M3's least number then, 2⁻¹⁷ of the largest of all.
-at::Tensor common_scale(const ParameterStore::StoredWeight& stored) { return at::amin(stored.scales, 0, true); }
+at::Tensor common_scale(const kernels::StoredMatrix& stored) { return at::amin(stored.scales, 0, true); }
 
 }  // namespace
 
@@ -194,26 +194,33 @@ at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::opt
 
 Fp8Matrix LinearLayer::weight_payload(const LinearInput& input, const PassContext& pass) const {
   if (!input.weight_scale.defined()) {
-    const ParameterStore::StoredWeight stored = weight_.stored();
+    const kernels::StoredMatrix stored = weight_.stored();
     if (stored.scales.numel() == 1) return {stored.payload, stored.scales};
     const at::Tensor scale = common_scale(stored);
-    return {kernels::cast_to_fp8(weight_.weight(), scale, Fp8Format::e4m3), scale};
+    return {kernels::cast_to_fp8(stored, scale), scale};
   }
-  const at::Tensor weight = weight_.weight();
-  if (pass.recorders.fp8_history != nullptr) {
-    const ScaledTensor cast = scaling_->cast({Fp8Operand::weight, weight}, input.weight_scale, pass);
-    return {cast.values, cast.scale};
-  }
-  return {kernels::cast_to_fp8(weight, input.weight_scale, Fp8Format::e4m3), input.weight_scale};
+  const at::Tensor& scale = input.weight_scale;
+  const bool is_stored = weight_.is_stored();
+  if (pass.recorders.fp8_history == nullptr)
+    return {is_stored ? kernels::cast_to_fp8(weight_.stored(), scale)
+                      : kernels::cast_to_fp8(weight_.weight(), scale, Fp8Format::e4m3),
+            scale};
+  kernels::ShownFp8 cast = is_stored ? kernels::cast_and_show(weight_.stored(), scale)
+                                     : kernels::cast_and_show(weight_.weight(), scale, Fp8Format::e4m3);
+  scaling_->note(Fp8Operand::weight, cast.largest, pass);
+  return {std::move(cast.values), std::move(cast.scale)};
 }
 
 Fp8Matrix LinearLayer::transposed_payload(const LinearInput& input) const {
   if (input.weight_scale.defined())
-    return {kernels::cast_to_fp8_transposed(weight_.weight(), input.weight_scale, Fp8Format::e4m3), input.weight_scale};
-  const ParameterStore::StoredWeight stored = weight_.stored();
+    return {weight_.is_stored()
+                ? kernels::cast_to_fp8_transposed(weight_.stored(), input.weight_scale)
+                : kernels::cast_to_fp8_transposed(weight_.weight(), input.weight_scale, Fp8Format::e4m3),
+            input.weight_scale};
+  const kernels::StoredMatrix stored = weight_.stored();
   if (stored.scales.numel() > 1) {
     const at::Tensor scale = common_scale(stored);
-    return {kernels::cast_to_fp8_transposed(weight_.weight(), scale, Fp8Format::e4m3), scale};
+    return {kernels::cast_to_fp8_transposed(stored, scale), scale};
   }
   return {stored.payload.view(at::kByte).t().contiguous().view(stored.payload.scalar_type()), stored.scales};
 }

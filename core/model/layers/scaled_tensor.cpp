@@ -66,8 +66,9 @@ void Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const PassC
 
 ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass,
                               CastWays ways) const {
-  const auto run = ways == CastWays::both ? kernels::cast_and_show_both_ways : kernels::cast_and_show;
-  kernels::ShownFp8 cast = run(operand.values, scale, fp8_format(operand.what));
+  const kernels::Fp8Format format = fp8_format(operand.what);
+  kernels::ShownFp8 cast = ways == CastWays::both ? kernels::cast_and_show_both_ways(operand.values, scale, format)
+                                                  : kernels::cast_and_show(operand.values, scale, format);
   note(operand.what, cast.largest, pass);
   return {std::move(cast.values), std::move(cast.scale), std::move(cast.turned)};
 }

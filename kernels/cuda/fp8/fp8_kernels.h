@@ -24,6 +24,17 @@ struct Fp8Measure {
 };
 constexpr int most_fp8_partials = 2048;
 
+// Consecutive parts of x whose numbers are the elements divided by the part's scale, a power of two, and rounded to
+// bf16: as weights are widened that are kept in fp16. Null scales: x is as it is. Only of fp16, to E4M3.
+constexpr int most_fp8_stored_parts = 4;
+struct Fp8Stored {
+  const float* scales = nullptr;  // [parts]
+  std::int64_t parts = 0;
+  // Elements, multiples of fp8_stored_elements; of the last part and behind it the largest number.
+  std::int64_t ends[most_fp8_stored_parts] = {};
+};
+constexpr std::int64_t fp8_stored_elements = 16;
+
 struct Fp8CastArguments {
   KernelElement element;
   Fp8Format format;
@@ -33,6 +44,7 @@ struct Fp8CastArguments {
   void* result = nullptr;
   std::int64_t rows = 0, columns = 0;
   Fp8Measure measure;
+  Fp8Stored stored;  // cast alone, and of one row
 };
 
 struct Fp8WidenArguments {
@@ -69,7 +81,9 @@ struct Fp8TurnArguments {
   std::int64_t stride = 0;  // at least rows
   void* codes = nullptr;    // [rows, columns]: the codes as they lie, too, or null; not of codes
   Fp8Measure measure;       // with `codes` alone; its partials are fp8_turn_tiles() numbers
+  Fp8Stored stored;         // without `codes` alone; parts are of fp8_stored_rows rows, or a multiple of them
 };
+constexpr std::int64_t fp8_stored_rows = 4;
 
 // Into how many tiles, a block for each, a matrix is cut that is turned.
 inline std::int64_t fp8_turn_tiles(KernelElement element, std::int64_t columns, std::int64_t stride) {

@@ -104,7 +104,7 @@ struct Case {
 template <class T>
 void check_cast(const Case<T>& c, Fp8Format format, const Fp8Measure& measure) {
   cuda_fp8_kernels.cast(
-      {kind_of<T>, format, c.x.data(), c.scales.data(), c.codes.data(), c.shape.rows, c.shape.columns, measure},
+      {kind_of<T>, format, c.x.data(), c.scales.data(), c.codes.data(), c.shape.rows, c.shape.columns, measure, {}},
       nullptr);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < c.x.size; ++i)
@@ -122,7 +122,7 @@ void check_round(const Case<T>& c, Fp8Format format) {
   }
   const float largest = c.largest();
   cuda_fp8_kernels.round(
-      {kind_of<T>, format, c.x.data(), c.scales.data(), c.x.data(), c.shape.rows, c.shape.columns, c.measure()},
+      {kind_of<T>, format, c.x.data(), c.scales.data(), c.x.data(), c.shape.rows, c.shape.columns, c.measure(), {}},
       nullptr);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < c.x.size; ++i) wrong += differs(widened(c.x[i]), expected[i]);
@@ -215,6 +215,7 @@ void check_turn(const Shape& shape, std::int64_t stride, Fp8Format format) {
                          shape.columns,
                          stride,
                          nullptr,
+                         {},
                          {}},
                         nullptr);
   std::size_t wrong = 0;
@@ -273,11 +274,20 @@ void check_both_ways(const Shape& shape, std::int64_t stride, Fp8Format format, 
   const Results one = results(static_cast<std::size_t>(fp8_turn_tiles(kind_of<T>, shape.columns, stride))),
                 two = results(most_fp8_partials);
   std::fill_n(one.turned.data(), of_turned, std::uint8_t{0xee});
-  cuda_fp8_kernels.turn({kind_of<T>, format, x.data(), scale.data(), one.turned.data(), shape.rows, shape.columns,
-                         stride, one.codes.data(), one.measure()},
+  cuda_fp8_kernels.turn({kind_of<T>,
+                         format,
+                         x.data(),
+                         scale.data(),
+                         one.turned.data(),
+                         shape.rows,
+                         shape.columns,
+                         stride,
+                         one.codes.data(),
+                         one.measure(),
+                         {}},
                         nullptr);
   cuda_fp8_kernels.cast(
-      {kind_of<T>, format, x.data(), scale.data(), two.codes.data(), 1, shape.rows * shape.columns, two.measure()},
+      {kind_of<T>, format, x.data(), scale.data(), two.codes.data(), 1, shape.rows * shape.columns, two.measure(), {}},
       nullptr);
   cuda_fp8_kernels.turn({std::nullopt,
                          format,
@@ -288,6 +298,7 @@ void check_both_ways(const Shape& shape, std::int64_t stride, Fp8Format format, 
                          shape.columns,
                          stride,
                          nullptr,
+                         {},
                          {}},
                         nullptr);
   CHECK(std::equal(one.codes.data(), one.codes.data() + shape.count(), two.codes.data()));
@@ -357,8 +368,15 @@ TEST_CASE("Where a number is not finite, a GPU's cast and its scale are NaN on r
     check_cast(c, Fp8Format::e5m2, measure);
     CHECK(c.shown[0] == c.scales[0]);
   } else {
-    cuda_fp8_kernels.cast({KernelElement::bf16, Fp8Format::e5m2, c.x.data(), c.scales.data(), c.codes.data(), 1,
-                           c.shape.columns, measure},
+    cuda_fp8_kernels.cast({KernelElement::bf16,
+                           Fp8Format::e5m2,
+                           c.x.data(),
+                           c.scales.data(),
+                           c.codes.data(),
+                           1,
+                           c.shape.columns,
+                           measure,
+                           {}},
                           nullptr);
     CHECK_FALSE(differs(c.found[0], last));
     CHECK(std::isnan(c.shown[0]));

@@ -31,8 +31,9 @@ TEST_CASE("A GPU's casts to FP8 and back address more than 2^31 elements") {
     const HugeRows<Element> x(n, 1, ends, 1), rounded(n, 1), wide(n, 1);
     const Codes codes(n, 1);
     const Measured cast, round;
-    cuda_fp8_kernels.cast({element, Fp8Format::e4m3, x.data(), &scale, codes.data(), 1, n, cast.measure()}, nullptr);
-    cuda_fp8_kernels.round({element, Fp8Format::e4m3, x.data(), &scale, rounded.data(), 1, n, round.measure()},
+    cuda_fp8_kernels.cast({element, Fp8Format::e4m3, x.data(), &scale, codes.data(), 1, n, cast.measure(), {}},
+                          nullptr);
+    cuda_fp8_kernels.round({element, Fp8Format::e4m3, x.data(), &scale, rounded.data(), 1, n, round.measure(), {}},
                            nullptr);
     cuda_fp8_kernels.widen({element, Fp8Format::e4m3, codes.data(), &scale, wide.data(), 1, n}, nullptr);
     return joined({codes.last(ends), rounded.last(ends), wide.last(ends), cast.largest.last(1), round.largest.last(1)});
@@ -46,7 +47,7 @@ TEST_CASE("A GPU's casts of rows with scales of their own address more than 2^31
     const Floats scales(rows, 1, rows_at_end, 2), largest(rows, 1);
     const Codes codes(rows, columns);
     const HugeRows<unsigned> partials(rows * fp8_row_parts(rows, columns), 1);
-    cuda_fp8_kernels.cast({element, Fp8Format::e4m3, x.data(), scales.data(), codes.data(), rows, columns, {}},
+    cuda_fp8_kernels.cast({element, Fp8Format::e4m3, x.data(), scales.data(), codes.data(), rows, columns, {}, {}},
                           nullptr);
     cuda_fp8_kernels.largest({element, x.data(), partials.data(), largest.data(), rows, columns}, nullptr);
     return joined({codes.last(rows_at_end * columns), largest.last(rows_at_end)});
@@ -74,8 +75,17 @@ TEST_CASE("A GPU turns matrices of more than 2^31 elements") {
     const HugeRows<Element> x(rows, columns, rows_at_end, 1);
     const Codes turned(columns, rows), codes(rows, columns);
     const Measured measured(fp8_turn_tiles(element, columns, rows));
-    cuda_fp8_kernels.turn({element, Fp8Format::e5m2, x.data(), &scale, turned.data(), rows, columns, rows, codes.data(),
-                           measured.measure()},
+    cuda_fp8_kernels.turn({element,
+                           Fp8Format::e5m2,
+                           x.data(),
+                           &scale,
+                           turned.data(),
+                           rows,
+                           columns,
+                           rows,
+                           codes.data(),
+                           measured.measure(),
+                           {}},
                           nullptr);
     return joined({turned.last(rows_at_end), codes.last(rows_at_end * columns), measured.largest.last(1)});
   });
