@@ -70,13 +70,14 @@ __global__ void __launch_bounds__(threads) fp8_cast_kernel(Cast<T> p) {
 // The result may be x: no element is another's.
 template <class T, Fp8Format format>
 __global__ void __launch_bounds__(threads) fp8_round_kernel(Cast<T> p) {
+  constexpr int size = pack_size<T>;
   unsigned most = 0;
-  over_spans(p.rows, p.columns, [&](std::int64_t row, std::int64_t first, int count) {
-    Span<T> x;
+  over_spans<size>(p.rows, p.columns, [&](std::int64_t row, std::int64_t first, int count) {
+    Span<T, size> x;
     x.load(p.x + first, count, p.is_packed);
     const float scale = p.scales[row], inverse = 1 / scale;
 #pragma unroll
-    for (int i = 0; i < span; i += 2) {
+    for (int i = 0; i < size; i += 2) {
       const float a = widened(x[i]), b = widened(x[i + 1]);
       most = max(most, max(magnitude_bits(a), magnitude_bits(b)));
       const float2 rounded = widened_pair<format>(fp8_pair<format>(a * scale, b * scale));
@@ -90,13 +91,14 @@ __global__ void __launch_bounds__(threads) fp8_round_kernel(Cast<T> p) {
 
 template <class T, Fp8Format format>
 __global__ void __launch_bounds__(threads) fp8_widen_kernel(Widen<T> p) {
-  over_spans(p.rows, p.columns, [&](std::int64_t row, std::int64_t first, int count) {
-    Span<std::uint8_t> codes;
+  constexpr int size = pack_size<T>;
+  over_spans<size>(p.rows, p.columns, [&](std::int64_t row, std::int64_t first, int count) {
+    Span<std::uint8_t, size> codes;
     codes.load(p.payload + first, count, p.is_packed);
     const float inverse = 1 / p.scales[row];
-    Span<T> x;
+    Span<T, size> x;
 #pragma unroll
-    for (int i = 0; i < span; i += 2) {
+    for (int i = 0; i < size; i += 2) {
       const float2 pair = widened_pair<format>(static_cast<Fp8Pair>(codes[i] | codes[i + 1] << 8));
       x[i] = narrowed<T>(pair.x * inverse);
       x[i + 1] = narrowed<T>(pair.y * inverse);

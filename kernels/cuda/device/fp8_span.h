@@ -46,14 +46,15 @@ struct Span {
   }
 };
 
-// Calls work(row, first element, elements) for this thread's spans of a matrix.
-template <class Work>
+// Calls work(row, first element, elements) for this thread's spans, of `size` elements, of a matrix. Where a span is
+// written it should be one pack, so that threads side by side write side by side.
+template <int size = span, class Work>
 __device__ __forceinline__ void over_spans(std::int64_t rows, std::int64_t columns, Work work) {
-  const std::int64_t spans = (columns + span - 1) / span;
+  const std::int64_t spans = (columns + size - 1) / size;
   for (std::int64_t i = std::int64_t{blockIdx.x} * fp8_threads + threadIdx.x; i < rows * spans;
        i += std::int64_t{gridDim.x} * fp8_threads) {
-    const std::int64_t row = rows == 1 ? 0 : i / spans, column = (i - row * spans) * span;
-    work(row, row * columns + column, static_cast<int>(min(columns - column, std::int64_t{span})));
+    const std::int64_t row = rows == 1 ? 0 : i / spans, column = (i - row * spans) * size;
+    work(row, row * columns + column, static_cast<int>(min(columns - column, std::int64_t{size})));
   }
 }
 
