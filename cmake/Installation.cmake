@@ -26,10 +26,11 @@ set(llmtrain_public_folders core/base core/json core/page core/recipe core/body 
   parallel/layout parallel/plan)
 
 function(llmtrain_install_program)
-  # By its run path the program finds the part for tables.
+  # By its run path the program finds the parts for tables and images.
   set_target_properties(llmtrain PROPERTIES INSTALL_RPATH "$ORIGIN/${LLMTRAIN_LIBRARY_FOLDER_FROM_PROGRAM}")
   install(TARGETS llmtrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-  foreach(library IN ITEMS llmtrain_runtime llmtrain_onednn llmtrain_arrow llmtrain_mpi llmtrain_cuda llmtrain_nccl)
+  foreach(library IN ITEMS llmtrain_runtime llmtrain_onednn llmtrain_arrow llmtrain_images llmtrain_mpi llmtrain_cuda
+      llmtrain_nccl)
     if(NOT TARGET ${library})
       continue()
     endif()

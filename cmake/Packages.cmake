@@ -38,5 +38,17 @@ llmtrain_find_library(libedit HEADER histedit.h LIBRARY edit PACKAGE libedit-dev
 llmtrain_find_library(zlib HEADER zlib.h LIBRARY z PACKAGE zlib1g-dev)
 llmtrain_find_library(zstd HEADER zstd.h LIBRARY zstd PACKAGE libzstd-dev)
 
+# Without them all but images can be read.
+find_path(jpeg_INCLUDE_DIR jpeglib.h)
+find_library(jpeg_LIBRARY jpeg)
+find_path(png_INCLUDE_DIR png.h)
+find_library(png_LIBRARY png)
+if(jpeg_INCLUDE_DIR AND jpeg_LIBRARY AND png_INCLUDE_DIR AND png_LIBRARY)
+  llmtrain_find_library(jpeg HEADER jpeglib.h LIBRARY jpeg PACKAGE libjpeg62-turbo-dev)
+  llmtrain_find_library(png HEADER png.h LIBRARY png PACKAGE libpng-dev)
+else()
+  message(STATUS "images cannot be read: libjpeg-turbo or libpng was not found; scripts/setup installs them")
+endif()
+
 include(LibTorch)
 include(Arrow)

@@ -16,10 +16,11 @@ enum class BatchField : std::size_t {
   counted_rows,
   token_types,  // int64, of each row: which of the texts of its example it is of
   label,        // int64, of each sample: its class
+  pixels,       // fp32 [channels, height, width], of each sample
 };
 
-inline constexpr std::array<std::string_view, 5> batch_field_names{"token_ids", "targets", "counted_rows",
-                                                                   "token_types", "label"};
+inline constexpr std::array<std::string_view, 6> batch_field_names{"token_ids",   "targets", "counted_rows",
+                                                                   "token_types", "label",   "pixels"};
 
 constexpr std::size_t index_of(BatchField field) { return static_cast<std::size_t>(field); }
 

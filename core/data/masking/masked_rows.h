@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/data/masking/draws.h"
+#include "core/data/draws.h"
 
 namespace llmtrain {
 
