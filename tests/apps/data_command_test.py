@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unittest
 
+from documents import png
 from program import PROGRAM, ProgramTest, small
 
 LINES = [{"text": "ab"}, {"text": ""}, {"text": "cde", "id": 3}]
@@ -257,6 +258,31 @@ class Data(ProgramTest):
                 shown = json.loads(self.run_program("data", "inspect", "recipe.json", "--json").stdout)
                 self.assertEqual([["".join(part["text"] for part in document["parts"]) for document in
                                    sample["documents"]] for sample in shown["samples"]], expected)
+
+    def test_images_of_classes(self):
+        for name, colours in (("cat/a.png", [(0, 51, 255), (255, 51, 0)]), ("dog/deep/b.PNG", [(0, 51, 0)] * 6)):
+            file = self.folder / "images" / name
+            file.parent.mkdir(parents=True)
+            file.write_bytes(png(len(colours), colours))
+        shown = json.loads(self.run_program("data", "inspect", "images", "--json").stdout)
+        self.assertEqual({key: shown[key] for key in ("images", "classes", "smallest", "largest")},
+                         {"images": 2, "classes": [{"name": "cat", "images": 1}, {"name": "dog", "images": 1}],
+                          "smallest": {"height": 1, "width": 2}, "largest": {"height": 1, "width": 6}})
+        # Each pixel counts, whatever the image: one of eight is red, and one blue.
+        for mean, deviation, expected in zip(shown["mean"], shown["deviation"], (1 / 8, 1 / 5, 1 / 8)):
+            self.assertAlmostEqual(mean, expected)
+            self.assertAlmostEqual(deviation, 0 if expected == 1 / 5 else (1 / 8 - 1 / 64) ** 0.5)
+        text = self.run_program("data", "inspect", "images").stdout
+        self.assertEqual(text.splitlines()[-3:], ["classes    2", "  1  cat", "  1  dog"])
+        self.refused(2, ["--tokens", "data files"], "data", "inspect", "images", "--tokens", "3")
+        self.refused(2, ["--set", "recipes"], "data", "inspect", "images", "--set", "seed=1")
+        (self.folder / "images/cat/c.jpg").write_text("no image")
+        (self.folder / "images/dog/d.png").write_bytes(png(1, [(0, 0, 0)])[:-20])
+        self.refused(65, ["2 of 4 files cannot be read", "cat/c.jpg: it is neither", "dog/d.png: a damaged PNG"],
+                     "data", "inspect", "images")
+        (self.folder / "images/none").mkdir()
+        self.refused(65, ["images/none: a class without images"], "data", "inspect", "images")
+        self.refused(65, ["images/none: it has no folders"], "data", "inspect", "images/none")
 
     def test_flags_of_inspect_are_for_one_kind_of_file(self):
         self.write_chat_recipe()

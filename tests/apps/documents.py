@@ -4,7 +4,9 @@ training takes no time."""
 import json
 import os
 import re
+import struct
 import subprocess
+import zlib
 
 # Commands that belong to other tests, by their first word or words.
 ELSEWHERE = {
@@ -53,7 +55,10 @@ def recipe(name, **sections):
 def write(folder, name, content):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
 def run(command, folder, **variables):
@@ -66,6 +71,16 @@ def run(command, folder, **variables):
     return subprocess.run(["bash", "-e", "-o", "pipefail", "-c", command], cwd=folder, env=environment,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", check=False)
+
+
+def png(width, pixels):
+    """A PNG file of pixels, each of red, green and blue, with `width` in a row."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = [pixels[i:i + width] for i in range(0, len(pixels), width)]
+    header = struct.pack(">IIBBBBB", width, len(rows), 8, 2, 0, 0, 0)
+    data = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in rows)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b""))
 
 
 def bring(folder):
@@ -100,6 +115,7 @@ def bring_for(document, folder):
     if document != "docs/command-line.md":
         return []
     write(folder, "prompts.txt", "The \n")
+    write(folder, "photos/cat/a.png", png(1, [(255, 128, 0)]))
     write(folder, "questions.jsonl", json.dumps({"context": "a", "choices": ["b", "c"], "answer": 0}) + "\n")
     write(folder, "corpus/a.jsonl", json.dumps({"text": "abc"}) + "\n")
     turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]

@@ -2,11 +2,13 @@
 #include <spdlog/fmt/fmt.h>
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "apps/llmtrain/data/data.h"
+#include "apps/llmtrain/data/inspect_images.h"
 #include "apps/llmtrain/data/inspect_recipe.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -58,24 +60,38 @@ std::string as_text(const InspectOptions& options, const DataDescription& data) 
   return text;
 }
 
-// A flag of the other kind would otherwise be ignored.
-void check_flags(const InspectOptions& options, bool of_recipe) {
-  const auto refuse_flag = [&](const char* flag, bool is_given, const char* what) {
+enum class Inspected { file, recipe, images };
+
+Inspected kind_of(const std::string& file) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(file, unknown)) return Inspected::images;
+  return is_recipe(file) ? Inspected::recipe : Inspected::file;
+}
+
+// A flag of another kind would otherwise be ignored.
+void check_flags(const InspectOptions& options, Inspected kind) {
+  const auto refuse_flag = [&](const char* flag, bool is_given, const std::string& what) {
     if (is_given) throw Error(ExitCode::bad_recipe, fmt::format("{}: is for {} alone; leave it out", flag, what));
   };
-  refuse_flag("--tokenizer", of_recipe && !options.tokenizer.empty(), "data files, as a recipe names its own,");
-  refuse_flag("--key", of_recipe && options.key, "data files, as recipes have a key for it,");
-  refuse_flag("--tokens", of_recipe && options.tokens, "data files");
-  refuse_flag("--on-bad-line", of_recipe && options.on_bad_line != "stop", "data files, as recipes have a key for it,");
+  const bool is_file = kind == Inspected::file, of_recipe = kind == Inspected::recipe;
+  const auto files = [&](const char* but) { return of_recipe ? fmt::format("data files, as {},", but) : "data files"; };
+  refuse_flag("--tokenizer", !is_file && !options.tokenizer.empty(), files("a recipe names its own"));
+  refuse_flag("--key", !is_file && options.key, files("recipes have a key for it"));
+  refuse_flag("--tokens", !is_file && options.tokens, "data files");
+  refuse_flag("--on-bad-line", !is_file && options.on_bad_line != "stop", files("recipes have a key for it"));
   refuse_flag("--samples", !of_recipe && options.recipe.samples, "recipes");
   refuse_flag("--validation", !of_recipe && options.recipe.is_validation, "recipes");
   refuse_flag("--set", !of_recipe && !options.recipe.overrides.empty(), "recipes");
 }
 
 int inspect_data(const InspectOptions& options) {
-  const bool of_recipe = is_recipe(options.file);
-  check_flags(options, of_recipe);
-  if (of_recipe) {
+  const Inspected kind = kind_of(options.file);
+  check_flags(options, kind);
+  if (kind == Inspected::images) {
+    inspect_images(options.file, options.json);
+    return 0;
+  }
+  if (kind == Inspected::recipe) {
     InspectRecipeOptions recipe = options.recipe;
     recipe.file = options.file;
     recipe.json = options.json;
@@ -94,7 +110,7 @@ int inspect_data(const InspectOptions& options) {
 void add_inspect_data(CLI::App& parent, Action& action) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App* command = parent.add_subcommand("inspect", "Shows what a data file holds, or what a run reads of its data");
-  command->add_option("FILE", options->file, "A token file (.bin), text or JSON Lines, or a recipe")
+  command->add_option("FILE", options->file, "A token file (.bin), text or JSON Lines, a folder of images, or a recipe")
       ->required()
       ->type_name("");
   command
@@ -113,7 +129,9 @@ void add_inspect_data(CLI::App& parent, Action& action) {
   add_set_flag(*command, options->recipe.overrides);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
-      "Examples:\n  llmtrain data inspect books.bin --tokenizer tokenizer.json\n  llmtrain data inspect recipe.json");
+      "Examples:\n  llmtrain data inspect books.bin --tokenizer tokenizer.json\n  llmtrain data inspect photos\n  "
+      "llmtrain data inspect "
+      "recipe.json");
   command->callback([options, &action] { action = [options] { return inspect_data(*options); }; });
 }
 

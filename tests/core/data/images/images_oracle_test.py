@@ -95,6 +95,20 @@ class ImagesTest(unittest.TestCase):
             self.check_same(self.made(file, 32, 24, top, left, height, width),
                             part.resize((24, 32), Image.Resampling.BILINEAR), (left, top, width, height))
 
+    def test_what_evaluations_see(self):
+        """As torchvision's Resize(side) and CenterCrop do it (transforms/functional.py), with Pillow's arithmetic."""
+        for width, height in ((61, 47), (47, 61), (40, 40), (300, 20), (20, 301)):
+            image = picture(self.draw, width, height)
+            file = self.folder / "image.png"
+            image.save(file)
+            for side, (high, wide) in ((32, (28, 28)), (33, (28, 28)), (24, (24, 24)), (50, (31, 40))):
+                short, long = sorted((width, height))
+                size = (side, side * long // short) if width <= height else (side * long // short, side)
+                resized = image.resize(size, Image.Resampling.BILINEAR)
+                top, left = round((size[1] - high) / 2), round((size[0] - wide) / 2)
+                expected = resized.crop((left, top, left + wide, top + high))
+                self.check_same(self.made(file, "evaluated", side, high, wide), expected, (width, height, side))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -122,6 +122,15 @@ TEST_CASE("views lie within images, and are as frequent as the view says", "[ima
   CHECK(std::abs(area / count - 0.4332) < 5 * 0.2168 / std::sqrt(count));
 }
 
+// As a program in Python draws them, with SplitMix64's finaliser. Resumed runs rely on them.
+TEST_CASE("views are what they have been", "[images]") {
+  const auto view_of = [](std::uint64_t key) { return drawn_view({}, key, {300, 400}); };
+  CHECK(view_of(7).box == ImageBox{147, 23, 147, 182});
+  CHECK_FALSE(view_of(7).is_mirrored);
+  CHECK(view_of(10).box == ImageBox{37, 129, 208, 243});  // the third that was tried
+  CHECK(view_of(10).is_mirrored);
+}
+
 TEST_CASE("an image of an odd shape is shown in its largest middle part of an allowed ratio", "[images]") {
   ImageView view;
   view.area = {1, 1};
