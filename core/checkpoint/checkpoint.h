@@ -74,6 +74,14 @@ struct EvaluationHistory {
   bool operator==(const EvaluationHistory&) const = default;
 };
 
+// The model that adapters were trained over, where a checkpoint holds these without it.
+struct BaseModel {
+  std::string source;       // as training.init_from names it
+  std::string fingerprint;  // base_fingerprint(), core/huggingface/adapted_base.h
+
+  bool operator==(const BaseModel&) const = default;
+};
+
 struct CheckpointState {
   std::int64_t step = 0;           // training steps done
   std::int64_t data_position = 0;  // samples consumed
@@ -86,6 +94,7 @@ struct CheckpointState {
   std::string began_from{};              // the checkpoint of another run with which this one began; empty: none
   bool evaluation_is_due = false;        // the one after this step was stopped: who goes on from here repeats it
   std::optional<EvaluationHistory> evaluations{};  // none: there were none
+  std::optional<BaseModel> base{};                 // whose frozen parameters are left out; none: all are there
 };
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;

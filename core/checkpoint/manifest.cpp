@@ -242,6 +242,15 @@ EvaluationHistory read_evaluations(const Json& object, const std::string& file) 
   return history;
 }
 
+BaseModel read_base(const Json& object, const std::string& file) {
+  MemberReader reader(object, file, "/base");
+  BaseModel base{reader.text("source"), reader.text("fingerprint")};
+  if (has_control_character(base.source)) reader.fail("has a control character in its \"source\"");
+  if (!is_sha256(base.fingerprint)) reader.fail("has a \"fingerprint\" that is no SHA-256");
+  reader.finish();
+  return base;
+}
+
 CheckpointState read_state(MemberReader& reader, const std::string& file) {
   CheckpointState state;
   state.step = reader.integer("step");
@@ -254,6 +263,7 @@ CheckpointState read_state(MemberReader& reader, const std::string& file) {
   if (reader.has("began_from")) state.began_from = reader.text("began_from");
   if (reader.has("evaluation_is_due")) state.evaluation_is_due = reader.boolean("evaluation_is_due");
   if (reader.has("evaluations")) state.evaluations = read_evaluations(reader.get("evaluations"), file);
+  if (reader.has("base")) state.base = read_base(reader.get("base"), file);
   if (reader.has("samples")) state.samples = reader.integers("samples");
   return state;
 }
@@ -337,6 +347,8 @@ std::string manifest_text(const Manifest& manifest) {
   if (manifest.state.evaluation_is_due) append_member(text, "evaluation_is_due", true);
   if (const auto& history = manifest.state.evaluations) append_member(text, "evaluations", evaluations_json(*history));
   if (!manifest.state.samples.empty()) append_member(text, "samples", manifest.state.samples);
+  if (const auto& base = manifest.state.base)
+    append_member(text, "base", {{"source", base->source}, {"fingerprint", base->fingerprint}});
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;
   for (const ManifestFile& file : manifest.files)

@@ -23,6 +23,7 @@ namespace llmtrain {
 //   evaluation_is_due    true where the evaluation after this step was stopped; else it is not there
 //   evaluations    {step, loss, best_step, best_loss, without_progress}: its EvaluationHistory, where there was one;
 //                  with named sets of validation data also "sets", the loss of each by its name
+//   base           {source, fingerprint}: its BaseModel, where the frozen parameters of adapters' base are left out
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
 //                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have
 //                  no control characters

@@ -25,9 +25,13 @@ std::string weights_name(const CheckpointReader& checkpoint, const Parameter& pa
   return checkpoint.find(master) != nullptr ? master : parameter.name;
 }
 
+bool leaves_out(const CheckpointReader& checkpoint, const Parameter& parameter) {
+  return checkpoint.state().base && parameter.is_frozen && checkpoint.find(parameter.name) == nullptr;
+}
+
 void require_weights(const CheckpointReader& checkpoint, const Graph& graph) {
   for (const Parameter& parameter : graph.parameters)
-    find_tensor(checkpoint, weights_name(checkpoint, parameter), parameter);
+    if (!leaves_out(checkpoint, parameter)) find_tensor(checkpoint, weights_name(checkpoint, parameter), parameter);
 }
 
 }  // namespace llmtrain

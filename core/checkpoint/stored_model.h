@@ -16,8 +16,11 @@ const LogicalTensor& find_tensor(const CheckpointReader& checkpoint, const std::
 // The tensor with a parameter's weights in their most precise form: its master weights if the checkpoint has them.
 std::string weights_name(const CheckpointReader& checkpoint, const Parameter& parameter);
 
-// Throws what find_tensor() throws for the weights of any of the model's parameters. Reads only the manifest, so that a
-// recipe that asks for more than the checkpoint holds is refused before memory is.
+// Whether the checkpoint leaves the parameter's weights out because they are those of the base that it names.
+bool leaves_out(const CheckpointReader& checkpoint, const Parameter& parameter);
+
+// Throws what find_tensor() throws for the weights of any of the model's parameters that is not left out. Reads only
+// the manifest, so that a recipe that asks for more than the checkpoint holds is refused before memory is.
 void require_weights(const CheckpointReader& checkpoint, const Graph& graph);
 
 }  // namespace llmtrain

@@ -35,7 +35,7 @@ CheckpointWeights::CheckpointWeights(CheckpointReader checkpoint, const Graph& g
     : checkpoint_(std::move(checkpoint)) {
   require_weights(checkpoint_, graph);
   for (const Parameter& parameter : graph.parameters)
-    stored_type(*checkpoint_.find(weights_name(checkpoint_, parameter)));
+    if (holds(parameter)) stored_type(*checkpoint_.find(weights_name(checkpoint_, parameter)));
 }
 
 bool CheckpointWeights::holds(const Parameter& parameter) const {

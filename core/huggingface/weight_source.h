@@ -49,7 +49,8 @@ class NamedWeightSource final : public WeightSource {
 };
 
 // The weights of a checkpoint in their most precise form: its master weights where it has them; what is stored with a
-// scale becomes fp32.
+// scale becomes fp32. What the checkpoint leaves out it does not hold: whole_weights()
+// (core/huggingface/adapted_base.h) does.
 class CheckpointWeights final : public WeightSource {
  public:
   // Reads the manifest alone, and no parameters that the graph lacks. Throws Error(bad_data) for one that is missing,

@@ -39,6 +39,7 @@ struct CheckpointRecipe {
   std::int64_t keep = 3;
   std::int64_t keep_every = 0;
   std::int64_t keep_best = 0;
+  bool save_base = false;
   bool async = true;
   SaveFailure on_failure = SaveFailure::stop;
   std::string resume = "auto";  // "auto", "never" or a checkpoint's folder

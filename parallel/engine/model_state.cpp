@@ -24,6 +24,7 @@
 #include "core/parameters/flat_memory.h"
 #include "kernels/host_copy.h"
 #include "parallel/engine/fp8_history_state.h"
+#include "parallel/engine/left_out_state.h"
 #include "parallel/layout/flat_shards.h"
 
 namespace llmtrain {
@@ -205,8 +206,9 @@ void add_slices(std::vector<TensorSlice>& slices, const std::string& name, const
 
 // Calls visit(name, elements, values) for each state of each parameter, as far as this rank writes it.
 template <class Visit>
-void for_saved(const LocalModel& model, Visit visit) {
+void for_saved(const LocalModel& model, SavedParameters which, Visit visit) {
   for (const ParameterUnit* unit : model.units()) {
+    if (which == SavedParameters::trained && unit->store->is_frozen(unit->store->ranges().front().parameter)) continue;
     // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
     const auto saved = saved_elements(model, *unit);
     for (const auto& [owned, suffix] : state_parts(*unit->parameters))
@@ -295,18 +297,17 @@ void add_numbers(std::vector<TensorSlice>& slices, const LocalModel& model, std:
 
 }  // namespace
 
-std::size_t state_bytes(const LocalModel& model) {
+std::size_t state_bytes(const LocalModel& model, SavedParameters saved) {
   std::size_t bytes = 0;
-  for_saved(model,
-            [&](const std::string&, const OwnedElements&, const at::Tensor& values) { bytes += values.nbytes(); });
+  for_saved(model, saved, [&](const auto&, const auto&, const at::Tensor& values) { bytes += values.nbytes(); });
   return bytes;
 }
 
-StateSlices state_slices(const LocalModel& model) {
+StateSlices state_slices(const LocalModel& model, SavedParameters saved) {
   if (!model.device().is_cpu()) {
     // Pages that are not touched before they are written.
-    const at::Tensor host = make_flat_memory(static_cast<std::int64_t>(state_bytes(model)), at::kByte, at::kCPU);
-    StateSlices state = copied_slices(model, static_cast<std::byte*>(host.data_ptr()));
+    const at::Tensor host = make_flat_memory(static_cast<std::int64_t>(state_bytes(model, saved)), at::kByte, at::kCPU);
+    StateSlices state = copied_slices(model, static_cast<std::byte*>(host.data_ptr()), saved);
     std::exchange(state.copy, {})->run();
     state.memory = std::make_shared<std::pair<at::Tensor, std::shared_ptr<const void>>>(host, state.memory);
     return state;
@@ -314,18 +315,18 @@ StateSlices state_slices(const LocalModel& model) {
   StateSlices state;
   std::vector<at::Tensor> copies;
   add_numbers(state.slices, model, copies);
-  for_saved(model, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
+  for_saved(model, saved, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
     add_slices(state.slices, name, elements, values.scalar_type(), static_cast<const std::byte*>(values.data_ptr()));
   });
   return state;
 }
 
-StateSlices copied_slices(const LocalModel& model, std::byte* host) {
+StateSlices copied_slices(const LocalModel& model, std::byte* host, SavedParameters saved) {
   StateSlices state;
   std::vector<at::Tensor> numbers;
   add_numbers(state.slices, model, numbers);
   std::vector<StateCopy::Piece> pieces;
-  for_saved(model, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
+  for_saved(model, saved, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
     add_slices(state.slices, name, elements, values.scalar_type(), host);
     pieces.push_back({values, host});
     host += values.nbytes();
@@ -364,6 +365,7 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint, const Rep
 }
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report) {
+  load_left_out(model, checkpoint);
   // Before the weights, which are then stored with the checkpoint's own scales: their bits are those that were saved.
   for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
   model.reclaim_states();
@@ -371,11 +373,11 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const R
     const std::string name = weights_name(checkpoint, *elements.parameter);
     // A model without adapters gets those that were made with it.
     if (elements.parameter->is_adapter && checkpoint.find(name) == nullptr) return;
+    if (leaves_out(checkpoint, *elements.parameter)) return;
     const std::string where = checkpoint.folder().string() + ": " + name;
-    const at::Tensor owned = memory.incoming();
     const double scale = read_number(checkpoint, scale_name(name)).value_or(1);
     // On the host: a GPU would have to be waited for once per tensor.
-    read_into(checkpoint, name, elements, owned, [&](const at::Tensor& piece) {
+    read_into(checkpoint, name, elements, memory.incoming(), [&](const at::Tensor& piece) {
       require_finite(piece, where);
       require_held(piece, memory, where, scale);
     });

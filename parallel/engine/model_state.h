@@ -35,17 +35,20 @@ struct StateSlices {
   std::shared_ptr<const void> memory;
   std::shared_ptr<StateCopy> copy{};  // of copied_slices()
 };
-StateSlices state_slices(const LocalModel& model);
+// `all`, or what is not frozen, where the frozen base of adapters is left out (CheckpointState::base).
+enum class SavedParameters { all, trained };
+StateSlices state_slices(const LocalModel& model, SavedParameters saved = SavedParameters::all);
 
 // What state_slices() copies of a GPU, and the same without waiting for it: the slices point into `host`, which has so
 // many bytes, and hold the state of this moment once copy->run() has returned. The states must not change before
 // copy->release(), which LocalModel::lend_states() sees to. `memory` owns a few numbers.
-std::size_t state_bytes(const LocalModel& model);
-StateSlices copied_slices(const LocalModel& model, std::byte* host);
+std::size_t state_bytes(const LocalModel& model, SavedParameters saved = SavedParameters::all);
+StateSlices copied_slices(const LocalModel& model, std::byte* host, SavedParameters saved = SavedParameters::all);
 
 // Loads weights and optimizer states from a checkpoint; each rank reads what it owns, in pieces of bounded size. Throws
-// Error(bad_data) if a tensor is missing or has another shape.
-// Throws what `report` throws.
+// Error(bad_data) if a tensor is missing or has another shape. The base that a checkpoint of adapters leaves out is
+// read from the folder that it or the recipe names; the first rank finds whether it is the same. Collective. Throws
+// what `report` throws.
 void load_state(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report = report_nothing);
 
 // Loads only the weights, from a checkpoint (its master weights if it has them), which may lack those of adapters, or

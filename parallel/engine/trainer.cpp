@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -21,10 +22,12 @@
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/graph/adapters.h"
+#include "core/huggingface/adapted_base.h"
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/huggingface.h"
 #include "core/json/json_text.h"
 #include "core/recipe/checkpoint_source.h"
+#include "core/recipe/left_out_base.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/comm/agreement.h"
@@ -33,6 +36,7 @@
 #include "parallel/engine/data/batch_loader.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/shard/step_scalars.h"
+#include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
 namespace {
@@ -88,7 +92,9 @@ std::unique_ptr<const WeightSource> base_of(LocalModel& model, const std::string
     return std::make_unique<HuggingfaceWeights>(*folder, model.graph());
   const CheckpointReader checkpoint =
       is_run(source) ? newest_checkpoint_of(source, model.groups().communicator(), monitor) : CheckpointReader(source);
-  return std::make_unique<CheckpointWeights>(checkpoint, Graph::build(without_adapters(model.recipe().model)));
+  const Recipe recipe = recipe_of(checkpoint);
+  return whole_weights(checkpoint, recipe, Graph::build(recipe.model),
+                       scalar_type(element_type(recipe.precision.compute)));
 }
 
 void load_adapters_of(LocalModel& model, const std::string& folder, const WorkMonitor& monitor) {
@@ -198,6 +204,22 @@ void Trainer::load_first_weights() {
   if (std::exchange(has_first_weights_, true)) return;
   if (const auto& source = recipe().training.init_from) load_weights_of(model_, *source, monitor_);
   if (const auto& folder = recipe().training.adapters_from) load_adapters_of(model_, *folder, monitor_);
+  name_base();
+}
+
+void Trainer::name_base() {
+  const auto folder = left_out_base(recipe());
+  if (!folder) return;
+  Communicator& communicator = model_.groups().communicator();
+  std::string fingerprint;
+  run_on_first(communicator, [&](const std::atomic<bool>&) {
+    const HuggingfaceWeights base(*folder, model_.graph());
+    const auto is_held = [&](const Parameter& parameter) { return !parameter.is_frozen || base.holds(parameter); };
+    // Where the folder lacks some of what is frozen, checkpoints are the only place that has it.
+    if (std::ranges::all_of(model_.graph().parameters, is_held)) fingerprint = base_fingerprint(base, model_.graph());
+  });
+  fingerprint = share_text(communicator, fingerprint);
+  if (!fingerprint.empty()) base_ = BaseModel{*recipe().training.init_from, fingerprint};
 }
 
 StepResult Trainer::step(StopRequest stop) {
@@ -284,13 +306,17 @@ CheckpointState Trainer::state() const {
           .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt,
           .samples = data_.train.samples_by_source(),
           .evaluation_is_due = evaluation_is_due_,
-          .evaluations = evaluations_};
+          .evaluations = evaluations_,
+          .base = base_};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
   fault_point(FaultPlace::load, model_.groups().communicator().rank(), checkpoint.state().step);
   check_same_data(recipe(), data_.train.samples_by_source(), checkpoint.state());
   load_state(model_, checkpoint, monitor_.begin("loading " + checkpoint.folder().string()));
+  // A run whose checkpoints are whole goes on so: its weights need not be those of the folder any more.
+  base_ = left_out_base(recipe()) ? checkpoint.state().base : std::nullopt;
+  if (base_) base_->source = *recipe().training.init_from;
   steps_done_ = checkpoint.state().step;
   samples_consumed_ = checkpoint.state().data_position;
   tokens_trained_ = checkpoint.state().tokens.value_or(samples_consumed_ * recipe().batch.sequence_length);

@@ -17,6 +17,7 @@
 #include "parallel/engine/data/run_data.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/local_model.h"
+#include "parallel/engine/model_state.h"
 #include "parallel/engine/runner.h"
 
 namespace llmtrain {
@@ -65,6 +66,8 @@ class Trainer {
   // Whether the evaluation after the last step was stopped, also before a checkpoint that the trainer has resumed from.
   bool evaluation_is_due() const { return evaluation_is_due_; }
 
+  // What its checkpoints hold of the model.
+  SavedParameters saved_parameters() const { return base_ ? SavedParameters::trained : SavedParameters::all; }
   // What a checkpoint records besides its tensors, which model_state.h provides.
   CheckpointState state() const;
   // Continues from a checkpoint of the same model as if training had never stopped.
@@ -92,6 +95,8 @@ class Trainer {
   // What step number `step`, from 0, reads when earlier ones have consumed so many samples.
   BatchPlace place_of(std::int64_t step, std::int64_t consumed) const;
   bool cuts_samples() const { return recipe().data.curriculum.sequence_length.has_value(); }
+  // Finds base_ where checkpoints leave it out. Collective.
+  void name_base();
   // Where the casts of a step to FP8 are recorded; null: nowhere.
   void measure_with(Fp8Statistics* statistics, std::span<PassInput> micros);
 
@@ -106,6 +111,7 @@ class Trainer {
   bool evaluation_is_due_ = false;
   std::optional<EvaluationHistory> evaluations_;
   bool has_first_weights_ = false;
+  std::optional<BaseModel> base_;  // of adapters, which checkpoints leave out
 };
 
 }  // namespace llmtrain

@@ -9,6 +9,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/graph/adapters.h"
 #include "core/graph/graph.h"
+#include "core/huggingface/adapted_base.h"
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/tensor_dtype.h"
@@ -32,7 +33,9 @@ void export_checkpoint(const ExportRequest& request) {
   prepare_process();
   const Graph graph = Graph::build(request.recipe.model);
   const CheckpointReader checkpoint(request.checkpoint);
-  const CheckpointWeights weights(checkpoint, graph);
+  const auto stored =
+      whole_weights(checkpoint, request.recipe, graph, scalar_type(element_type(request.recipe.precision.compute)));
+  const WeightSource& weights = *stored;
   checkpoint.verify();
   if (request.format == ExportFormat::peft)
     return save_peft(request.destination, graph, weights, base_model_of(request.recipe));

@@ -187,15 +187,16 @@ void TrainingLoop::save_regularly() {
 void TrainingLoop::prepare_to_save() {
   if (recipe_.checkpoint.every == 0) return;
   const LocalModel& model = trainer_.model();
-  if (model.device().is_cpu()) return saver_.prepare(state_slices(model).slices);
-  saver_.prepare(state_bytes(model));
+  if (model.device().is_cpu()) return saver_.prepare(state_slices(model, trainer_.saved_parameters()).slices);
+  saver_.prepare(state_bytes(model, trainer_.saved_parameters()));
 }
 
 // A GPU's states are copied while training goes on, by the thread that then writes the copy.
 StateSlices TrainingLoop::slices() {
   LocalModel& model = trainer_.model();
-  if (model.device().is_cpu()) return state_slices(model);
-  StateSlices state = copied_slices(model, saver_.room_for(trainer_.steps_done(), state_bytes(model)));
+  const SavedParameters saved = trainer_.saved_parameters();
+  if (model.device().is_cpu()) return state_slices(model, saved);
+  StateSlices state = copied_slices(model, saver_.room_for(trainer_.steps_done(), state_bytes(model, saved)), saved);
   if (recipe_.checkpoint.async) model.lend_states(state.copy);
   return state;
 }

@@ -78,6 +78,9 @@ std::string describe_as_text(const CheckpointReader& reader) {
                                  reader.folder().string(), name, reader.state().step, reader.state().data_position);
   text += fmt::format("parameters     {}\ntensors        {}\nsize           {}\n", parameters_of(reader),
                       reader.tensors().size(), format_bytes(bytes_of(files)));
+  if (const auto& base = reader.state().base)
+    text += fmt::format("base           {}, whose weights are not in the checkpoint (fingerprint {})\n", base->source,
+                        base->fingerprint.substr(0, 16));
   text += "\nfiles\n";
   for (const File& file : files) text += fmt::format("  {}  {}\n", file.name, format_bytes(file.bytes));
   text += "\ntensors\n";
@@ -94,9 +97,12 @@ std::string describe_as_json(const CheckpointReader& reader) {
                {"data_position", reader.state().data_position},
                {"parameters", parameters_of(reader)},
                {"bytes", bytes_of(files)},
+               {"base", nullptr},
                {"files", Json::array()},
                {"tensors", Json::array()},
                {"recipe", reader.state().recipe}};
+  if (const auto& base = reader.state().base)
+    json["base"] = {{"source", base->source}, {"fingerprint", base->fingerprint}};
   for (const File& file : files) json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
   for (const LogicalTensor& tensor : reader.tensors()) {
     json["tensors"].push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});

@@ -76,6 +76,10 @@ void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {
   keys.integer({"keep_best",
                 "Number of checkpoints with the lowest validation losses at their own steps to keep besides; 0: none."},
                checkpoint.keep_best, {0, 1'000'000});
+  keys.boolean({"save_base",
+                "Whether checkpoints of a run with model.lora that began with a folder of transformers hold its frozen "
+                "weights, too; false: they name the folder, and are read together with it."},
+               checkpoint.save_base);
   keys.boolean(
       {"async",
        "Training continues while a checkpoint is written, and what is trained meanwhile is not saved until the next "

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/json/document.h"
+#include "core/recipe/left_out_base.h"
 
 namespace llmtrain {
 namespace {
@@ -73,6 +74,8 @@ std::string_view reason_against_change(std::string_view pointer, const Recipe& r
   const auto& lengths = recipe.data.curriculum.sequence_length;
   if (pointer == "/batch/micro" && lengths && lengths->method == LongSamples::reshape)
     return "data.curriculum makes sequences of a micro-batch as a whole";
+  // Where checkpoints hold adapters alone, their base is checked by its values, wherever it lies.
+  if (pointer == "/training/init_from" && left_out_base(recipe)) return "";
   const auto rule =
       std::find_if(rules.begin(), rules.end(), [&](const ResumeRule& each) { return lies_in(pointer, each.pointer); });
   // A test holds that every key has a rule.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/recipe/left_out_base.h"
 #include "parallel/plan/planner/cut_steps.h"
 
 namespace llmtrain {
@@ -11,9 +12,11 @@ namespace {
 
 // Bytes of a checkpoint, as ranks write it: every state once, gradients not.
 double checkpoint_bytes(const Partition& partition) {
+  const bool has_base = !left_out_base(partition.recipe);
   double bytes = 0;
   for (const auto& stage : partition.groups) {
     for (const StateGroup& group : stage) {
+      if (group.is_frozen && !has_base) continue;
       // Other ranks hold other parts, or copies of the little that is not split.
       const Mesh& mesh = partition.mesh;
       const bool is_experts = group.kind == StateGroup::Kind::experts;

@@ -245,9 +245,14 @@ TEST_CASE("what a run repeats and what it began with is in the manifest") {
   state.step = 2;
   state.evaluation_is_due = true;
   state.began_from = "/runs/a/checkpoints/step-00000007";
+  state.base = BaseModel{"hf:/models/a", std::string(64, 'a')};
   const CheckpointReader reader(write_checkpoint(folder.path(), state, sample.slices(), 0));
   CHECK(reader.state().evaluation_is_due);
   CHECK(reader.state().began_from == state.began_from);
+  CHECK(reader.state().base == state.base);
+  state.base->fingerprint = "abc";
+  CHECK_THROWS_WITH(CheckpointReader(write_checkpoint(folder.path(), state, sample.slices(), 0)),
+                    Catch::Contains("\"fingerprint\" that is no SHA-256"));
 }
 
 TEST_CASE("a checkpoint stays as long as it is read, and is removed when a later one is written") {

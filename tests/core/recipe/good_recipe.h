@@ -77,7 +77,7 @@ inline Json large_recipe() {
         "exclusive": true, "gpus": "gres", "gpu_type": "h100", "log": "logs/%j", "sbatch": ["--constraint=h100", "--hold"],
         "srun": [], "cpu_bind": "", "requeue_limit": 5, "scratch": "$SLURM_TMPDIR/llmtrain", "modules": ["cuda/12.4"],
         "setup": ["ulimit -l unlimited"], "container": {"image": "llmtrain.sif", "runtime": "apptainer", "mounts": ["/data:/mnt"], "program": "/opt/llmtrain"}}},
-    "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "keep_best": 3, "async": false, "on_failure": "continue", "resume": "/runs/large/checkpoints/latest"},
+    "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "keep_best": 3, "save_base": true, "async": false, "on_failure": "continue", "resume": "/runs/large/checkpoints/latest"},
     "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true, "fp8_statistics": true}})");
 }
 

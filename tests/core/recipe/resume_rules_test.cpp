@@ -45,6 +45,14 @@ TEST_CASE("what a run may go on with") {
   CHECK(reason_against_change("/batch/micro", recipe).empty());
   recipe.data.curriculum.sequence_length = {.schedule = {}, .method = LongSamples::reshape};
   CHECK_FALSE(reason_against_change("/batch/micro", recipe).empty());
+
+  // The base of adapters may be moved where checkpoints do not hold it: it is compared by its values.
+  recipe.training.init_from = "hf:/models/a";
+  CHECK_FALSE(reason_against_change("/training/init_from", recipe).empty());
+  recipe.model.lora = LoraRecipe{};
+  CHECK(reason_against_change("/training/init_from", recipe).empty());
+  recipe.checkpoint.save_base = true;
+  CHECK_FALSE(reason_against_change("/training/init_from", recipe).empty());
 }
 
 TEST_CASE("differences of recipes are listed key by key, as --set takes them") {
