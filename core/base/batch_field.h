@@ -17,10 +17,11 @@ enum class BatchField : std::size_t {
   token_types,  // int64, of each row: which of the texts of its example it is of
   label,        // int64, of each sample: its class
   pixels,       // fp32 [channels, height, width], of each sample
+  source_ids,   // int64, of each row of the source: the encoder's tokens, where token_ids are the decoder's
 };
 
-inline constexpr std::array<std::string_view, 6> batch_field_names{"token_ids",   "targets", "counted_rows",
-                                                                   "token_types", "label",   "pixels"};
+inline constexpr std::array<std::string_view, 7> batch_field_names{
+    "token_ids", "targets", "counted_rows", "token_types", "label", "pixels", "source_ids"};
 
 constexpr std::size_t index_of(BatchField field) { return static_cast<std::size_t>(field); }
 

@@ -150,6 +150,20 @@ inline std::string label_key(const LabelsRecipe& labels) {
   return labels.label.value_or(labels.of == LabelledPart::words ? "tags" : "label");
 }
 
+// Texts that are to be made of others, as translations and summaries are. Without a name a key is called as it is by
+// custom.
+struct PairsRecipe {
+  std::optional<std::string> source{}, target{};  // keys of rows
+  std::optional<std::string> prefix{};            // put before each source
+  std::optional<std::int64_t> target_length{};    // tokens of a target's sequence; none: batch.sequence_length
+  std::optional<std::int64_t> decoder_start{};    // id after which a target is predicted; none: that of padding
+
+  bool operator==(const PairsRecipe&) const = default;
+};
+
+inline std::string source_key(const PairsRecipe& pairs) { return pairs.source.value_or("source"); }
+inline std::string target_key(const PairsRecipe& pairs) { return pairs.target.value_or("target"); }
+
 // What becomes of a line of data that is no document or conversation: it ends the command, or is left out and counted.
 enum class OnBadLine { stop, skip };
 
@@ -164,6 +178,7 @@ struct DataRecipe {
   std::optional<DocumentMaskRecipe> document_mask;
   std::optional<MaskingRecipe> masking;
   std::optional<LabelsRecipe> labels;
+  std::optional<PairsRecipe> pairs;
   CurriculumRecipe curriculum;
   std::vector<DataSource> train;
   std::vector<DataSource> validation;
@@ -175,7 +190,7 @@ struct DataRecipe {
 
 // Whether each of the texts in files is an example of its own, so that files of tokens have no place for them.
 inline bool are_examples(const DataRecipe& data) {
-  return data.fine_tuning || data.labels || (data.masking && data.masking->single_texts);
+  return data.fine_tuning || data.labels || data.pairs || (data.masking && data.masking->single_texts);
 }
 
 // Whether documents may share sequences, of which padding is one, so that attention stays within each.

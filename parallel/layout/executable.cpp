@@ -137,6 +137,7 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
        std::to_string(expert_tensor(parallel)) + " without experts to split", "leave it out"},
       {recipe.model.lora && multiplies_fp8(precision.fp8_level), "/model/lora", "adapters beside FP8 products",
        "set precision.fp8_level to \"off\""},
+      {recipe.data.pairs.has_value(), "/data/pairs", "an encoder beside the decoder", "set it to null"},
       {recipe.data.labels.has_value(), "/data/labels", "a head for classes", "set it to null"},
       {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},
       {offload.weights, "/memory/offload/weights", "true", "use false"},

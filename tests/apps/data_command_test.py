@@ -35,6 +35,43 @@ class Data(ProgramTest):
                                  "tokens": 5, "largest_id": 101, "first_tokens": [97, 98, 99, 100, 101],
                                  "first_text": "abcde"})
 
+    def test_pairs_are_shown_and_not_run_yet(self):
+        bytes_and_marks = {chr(code): code for code in range(97, 123)} | {"</s>": 0, "<pad>": 1, "Ġ": 2}
+        tokenizer = {
+            "model": {"type": "BPE", "vocab": bytes_and_marks, "merges": []},
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+            "decoder": {"type": "ByteLevel"},
+            "added_tokens": [{"id": id, "content": text, "special": True} for id, text in ((0, "</s>"), (1, "<pad>"))],
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+                "special_tokens": {"</s>": {"id": "</s>", "ids": [0], "tokens": ["</s>"]}}}}
+        (self.folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        (self.folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<pad>", "eos_token": "</s>"}))
+        (self.folder / "pairs.csv").write_text("source,target\nab cd,xyz\n,q\nabcdefghijklmnop,u\n")
+        recipe = small()
+        recipe["model"].update(vocab_size=128, dropout=0)
+        recipe["batch"]["sequence_length"] = 12
+        recipe["data"] = {"tokenizer": {"huggingface": "tokenizer.json"}, "pairs": {"target_length": 6},
+                          "train": [{"path": "pairs.csv"}], "shuffle": False}
+        (self.folder / "recipe.json").write_text(json.dumps(recipe))
+        result = self.run_program("data", "inspect", "recipe.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in ("1 document without words was left out",
+                     "1 document of two texts was truncated to batch.sequence_length (12) and data.pairs.target_length",
+                     "sample 0: 2 documents, 10 tokens, 4 count in the loss, 8 of padding", "- source, 6 tokens",
+                     "- target, 4 tokens", "⟦xyz"):
+            self.assertIn(line, result.stdout)
+        shown = json.loads(self.run_program("data", "inspect", "recipe.json", "--json").stdout)
+        self.assertEqual([[(document["name"], document["tokens"], document["counted"]) for document in
+                           sample["documents"]] for sample in shown["samples"]],
+                         [[("source", 6, 0), ("target", 4, 4)], [("source", 11, 0), ("target", 2, 2)]])
+        self.assertEqual(self.run_program("validate", "recipe.json").returncode, 0)
+        refused = self.run_program("run", "recipe.json")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("/data/pairs: an encoder beside the decoder can be planned but not run yet", refused.stderr)
+
     def test_text_is_described_without_a_tokenizer(self):
         self.write_lines()
         shown = self.run_program("data", "inspect", "a.jsonl.gz").stdout

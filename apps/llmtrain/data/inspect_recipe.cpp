@@ -52,6 +52,7 @@ std::string as_json(const InspectRecipeOptions& options, const Json& sources, co
         if (!part.hidden.empty()) parts.back()["hidden"] = part.hidden;
       }
       documents.push_back({{"tokens", document.tokens}, {"counted", document.counted}, {"parts", std::move(parts)}});
+      if (!document.name.empty()) documents.back()["name"] = document.name;
     }
     json["samples"].push_back({{"documents", std::move(documents)}, {"padding", sample.padding}});
   }
@@ -97,8 +98,10 @@ std::string sample_text(const ShownSample& sample, std::size_t number, bool has_
                                                     tokens_of(sample), counted, padding)) +
                      "\n";
   for (std::size_t i = 0; i < sample.documents.size(); ++i) {
+    const ShownSample::Document& document = sample.documents[i];
+    const std::string name = document.name.empty() ? fmt::format("document {}", i + 1) : document.name;
     if (sample.documents.size() > 1)
-      text += paint(Ink::memory, fmt::format("- document {}, {} tokens", i + 1, sample.documents[i].tokens)) + "\n";
+      text += paint(Ink::memory, fmt::format("- {}, {} tokens", name, document.tokens)) + "\n";
     text += document_text(sample.documents[i], has_labels, style);
   }
   return text;
@@ -135,7 +138,7 @@ void inspect_recipe(const InspectRecipeOptions& options) {
   if (options.json) return write_json(as_json(options, described, samples));
   const TextStyle style = style_of_output();
   const std::vector<LeftOut> left_out = dataset.left_out();
-  const bool has_labels = recipe.data.fine_tuning || recipe.data.masking;
+  const bool has_labels = recipe.data.fine_tuning || recipe.data.masking || recipe.data.pairs;
   std::string text;
   for (std::size_t i = 0; i < sources.size(); ++i)
     text += source_text(options.is_validation ? "data.validation" : "data.train", i, described[i], left_out[i],

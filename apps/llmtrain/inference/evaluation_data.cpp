@@ -15,7 +15,7 @@ namespace {
 // conversations only the answers count. Of texts with hidden tokens only these count.
 EvaluationMethod method_for(const Recipe& recipe, const std::vector<DataSource>& sources, bool is_packed) {
   const auto has_tokens = [](const DataSource& source) { return is_token_file(source.path); };
-  return is_packed || recipe.data.fine_tuning || recipe.data.masking || recipe.data.labels ||
+  return is_packed || recipe.data.fine_tuning || recipe.data.masking || recipe.data.labels || recipe.data.pairs ||
                  std::ranges::any_of(sources, has_tokens)
              ? EvaluationMethod::packed
              : EvaluationMethod::rolling;

@@ -33,6 +33,7 @@ const std::array left_out_groups = {
               "training.adapters_from", "checkpoint.resume"}},
     files_group,
     KeyGroup{"needs an encoder", {"data.masking", "data.labels"}},
+    KeyGroup{"needs an encoder beside the decoder", {"data.pairs"}},
     KeyGroup{size_reason,
              {"seed",
               "model.layers",

@@ -15,6 +15,7 @@
 #include "core/base/units.h"
 #include "core/data/examples/labelled_text_samples.h"
 #include "core/data/examples/padded_texts.h"
+#include "core/data/examples/pair_samples.h"
 #include "core/data/file_search.h"
 #include "core/data/masking/masked_samples.h"
 #include "core/data/samples/labelled_samples.h"
@@ -42,6 +43,15 @@ std::vector<double> checked_weights(const std::vector<DataSource>& sources, cons
   return weights;
 }
 
+std::unique_ptr<FileSamples> open_pairs(const std::string& path, const TextFormat& format,
+                                        const TokenSampleFormat& samples, const ReportShare& report) {
+  const std::int64_t source = samples.sequence_length, target = format.pairs->target_length.value_or(source);
+  // Less the row of padding that each sequence has.
+  const PairFiles files{path,       format.tokenizer,   *format.pairs,     source - 1,
+                        target - 1, samples.vocab_size, format.on_bad_line};
+  return std::make_unique<PairSamples>(PairTexts::open(files, report), source, target);
+}
+
 // The samples of one of the recipe's sources as their files have them. A format of other samples is one more case here.
 std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::filesystem::path& tokenized,
                                           const TextFormat& format, const TokenSampleFormat& samples, TextTokens& text,
@@ -58,6 +68,7 @@ std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::fi
             {path, format.tokenizer, *format.labels, samples.sequence_length, samples.vocab_size, format.on_bad_line},
             report),
         samples.sequence_length);
+  if (format.pairs) return open_pairs(path, format, samples, report);
   if (format.fine_tuning)
     return std::make_unique<LabelledSamples>(
         LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, samples.sequence_length,
@@ -111,6 +122,7 @@ TextFormat text_format(const Recipe& recipe) {
   format.on_bad_line = recipe.data.on_bad_line;
   format.masking = masking_of(recipe);
   format.labels = recipe.data.labels;
+  format.pairs = recipe.data.pairs;
   return format;
 }
 
@@ -276,6 +288,10 @@ std::vector<LeftOut> Dataset::left_out() const {
     } else if (const auto* const with_labels = dynamic_cast<const LabelledTextSamples*>(source.get())) {
       left_out.push_back({with_labels->texts().bad_lines(), with_labels->texts().truncated()});
       left_out.back().without_words = with_labels->texts().without_words();
+    } else if (const auto* const pairs = dynamic_cast<const PairSamples*>(source.get())) {
+      left_out.push_back({pairs->texts().bad_lines()});
+      left_out.back().cut_pairs = pairs->texts().truncated();
+      left_out.back().without_words = pairs->texts().without_words();
     }
   }
   return left_out;

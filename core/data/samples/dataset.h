@@ -38,6 +38,7 @@ struct TextFormat {
   OnBadLine on_bad_line = OnBadLine::stop;
   std::size_t first_source = 0;              // where the recipe's list has the first of the sources, for messages
   std::shared_ptr<const Masking> masking{};  // some tokens of the texts are hidden
+  std::optional<PairsRecipe> pairs{};        // each text is to be made of another one
   std::optional<LabelsRecipe> labels{};      // the texts have labels
   SampleDraws draws = SampleDraws::by_seed;
 };

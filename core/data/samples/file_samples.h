@@ -27,7 +27,7 @@ class FileSamples : public SampleSource {
   virtual const std::vector<std::filesystem::path>& paths() const = 0;
   // Tokens of all files; of conversations those that samples hold.
   virtual std::int64_t tokens() const = 0;
-  // The documents of a sample, without padding.
+  // The documents of a sample, without padding; of several sequences those of one after another.
   virtual std::vector<DocumentRows> documents_of(std::int64_t) const { return {{0, sequences().front().length}}; }
   // The same sample for a source that draws random numbers for it: `draw` counts the times that the source has been
   // read, so that a sample differs each time. What it weighs does not. Others ignore it.

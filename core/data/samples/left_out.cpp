@@ -18,6 +18,7 @@ std::vector<std::string> sentences_of(const LeftOut& left_out, std::int64_t sequ
   add(left_out.without_words, " without words", "left out", "");
   add(left_out.no_answer, " without a token that counts in the loss", "left out", " (data.fine_tuning.loss)");
   add(left_out.too_long, "", "left out, longer than " + within, ", within which none of their tokens counts");
+  add(left_out.cut_pairs, " of two texts", "truncated to " + within, " and data.pairs.target_length");
   add(left_out.truncated, "", "truncated to " + within, "");
   return sentences;
 }

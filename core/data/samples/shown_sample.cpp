@@ -58,7 +58,8 @@ ShownSample::Document shown_document(const Fields& fields, const DocumentRows& r
 
 // Each token that is hidden is a part of its own.
 ShownSample::Document masked_document(const Fields& fields, const DocumentRows& rows, const Tokenizer& tokenizer) {
-  ShownSample::Document document{rows.length, 0, {}};
+  ShownSample::Document document;
+  document.tokens = rows.length;
   std::vector<std::int64_t> ids;
   bool counts = false;
   const auto text_of = [&](std::span<const std::int64_t> shown) {
@@ -84,9 +85,37 @@ ShownSample::Document masked_document(const Fields& fields, const DocumentRows& 
   return document;
 }
 
+bool are_pairs(const Dataset& dataset) {
+  return std::ranges::any_of(dataset.fields(),
+                             [](const SampleField& field) { return field.name == BatchField::source_ids; });
+}
+
+ShownSample shown_pair(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer) {
+  const auto row_of = [&](std::size_t sequence) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(dataset.sequences()[sequence].length));
+  };
+  std::vector<std::int64_t> source = row_of(0), target = row_of(1);
+  FieldMemory memory;
+  memory.set(BatchField::source_ids, std::span(source));
+  memory.set(BatchField::targets, std::span(target));
+  dataset.read(number, memory);
+  ShownSample sample;
+  sample.padding = std::ssize(source) + std::ssize(target);
+  const std::vector<DocumentRows> documents = dataset.documents_of(number);
+  const auto add = [&](const char* name, std::span<const std::int64_t> ids, std::int64_t tokens, bool counts) {
+    const std::string text = tokenizer.decode(ids.first(static_cast<std::size_t>(tokens)));
+    sample.documents.push_back({name, tokens, counts ? tokens : 0, {{text, counts}}});
+    sample.padding -= tokens;
+  };
+  add("source", source, documents[0].length, false);
+  add("target", target, documents[1].length, true);
+  return sample;
+}
+
 }  // namespace
 
 ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer) {
+  if (are_pairs(dataset)) return shown_pair(dataset, number, tokenizer);
   const Fields fields = read_fields(dataset, number);
   ShownSample sample;
   sample.padding = std::ssize(fields.ids);

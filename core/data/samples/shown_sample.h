@@ -21,6 +21,7 @@ struct ShownSample {
     bool operator==(const Part&) const = default;
   };
   struct Document {
+    std::string name{};  // "source" or "target", of pairs
     std::int64_t tokens = 0, counted = 0;
     std::vector<Part> parts;
   };
@@ -30,7 +31,8 @@ struct ShownSample {
 
 // Sample `number` in the order of training. A token counts if predicting it does; a document's first one is not
 // predicted, and its last one is seen only if it counts. Of text and token files all tokens count, and only those of
-// the sample are shown. Of masked texts it is what the model sees. Throws what reading the dataset does.
+// the sample are shown. Of masked texts it is what the model sees; of pairs it
+// is the source, and then the target, of which all tokens count. Throws what reading the dataset does.
 ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer);
 
 }  // namespace llmtrain

@@ -131,6 +131,18 @@ void describe_labels(KeyVisitor& keys, LabelsRecipe& labels) {
   keys.nullable_text({"label", "Key of the label, or the list of labels; null: label, or tags."}, labels.label, {});
 }
 
+void describe_pairs(KeyVisitor& keys, PairsRecipe& pairs) {
+  keys.nullable_text({"source", "Key of the text that is read, or a JSON pointer; null: source."}, pairs.source, {});
+  keys.nullable_text({"target", "Key of the text that is to be made of it, or a JSON pointer; null: target."},
+                     pairs.target, {});
+  keys.nullable_text({"prefix", "Put before each source, as T5's tasks are named; null: nothing."}, pairs.prefix, {});
+  keys.automatic_integer({"target_length", "Tokens of a target's sequence; auto: batch.sequence_length."},
+                         pairs.target_length, {2, 1 << 30});
+  keys.automatic_integer(
+      {"decoder_start", "Id after which a target's first token is predicted; auto: the tokenizer's padding."},
+      pairs.decoder_start, {0, 1 << 30});
+}
+
 void describe_source(KeyVisitor& keys, DataSource& source) {
   keys.text({"path", "A text, .jsonl, .csv, .parquet or .bin file, a folder, or a glob.", "", Presence::required},
             source.path, {TextKind::path});
@@ -239,6 +251,8 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                           data.masking, [&](MaskingRecipe& masking) { describe_masking(keys, masking); });
     keys.optional_section({"labels", "Trains on texts with labels, in rows; null: texts have none."}, data.labels,
                           [&](LabelsRecipe& labels) { describe_labels(keys, labels); });
+    keys.optional_section({"pairs", "Trains on texts that are to be made of others, in rows; null: texts have none."},
+                          data.pairs, [&](PairsRecipe& pairs) { describe_pairs(keys, pairs); });
     keys.section({"curriculum", "In which order training goes from easy to hard."},
                  [&] { describe_curriculum(keys, data.curriculum); });
     keys.list({"train", "Sources of training data."}, data.train,

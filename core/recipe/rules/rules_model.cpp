@@ -200,7 +200,7 @@ Verdict check_cudnn(const Recipe& recipe) {
                    "needs a model.head_dim of at most " + std::to_string(longest_head));
   if (has_documents(recipe.data))
     return refusal("\"cudnn\" attends to whole sequences, not to documents within them",
-                   "needs data without document_mask, fine_tuning, labels and masking of single texts");
+                   "needs data without document_mask, fine_tuning, labels, pairs and masking of single texts");
   if (recipe.parallel.context > 1)
     return refusal("\"cudnn\" attends to whole sequences, of which each context rank has a part",
                    "needs parallel.context 1");
@@ -311,7 +311,7 @@ std::vector<Rule> model_rules() {
       {"/kernels/attention",
        {"/model/dropout", "/model/head_dim", "/model/heads", "/model/hidden_size", "/precision/compute",
         "/cluster/device", "/data/document_mask", "/data/fine_tuning", "/data/masking/single_texts", "/data/labels",
-        "/parallel/context"},
+        "/data/pairs", "/parallel/context"},
        check_attention},
   };
 }

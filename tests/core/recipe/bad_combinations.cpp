@@ -69,6 +69,36 @@ std::vector<Combination> label_combinations() {
   };
 }
 
+std::vector<Combination> pair_combinations() {
+  return {
+      {R"({"data": {"pairs": {}}})", "/data/pairs", {"bytes have no mark", "did you mean null?"}},
+      {R"({"model": {"architecture": "bert", "dropout": 0}, "data": {"pairs": {}}})",
+       "/data/pairs",
+       {"an encoder alone", "did you mean null?"}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {}}})", "", {}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {}, "fine_tuning": {}}})",
+       "/data/pairs",
+       {"must be null with data.fine_tuning"}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {},
+         "curriculum": {"vocabulary_rarity": {"start": 10, "steps": 10}}}})",
+       "/data/pairs",
+       {"must be null with data.curriculum.vocabulary_rarity"}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {"decoder_start": 100000000}}})",
+       "/data/pairs/decoder_start",
+       {"100000000 is no id of the model"}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {}}, "model": {"dropout": 0.1}})",
+       "/model/dropout",
+       {"must be 0 where data.pairs is given"}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {},
+         "train": [{"path": "a.jsonl", "text_key": "body"}]}})",
+       "/data/train",
+       {"must be left out with data.pairs"}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {}}, "parallel": {"context": 2}})",
+       "/parallel/context",
+       {"must be 1 with data.pairs"}},
+  };
+}
+
 std::vector<Combination> document_combinations() {
   return {
       {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {}}})",

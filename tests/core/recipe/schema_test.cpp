@@ -110,12 +110,13 @@ TEST_CASE("The schema, the reference and a written recipe have the same keys", "
   for (const auto& pointer : pointers) {
     CAPTURE(pointer);
     // A tokenizer has one of two files; what model.from names is written out; a mask goes with neither dropout nor
-    // conversations, and these with neither hidden tokens nor labels; attention is latent or has groups of queries;
-    // further tokens are predicted without adapters.
+    // conversations, and these with neither hidden tokens, labels nor pairs; attention is latent or has groups of
+    // queries; further tokens are predicted without adapters.
     CHECK((written.contains(Json::json_pointer(pointer)) || pointer == "/data/tokenizer/huggingface" ||
            pointer == "/model/from" || pointer.starts_with("/model/latent_attention/") ||
            pointer.starts_with("/model/multi_token_prediction/") || pointer == "/data/document_mask/end_of_text" ||
-           pointer.starts_with("/data/masking/") || pointer.starts_with("/data/labels/")));
+           pointer.starts_with("/data/masking/") || pointer.starts_with("/data/labels/") ||
+           pointer.starts_with("/data/pairs/")));
   }
   const auto reference = recipe_reference_markdown();
   for (auto pointer : pointers) {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include "core/recipe/rules/rules.h"
+
+namespace llmtrain {
+namespace {
+
+Verdict not_with_pairs(const char* beside) {
+  return Refusal{"is for pairs of texts in rows", std::string("must be null with ") + beside, "null"};
+}
+
+Verdict check_pairs(const Recipe& recipe, const Known&) {
+  const DataRecipe& data = recipe.data;
+  if (!data.pairs) return {};
+  if (is_encoder(recipe.model.architecture))
+    return Refusal{"has targets that a decoder writes, and this model is an encoder alone",
+                   "must be null where model.architecture is an encoder's", "null"};
+  if (data.tokenizer.kind == TokenizerKind::bytes)
+    return Refusal{"has targets whose end is predicted, and bytes have no mark for it",
+                   "needs a data.tokenizer that puts one behind texts", "null"};
+  if (data.fine_tuning) return not_with_pairs("data.fine_tuning");
+  if (data.masking) return not_with_pairs("data.masking");
+  if (data.labels) return not_with_pairs("data.labels");
+  if (data.document_mask) return not_with_pairs("data.document_mask");
+  if (data.curriculum.sequence_length) return not_with_pairs("data.curriculum.sequence_length");
+  if (data.curriculum.vocabulary_rarity) return not_with_pairs("data.curriculum.vocabulary_rarity");
+  return {};
+}
+
+Verdict check_pairs_start(const Recipe& recipe, const Known&) {
+  const auto& pairs = recipe.data.pairs;
+  if (!pairs || !pairs->decoder_start || *pairs->decoder_start < recipe.model.vocab_size) return {};
+  return Refusal{std::to_string(*pairs->decoder_start) + " is no id of the model",
+                 "must be below model.vocab_size (" + std::to_string(recipe.model.vocab_size) + ")"};
+}
+
+Verdict check_pairs_context(const Recipe& recipe, const Known&) {
+  const std::int64_t context = recipe.parallel.context;
+  if (!recipe.data.pairs || context == 1) return {};
+  return Refusal{std::to_string(context) + " splits sequences, of which a target sees all of its source",
+                 "must be 1 with data.pairs", "1"};
+}
+
+}  // namespace
+
+std::vector<Rule> pair_rules() {
+  return {
+      {"/data/pairs/decoder_start", {"/model/vocab_size"}, check_pairs_start},
+      {"/data/pairs",
+       {"/model/architecture", "/data/tokenizer", "/data/fine_tuning", "/data/masking", "/data/labels",
+        "/data/document_mask", "/data/curriculum/sequence_length", "/data/curriculum/vocabulary_rarity"},
+       check_pairs},
+      {"/parallel/context", {"/data/pairs"}, check_pairs_context},
+  };
+}
+
+}  // namespace llmtrain
