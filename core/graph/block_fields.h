@@ -17,7 +17,11 @@ std::span<const BlockField> fields_of(const Block& block);
 
 // For each field, by index_of(), whether somebody reads it.
 using FieldSet = std::array<bool, batch_field_names.size()>;
-inline constexpr FieldSet all_fields{true, true, true};
+inline constexpr FieldSet all_fields = [] {
+  FieldSet all{};
+  all.fill(true);
+  return all;
+}();
 // By some of the graph's blocks.
 FieldSet fields_read(const Graph& graph, std::span<const std::size_t> blocks);
 
