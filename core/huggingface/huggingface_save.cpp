@@ -52,7 +52,35 @@ void require(const ModelRecipe& model, const std::string& architecture, const st
   if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
 }
 
+// Models of the Llama family with experts differ in what else they have: Qwen3-MoE norms of queries and keys, Qwen2-MoE
+// shared experts, and Mixtral neither.
+HuggingfaceType type_with_experts(const ModelRecipe& model) {
+  if (model.qk_norm) return HuggingfaceType::qwen3_moe;
+  return model.moe->shared_experts > 0 ? HuggingfaceType::qwen2_moe : HuggingfaceType::mixtral;
+}
+
+// Mistral and Mixtral, whose windows are of all layers, have neither biases nor norms of queries and keys.
+bool has_their_window(const ModelRecipe& model) {
+  if (!model.sliding_window) return true;
+  const SlidingWindowRecipe& window = *model.sliding_window;
+  const bool is_theirs = model.moe ? type_with_experts(model) == HuggingfaceType::mixtral
+                                   : !model.qk_norm && !model.qkv_bias && !model.bias;
+  return is_theirs && window.global_every == 0 && window.rope_theta == model.rope_theta &&
+         (window.rope_scaling || !model.rope_scaling);
+}
+
+// What no architecture that is written has.
+void require_plain_attention(const ModelRecipe& model, const std::string& architecture) {
+  require(model, architecture,
+          {{!model.attention_scale, "attention_scale", "1 ÷ √head_dim"},
+           {!model.attention_sinks, "attention_sinks", "none"},
+           {model.position != Position::learned || !model.sliding_window, "sliding_window", "none"},
+           {model.position == Position::learned || has_their_window(model), "sliding_window",
+            "windows in all layers of models without biases and norms of queries and keys alone"}});
+}
+
 void require_gpt2(const ModelRecipe& model) {
+  require_plain_attention(model, "GPT-2, the architecture with learned positions,");
   require(model, "GPT-2, the architecture with learned positions,",
           {{model.norm == NormKind::layernorm, "norm", "layernorm"},
            {model.activation == Activation::gelu || model.activation == Activation::gelu_tanh, "activation",
@@ -63,13 +91,6 @@ void require_gpt2(const ModelRecipe& model) {
            {model.kv_heads == model.heads, "kv_heads", "as many as heads"},
            {model.head_dim * model.heads == model.hidden_size, "head_dim", "hidden_size / heads"},
            {!model.moe, "moe", "no experts"}});
-}
-
-// Models of the Llama family with experts differ in what else they have: Qwen3-MoE norms of queries and keys, Qwen2-MoE
-// shared experts, and Mixtral neither.
-HuggingfaceType type_with_experts(const ModelRecipe& model) {
-  if (model.qk_norm) return HuggingfaceType::qwen3_moe;
-  return model.moe->shared_experts > 0 ? HuggingfaceType::qwen2_moe : HuggingfaceType::mixtral;
 }
 
 void require_experts(const ModelRecipe& model) {
@@ -94,6 +115,7 @@ void require_experts(const ModelRecipe& model) {
 }
 
 void require_llama_family(const ModelRecipe& model) {
+  require_plain_attention(model, "the Llama family, the architectures with rotary positions,");
   require(model, "the Llama family, the architectures with rotary positions,",
           {{model.norm == NormKind::rmsnorm, "norm", "rmsnorm"},
            {model.activation == Activation::swiglu, "activation", "swiglu"}});
@@ -181,7 +203,8 @@ void add_llama_family(Json& config, const ModelRecipe& model, HuggingfaceType ty
   if (type == HuggingfaceType::qwen3_moe) config["attention_bias"] = false;
   if (type == HuggingfaceType::qwen2_moe) config["qkv_bias"] = model.qkv_bias;
   if (is_qwen(type)) config["use_sliding_window"] = false;
-  if (type != HuggingfaceType::llama) config["sliding_window"] = nullptr;
+  if (type != HuggingfaceType::llama)
+    config["sliding_window"] = model.sliding_window ? Json(model.sliding_window->tokens) : Json();
 }
 
 // Capacity and losses are matters of training, which the configuration does not know: transformers drops no tokens.
@@ -363,8 +386,8 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
   if (model.moe) return type_with_experts(model);
   if (model.qk_norm) return HuggingfaceType::qwen3;
   if (model.qkv_bias && !model.bias) return HuggingfaceType::qwen2;
-  // Mistral has the same tensors and does not require heads to divide hidden_size.
-  const bool llama_takes_it = model.hidden_size % model.heads == 0;
+  // Mistral has the same tensors, may have a window and does not require heads to divide hidden_size.
+  const bool llama_takes_it = model.hidden_size % model.heads == 0 && !model.sliding_window;
   return llama_takes_it ? HuggingfaceType::llama : HuggingfaceType::mistral;
 }
 

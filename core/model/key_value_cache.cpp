@@ -11,12 +11,13 @@ namespace llmtrain {
 
 void KeyValueCache::start(kernels::CachedTokens tokens) {
   tokens_ = std::move(tokens);
-  rotations_.reset();
+  rotations_.clear();
 }
 
 const kernels::RopeTable& KeyValueCache::rotations_of(const kernels::RopeTable& table) {
-  if (!rotations_) rotations_ = {.cosine = rows_of(table.cosine), .sine = rows_of(table.sine)};
-  return *rotations_;
+  const auto [entry, is_new] = rotations_.try_emplace(&table);
+  if (is_new) entry->second = {.cosine = rows_of(table.cosine), .sine = rows_of(table.sine)};
+  return entry->second;
 }
 
 kernels::KeyValueMemory& KeyValueCache::memory_of(std::int64_t layer, const at::Tensor& key) {
@@ -31,9 +32,9 @@ kernels::KeyValueMemory& KeyValueCache::memory_of(std::int64_t layer, const at::
 }
 
 at::Tensor KeyValueCache::attend(std::int64_t layer, const at::Tensor& query, const KeysAndValues& own,
-                                 kernels::AttentionMethod method) {
+                                 const kernels::CachedAttentionCall& call) {
   return kernels::cached_attention(query.squeeze(0), own.key.squeeze(0), own.value.squeeze(0), tokens_,
-                                   memory_of(layer, own.key), method)
+                                   memory_of(layer, own.key), call)
       .unsqueeze(0);
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 
 #include "core/model/layers/context_ranks.h"
 #include "kernels/attention/cached_attention.h"
@@ -28,12 +27,12 @@ class KeyValueCache {
 
   // The rows of a table [positions, …] for the pass's tokens.
   at::Tensor rows_of(const at::Tensor& table) const { return table.index_select(0, tokens_.positions); }
-  // The rotations at the positions of the pass's tokens. The table must be the same in every layer of a pass.
+  // The rotations at the positions of the pass's tokens, made once in a pass for each table.
   const kernels::RopeTable& rotations_of(const kernels::RopeTable& table);
 
   // Stores `own` of the pass's tokens and returns their attention [1, T, heads, D]; query is [1, T, heads, D].
   at::Tensor attend(std::int64_t layer, const at::Tensor& query, const KeysAndValues& own,
-                    kernels::AttentionMethod method);
+                    const kernels::CachedAttentionCall& call);
 
   // Makes the first `tokens` tokens of a sequence those of another one.
   void copy(std::int64_t from, std::int64_t to, std::int64_t tokens);
@@ -43,7 +42,7 @@ class KeyValueCache {
 
   std::int64_t sequences_, capacity_;
   kernels::CachedTokens tokens_;
-  std::optional<kernels::RopeTable> rotations_;
+  std::map<const kernels::RopeTable*, kernels::RopeTable> rotations_;
   std::map<std::int64_t, kernels::KeyValueMemory> layers_;
 };
 

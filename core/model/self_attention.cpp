@@ -37,6 +37,8 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, const LayerSetti
       first_head_(parameters.split().position() * heads_),
       all_heads_(parameters.units("attention.query.weight")),
       dropout_(layer.attention.dropout),
+      window_(layer.attention.window),
+      scale_(layer.attention.scale),
       dropout_site_(parameters.random_site("attention.probabilities")),
       method_(method_for(layer.attention, kernel)),
       by_cudnn_(kernel == AttentionKernel::cudnn),
@@ -47,7 +49,8 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, const LayerSetti
       projection_(parameters.column_linear("attention.query")),
       output_(parameters.row_linear("attention.output")),
       query_norm_(head_norm(parameters, layer.attention, "attention.query_norm.weight")),
-      key_norm_(head_norm(parameters, layer.attention, "attention.key_norm.weight")) {}
+      key_norm_(head_norm(parameters, layer.attention, "attention.key_norm.weight")),
+      sinks_(parameters.bind_if_there("attention.sinks")) {}
 
 SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, const Sequences& rows) const {
   const at::Tensor heads = query_key_value.view({rows.count, rows.length, heads_ + 2 * kv_heads_, head_dim_});
@@ -134,12 +137,18 @@ kernels::AttentionCall SelfAttention::call(const Sequences& rows, const PassCont
                               rows.part,
                               {rows.documents, rows.document_starts, rows.document_pieces.get()}};
   call.by_cudnn = by_cudnn_;
+  call.window = window_;
+  call.scale = scale_;
+  if (sinks_) call.sinks = sinks_->weight();
   return call;
 }
 
 kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAndValues& all, const Sequences& rows,
                                                const PassContext& pass) const {
-  if (pass.cache != nullptr) return {pass.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
+  if (pass.cache != nullptr) {
+    const kernels::CachedAttentionCall cached{method_, window_, scale_, sinks_ ? sinks_->weight() : at::Tensor()};
+    return {pass.cache->attend(layer_, views.query, {views.key, views.value}, cached), {}};
+  }
   return kernels::attention_forward(views.query, all.key, all.value, call(rows, pass));
 }
 
@@ -205,6 +214,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const Sequences& rows, 
       kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, call(rows, pass));
   all = {};
   saved.attention = {};
+  if (sinks_ && !sinks_->is_frozen()) sinks_->added_gradient().add_(gradients.sinks);
 
   const at::Tensor gradient = at::empty_like(saved.query_key_value);
   join(std::move(gradients), rows, pass, gradient);

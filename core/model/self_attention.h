@@ -75,6 +75,8 @@ class SelfAttention {
   std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank
   std::int64_t first_head_, all_heads_;
   double dropout_;
+  std::optional<std::int64_t> window_;  // none: all tokens before
+  std::optional<double> scale_;
   std::uint64_t dropout_site_;
   kernels::AttentionMethod method_;
   bool by_cudnn_;  // but for generation
@@ -84,6 +86,7 @@ class SelfAttention {
   ColumnLinear projection_;
   RowLinear output_;
   std::optional<NormLayer> query_norm_, key_norm_;
+  std::optional<BoundParameter> sinks_;
 };
 
 }  // namespace llmtrain

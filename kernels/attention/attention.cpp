@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention/attention.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/sigmoid.h>
+
 #include <string>
 
 #include "core/base/error.h"
@@ -42,6 +46,10 @@ void check(const at::Tensor& query, const at::Tensor& key, const AttentionCall& 
   if (call.by_cudnn && query.size(3) > longest_cudnn_head) refuse("cuDNN's has no longer heads");
   if (call.dropout.active() && !call.documents.runs.empty())
     refuse("dropout is placed by the pairs of a sequence's tokens, which attention within documents does not hold");
+  if (call.window && !call.is_causal) refuse("a window is of causal attention");
+  if (call.window && is_flash && !query.is_cpu()) refuse("flash attention on GPUs has no windows; the math path does");
+  if (call.sinks.defined() && is_flash && !query.is_cpu() && !call.documents.runs.empty())
+    refuse("flash attention of documents on GPUs has no sinks");
   if (call.bias.defined() && call.bias.sizes() != at::IntArrayRef{query.size(2), query.size(1), key.size(1)})
     refuse("a bias is [heads, queries, keys]");
 }
@@ -72,6 +80,22 @@ AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& quer
           sum_shared_heads(d.value, value.size(2)).to(type)};
 }
 
+// The output and its log-sum-exp with sinks in the softmax, in place. Their share of each query's sum leaves the rest
+// of it to the values: backward passes need nothing else, as what a sink takes has no value.
+void add_sinks(const at::Tensor& sinks, AttentionOutput& output) {
+  const at::Tensor of_heads = sinks.to(output.statistics.scalar_type()).view({1, -1, 1});
+  const at::Tensor kept = at::sigmoid(output.statistics - of_heads);
+  output.out.mul_(kept.transpose(1, 2).unsqueeze(3));
+  output.statistics = at::logaddexp(output.statistics, of_heads);
+}
+
+// [heads]: −Σ p_sink·Σ dout·out, since Σ p·dp of a query equals Σ dout·out (arXiv 2205.14135, appendix B.2).
+at::Tensor sink_gradient(const at::Tensor& dout, const AttentionOutput& saved, const at::Tensor& sinks) {
+  const auto type = accumulation_type(saved.out);
+  const at::Tensor shares = (sinks.to(type).view({1, -1, 1}) - saved.statistics.to(type)).exp_();
+  return (dout.to(type) * saved.out.to(type)).sum(3).transpose(1, 2).mul(shares).sum(at::IntArrayRef{0, 2}).neg_();
+}
+
 at::Tensor narrow(const at::Tensor& x) { return x.to(at::kHalf); }
 
 // Without documents.
@@ -83,7 +107,10 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
     // Log-sum-exps are fp32 in every type; probabilities are kept in that of the query.
     return {narrow(output.out), is_flash ? output.statistics : narrow(output.statistics)};
   }
-  return is_flash ? flash_forward(query, key, value, call) : math_attention_forward(query, key, value, call);
+  if (!is_flash) return math_attention_forward(query, key, value, call);
+  AttentionOutput output = flash_forward(query, key, value, call);
+  if (call.sinks.defined()) add_sinks(call.sinks, output);
+  return output;
 }
 
 AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
@@ -91,10 +118,12 @@ AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, con
   if (is_widened(query)) {
     const AttentionGradients d = backward(widened(dout), widened(query), widened(key), widened(value),
                                           {widened(saved.out), widened(saved.statistics)}, call);
-    return {narrow(d.query), narrow(d.key), narrow(d.value), d.bias};
+    return {narrow(d.query), narrow(d.key), narrow(d.value), d.bias, d.sinks};
   }
-  return call.method == AttentionMethod::flash ? flash_backward(dout, query, key, value, saved, call)
-                                               : math_attention_backward(dout, query, key, value, saved, call);
+  if (call.method == AttentionMethod::math) return math_attention_backward(dout, query, key, value, saved, call);
+  AttentionGradients gradients = flash_backward(dout, query, key, value, saved, call);
+  if (call.sinks.defined()) gradients.sinks = sink_gradient(dout, saved, call.sinks);
+  return gradients;
 }
 
 }  // namespace

@@ -37,6 +37,9 @@ struct AttentionCall {
   // A query sees the keys up to its own position; the keys are of the queries' sequences then. Otherwise it sees all
   // keys, which may be of other rows, such as an encoder's: in sequences of another length.
   bool is_causal = true;
+  // Of causal attention: a query sees the latest so many keys, its own included (Beltagy et al., arXiv 2004.05150);
+  // none: all up to its own. On the CPU, and of the math path.
+  std::optional<std::int64_t> window{};
   // The documents of the keys where these are of other rows: as many as `documents`, and those of one document see
   // those of the same number. One of no rows stands for what has no partner: its queries get zeros. Without runs:
   // `documents`.
@@ -44,6 +47,9 @@ struct AttentionCall {
   // Added to the scaled scores, [heads, S_q, S] of any floating type, by the places of query and key in their
   // sequences: learned distances (Raffel et al., arXiv 1910.10683) or fixed ones (Press et al., arXiv 2108.12409).
   at::Tensor bias{};
+  // A further logit of each query's softmax, [heads] of any floating type, whose share goes nowhere (OpenAI, arXiv
+  // 2508.10925). Without documents on a GPU.
+  at::Tensor sinks{};
   std::optional<double> scale{};  // of the products of queries and keys; none: attention_scale()
   // Flash attention by cuDNN's kernel, whose last bits may differ from call to call: on a GPU, of whole sequences, in
   // 16 bits, with heads of at most longest_cudnn_head elements.
@@ -55,14 +61,16 @@ struct AttentionCall {
 
 struct AttentionOutput {
   at::Tensor out;  // [B, S_q, heads, D], contiguous
-  // For the backward. flash: log-sum-exp [B, heads, S_q]; math: probabilities [B, heads, S_q, S] before dropout. With
-  // documents those of each document's queries one after another, or in the layout of a GPU's kernel.
+  // For the backward. flash: log-sum-exp [B, heads, S_q], with that of sinks; math: probabilities [B, heads, S_q, S]
+  // before dropout. With documents those of each document's queries one after another, or in the layout of a GPU's
+  // kernel.
   at::Tensor statistics;
 };
 
 struct AttentionGradients {
   at::Tensor query, key, value;  // shaped as the inputs; of keys and values only what these queries contribute
   at::Tensor bias{};             // [heads, S_q, S], summed over the sequences in fp32 at least; undefined without one
+  at::Tensor sinks{};            // [heads], in fp32 at least; undefined without them
 };
 
 // Both throw Error(internal_error) for a call that has no meaning, or none by its method. On a GPU flash attention of

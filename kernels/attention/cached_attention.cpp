@@ -63,7 +63,7 @@ void check_places(std::span<const CachePlace> places, const KeyValueMemory& memo
 
 // Any number of tokens of one sequence, through the kernels of whole sequences.
 void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-            KeyValueMemory& memory, AttentionMethod method, const at::Tensor& out) {
+            KeyValueMemory& memory, const CachedAttentionCall& how, const at::Tensor& out) {
   const std::int64_t begin = stretch.first.position, end = begin + stretch.length;
   // [kv_heads, capacity, D] → [tokens, kv_heads, D]
   const auto held = [&](const at::Tensor& all, std::int64_t from) {
@@ -72,7 +72,10 @@ void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& k
   const auto rows = [&](const at::Tensor& x) { return x.narrow(0, stretch.row, stretch.length); };
   held(memory.key, begin).copy_(rows(key));
   held(memory.value, begin).copy_(rows(value));
-  const AttentionCall call{method, {}, {end, {{begin, stretch.length}}}};
+  AttentionCall call{how.method, {}, {end, {{begin, stretch.length}}}};
+  call.window = how.window;
+  call.scale = how.scale;
+  call.sinks = how.sinks;
   rows(out).copy_(attention_forward(rows(query).unsqueeze(0), held(memory.key, 0).unsqueeze(0),
                                     held(memory.value, 0).unsqueeze(0), call)
                       .out.squeeze(0));
@@ -82,7 +85,8 @@ void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& k
 // generate code for each. The loop reads every key and value once.
 template <class Value>
 void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, const at::Tensor& key,
-                   const at::Tensor& value, KeyValueMemory& memory, const at::Tensor& out) {
+                   const at::Tensor& value, KeyValueMemory& memory, const CachedAttentionCall& call,
+                   const at::Tensor& out) {
   static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
   const auto& loops = [&]() -> const vector::AttentionLoops<Value>& {
     if constexpr (std::is_same_v<Value, float>)
@@ -94,16 +98,22 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
   const auto at = [&](const at::Tensor& x, std::int64_t row, std::int64_t head) {
     return static_cast<Value*>(x.data_ptr()) + row * x.stride(0) + head * x.stride(1);
   };
+  const auto seen_by = [&](const Stretch& token) {
+    return std::min(token.first.position + 1, call.window.value_or(token.first.position + 1));
+  };
+  const auto scale = static_cast<float>(call.scale.value_or(attention_scale(dim)));
+  const at::Tensor sinks = call.sinks.defined() ? call.sinks.to(at::kFloat) : call.sinks;
+  constexpr float no_sink = -std::numeric_limits<float>::infinity();
   std::int64_t longest = 0;
-  for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
+  for (const Stretch& token : tokens) longest = std::max(longest, seen_by(token));
   // Below this many multiplications a second thread costs more time than it saves.
   constexpr std::int64_t worth_a_thread = 1 << 16;
   // Keys and values each take up to longest · dim multiplications per query head.
   const std::int64_t grain = std::max<std::int64_t>(1, worth_a_thread / (2 * longest * dim * group));
-  const auto count = static_cast<std::int64_t>(tokens.size());
+  const auto tasks = static_cast<std::int64_t>(tokens.size()) * kv_heads;
   // By key and value head: one thread writes the new key before any query head of its group reads it, and the heads of
   // a group find the keys in the cache.
-  at::parallel_for(0, count * kv_heads, grain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, tasks, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> scratch(static_cast<std::size_t>(longest + dim));
     for (std::int64_t task = begin; task < end; ++task) {
       const Stretch& token = tokens[static_cast<std::size_t>(task / kv_heads)];
@@ -112,13 +122,15 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
       Value* values = at(memory.value, token.first.sequence, head);
       std::copy_n(at(key, token.row, head), dim, keys + position * dim);
       std::copy_n(at(value, token.row, head), dim, values + position * dim);
+      const std::int64_t count = seen_by(token), first = position + 1 - count;
       for (std::int64_t h = head * group; h < (head + 1) * group; ++h)
         loops.attend({.query = at(query, token.row, h),
-                      .keys = keys,
-                      .values = values,
-                      .count = position + 1,
+                      .keys = keys + first * dim,
+                      .values = values + first * dim,
+                      .count = count,
                       .dim = dim,
-                      .scale = static_cast<float>(attention_scale(dim)),
+                      .scale = scale,
+                      .sink = sinks.defined() ? sinks.const_data_ptr<float>()[h] : no_sink,
                       .scratch = scratch.data(),
                       .out = at(out, token.row, h)});
     }
@@ -151,7 +163,8 @@ at::Tensor held_by(const std::vector<Stretch>& tokens, const at::Tensor& all, st
 // One token of each sequence on a GPU, whose rows are the first: products over all sequences, with the keys that a
 // token does not see left out by −∞. Scores and softmax in fp32 at least, as with attention_forward()'s math.
 void attend_together(const std::vector<Stretch>& stretches, const at::Tensor& query, const at::Tensor& key,
-                     const at::Tensor& value, CachedTokens& tokens, KeyValueMemory& memory, const at::Tensor& out) {
+                     const at::Tensor& value, CachedTokens& tokens, KeyValueMemory& memory, double scale,
+                     const at::Tensor& out) {
   const std::int64_t count = std::ssize(stretches), kv_heads = key.size(1), dim = query.size(2);
   const std::int64_t group = query.size(1) / kv_heads, length = keys_of_pass(stretches, memory);
   const auto rows = [count](const at::Tensor& x) { return x.narrow(0, 0, count); };
@@ -165,7 +178,7 @@ void attend_together(const std::vector<Stretch>& stretches, const at::Tensor& qu
   const at::Tensor values = held_by(stretches, memory.value, length, sequences);
   at::Tensor scores = at::matmul(rows(query).reshape({count, kv_heads, group, dim}), keys.transpose(2, 3))
                           .to(accumulation_type(query))
-                          .mul_(attention_scale(dim));
+                          .mul_(scale);
   scores.masked_fill_(tokens.unseen, -std::numeric_limits<double>::infinity());
   const at::Tensor probabilities = at::_softmax(scores, 3, false).to(query.scalar_type());
   rows(out).copy_(at::matmul(probabilities, values).reshape({count, query.size(1), dim}));
@@ -178,22 +191,26 @@ bool are_first(const std::vector<Stretch>& stretches) {
 }  // namespace
 
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            CachedTokens& tokens, KeyValueMemory& memory, AttentionMethod method) {
+                            CachedTokens& tokens, KeyValueMemory& memory, const CachedAttentionCall& call) {
+  if (!query.is_cpu() && (call.window || call.sinks.defined()))
+    throw Error(ExitCode::internal_error, "cached attention: windows and sinks are of processors");
   check_places(tokens.places, memory);
   const std::vector<Stretch> stretches = stretches_of(tokens.places);
   const bool singly = std::all_of(stretches.begin(), stretches.end(), [](const Stretch& s) { return s.length == 1; });
+  const double scale = call.scale.value_or(attention_scale(query.size(2)));
   std::int64_t covered = 0;
   for (const Stretch& stretch : stretches) covered += stretch.length;
   const at::Tensor out =
       covered == query.size(0) ? at::empty(query.sizes(), query.options()) : at::zeros(query.sizes(), query.options());
   if (singly && has_vector_type(query)) {
-    with_element_of(query, [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, out); });
+    with_element_of(query,
+                    [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, call, out); });
   } else if (singly && are_first(stretches) && has_cuda_decode(query, memory)) {
-    cuda_decode(query, key, value, tokens, memory, std::ssize(stretches), longest_of(stretches), out);
+    cuda_decode(query, key, value, tokens, memory, std::ssize(stretches), longest_of(stretches), scale, out);
   } else if (singly && !query.is_cpu() && are_first(stretches)) {
-    attend_together(stretches, query, key, value, tokens, memory, out);
+    attend_together(stretches, query, key, value, tokens, memory, scale, out);
   } else {
-    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, method, out);
+    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, call, out);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/attention/attention.h"
@@ -29,6 +30,14 @@ struct CachedTokens {
   at::Tensor unseen;                // of cached_attention() on a GPU, which makes it in the pass's first layer
 };
 
+// How tokens attend; the fields are AttentionCall's.
+struct CachedAttentionCall {
+  AttentionMethod method = AttentionMethod::flash;
+  std::optional<std::int64_t> window{};  // on the CPU
+  std::optional<double> scale{};
+  at::Tensor sinks{};  // on the CPU
+};
+
 // Causal self-attention of tokens whose sequences began in earlier calls. query [T, heads, D], key and value
 // [T, kv_heads, D], with any strides except that the last axis is contiguous. Tokens of one sequence are adjacent and
 // at consecutive positions, tokens of no sequence behind all others, and the memory holds what is before them and
@@ -36,6 +45,6 @@ struct CachedTokens {
 // heads as in attention_forward(). On a GPU nobody waits, and one token of each of many sequences costs the launches of
 // one: two, for heads of up to 256 elements in fp32, bf16 or fp16.
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            CachedTokens& tokens, KeyValueMemory& memory, AttentionMethod method);
+                            CachedTokens& tokens, KeyValueMemory& memory, const CachedAttentionCall& call);
 
 }  // namespace llmtrain::kernels

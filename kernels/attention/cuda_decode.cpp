@@ -20,7 +20,8 @@ bool has_cuda_decode(const at::Tensor& query, const KeyValueMemory& memory) {
 }
 
 void cuda_decode(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const CachedTokens& tokens,
-                 const KeyValueMemory& memory, std::int64_t count, std::int64_t keys, const at::Tensor& out) {
+                 const KeyValueMemory& memory, std::int64_t count, std::int64_t keys, double scale,
+                 const at::Tensor& out) {
   const c10::DeviceGuard guard(query.device());
   const std::int64_t heads = query.size(1), dim = query.size(2), pieces = decode_pieces(keys);
   const at::Tensor partials = at::empty({count, heads, pieces, dim + 2}, query.options().dtype(at::kFloat));
@@ -41,7 +42,7 @@ void cuda_decode(const at::Tensor& query, const at::Tensor& key, const at::Tenso
                                   .all_sequences = memory.key.size(0),
                                   .capacity = memory.key.size(2),
                                   .pieces = pieces,
-                                  .scale = static_cast<float>(attention_scale(dim))},
+                                  .scale = static_cast<float>(scale)},
                                  stream_of(query));
 }
 

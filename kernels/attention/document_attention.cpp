@@ -71,6 +71,8 @@ AttentionCall call_of(const Part& part, const AttentionCall& all) {
   AttentionCall call{all.method, {}, part.positions};
   call.is_causal = all.is_causal;
   call.scale = all.scale;
+  call.window = all.window;
+  call.sinks = all.sinks;
   if (all.bias.defined()) call.bias = pairs_of(all.bias, part);
   return call;
 }
@@ -126,6 +128,7 @@ AttentionGradients document_attention_backward(const at::Tensor& dout, const at:
   if (is_one_call(query, call)) return cuda_flash_attention_backward(dout, query, key, value, saved, call);
   AttentionGradients all{empty_like_heads(query), empty_like_heads(key), empty_like_heads(value)};
   if (call.bias.defined()) all.bias = at::zeros(call.bias.sizes(), query.options().dtype(accumulation_type(query)));
+  if (call.sinks.defined()) all.sinks = at::zeros({query.size(2)}, query.options().dtype(accumulation_type(query)));
   std::int64_t first = 0;
   for (const Part& part : parts_at_hand(call, query.size(1))) {
     if (is_one_sided(part)) {
@@ -146,6 +149,7 @@ AttentionGradients document_attention_backward(const at::Tensor& dout, const at:
     rows_of(all.key, part.keys).copy_(gradients.key);
     rows_of(all.value, part.keys).copy_(gradients.value);
     if (all.bias.defined()) pairs_of(all.bias, part).add_(gradients.bias);
+    if (all.sinks.defined()) all.sinks.add_(gradients.sinks);
     first += count;
   }
   return all;

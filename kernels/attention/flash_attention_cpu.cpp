@@ -82,23 +82,29 @@ void multiply(const Shape& shape, const MatmulOperand& left, const MatmulOperand
   onednn_matmul(problem);
 }
 
-// Consecutive queries: from row `first_row` of the query tensor, at the positions that `scores` gives.
+// Consecutive queries: from row `first_row` of the query tensor, at the positions that `scores` gives, which counts the
+// keys from `first_key` on.
 struct QueryBlock {
   std::int64_t first_row;
+  std::int64_t first_key;
   vector::ScoreBlock scores;
 };
 
 std::vector<QueryBlock> blocks_of(const AttentionCall& call, const at::Tensor& query, std::int64_t keys) {
   const auto scale = static_cast<float>(call.scale_of(query.size(3)));
+  const std::int64_t window = call.window.value_or(vector::unlimited_window);
   std::vector<QueryBlock> blocks;
   std::int64_t row = 0;
   for (const PositionRun& run : call.queries.runs_of(query.size(1))) {
     for (std::int64_t offset = 0; offset < run.length; offset += query_block) {
       const std::int64_t count = std::min(query_block, run.length - offset), first = run.begin + offset;
-      // A block's last query is the one that sees most keys: those after it need not be multiplied. Queries behind all
-      // keys see all of them.
-      blocks.push_back(
-          {row + offset, {count, call.is_causal ? first + count : keys, call.is_causal ? first : keys, scale}});
+      // A block's last query sees the latest key, and the first one the earliest: others need not be multiplied.
+      // Queries behind all keys see all of them.
+      const std::int64_t first_key = std::max<std::int64_t>(0, first + 1 - window);
+      blocks.push_back(call.is_causal ? QueryBlock{row + offset,
+                                                   first_key,
+                                                   {count, first + count - first_key, first - first_key, scale, window}}
+                                      : QueryBlock{row + offset, 0, {count, keys, keys, scale}});
     }
     row += run.length;
   }
@@ -122,17 +128,17 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
     std::vector<Value> rounded(std::is_same_v<Value, float> ? 0 : scores.size());
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t b = task / count / heads, h = task / count % heads;
-      const auto& [first, block] = blocks[static_cast<std::size_t>(task % count)];
+      const auto& [first, first_key, block] = blocks[static_cast<std::size_t>(task % count)];
       const auto q = head_of<Value>(query, b, h), k = head_of<Value>(key, b, h / group);
       const auto v = head_of<Value>(value, b, h / group), out = head_of<Value>(output.out, b, h);
-      multiply<Value>({block.queries, block.keys, dim}, rows(q.row(first), q.stride), columns(k.data, k.stride),
-                      scores.data(), block.keys);
+      multiply<Value>({block.queries, block.keys, dim}, rows(q.row(first), q.stride),
+                      columns(k.row(first_key), k.stride), scores.data(), block.keys);
       // In fp32 the probabilities replace the scores; bf16 needs memory of its own.
       Value* probabilities = rounded.data();
       if constexpr (std::is_same_v<Value, float>) probabilities = scores.data();
       loops<Value>().softmax(block, scores.data(), probabilities, log_sum_exp + (b * heads + h) * query_rows + first);
-      multiply<Value>({block.queries, dim, block.keys}, rows(probabilities, block.keys), rows(v.data, v.stride),
-                      out.row(first), out.stride);
+      multiply<Value>({block.queries, dim, block.keys}, rows(probabilities, block.keys),
+                      rows(v.row(first_key), v.stride), out.row(first), out.stride);
     }
   });
   return output;
@@ -181,7 +187,7 @@ struct BackwardHead {
 // Adds one block of queries to dkey and dvalue, and writes its dquery.
 template <class Value>
 void backward_block(const QueryBlock& queries, const BackwardHead<Value>& head, BackwardScratch<Value>& scratch) {
-  const auto& [first, block] = queries;
+  const auto& [first, first_key, block] = queries;
   const std::int64_t dim = head.dim;
   const Shape by_keys{block.queries, block.keys, dim}, by_dim{block.queries, dim, block.keys};
   const Shape sums{block.keys, dim, block.queries};
@@ -191,18 +197,18 @@ void backward_block(const QueryBlock& queries, const BackwardHead<Value>& head, 
     scratch.delta[static_cast<std::size_t>(i)] =
         loops<Value>().dot(head.dout.row(first + i), head.out.row(first + i), dim);
   // The scores are computed again: keeping them would take S × S memory.
-  multiply<Value>(by_keys, rows(head.query.row(first), head.query.stride), columns(head.key.data, head.key.stride),
-                  scratch.scores.data(), block.keys);
-  multiply<Value>(by_keys, rows(head.dout.row(first), head.dout.stride), columns(head.value.data, head.value.stride),
-                  scratch.dprobabilities.data(), block.keys);
+  multiply<Value>(by_keys, rows(head.query.row(first), head.query.stride),
+                  columns(head.key.row(first_key), head.key.stride), scratch.scores.data(), block.keys);
+  multiply<Value>(by_keys, rows(head.dout.row(first), head.dout.stride),
+                  columns(head.value.row(first_key), head.value.stride), scratch.dprobabilities.data(), block.keys);
   loops<Value>().softmax_backward(block, scratch.scores.data(), head.log_sum_exp + first, scratch.dprobabilities.data(),
                                   scratch.delta.data(), scratch.probabilities(), scratch.score_gradients());
   // dvalue += pᵀ · dout and dkey += dscoresᵀ · query, in fp32 over all blocks; a block's dquery is complete at once.
   multiply<Value>(sums, columns(scratch.probabilities(), block.keys), rows(head.dout.row(first), head.dout.stride),
-                  scratch.dvalue.data(), dim, true);
+                  scratch.dvalue.data() + first_key * dim, dim, true);
   multiply<Value>(sums, columns(scratch.score_gradients(), block.keys), rows(head.query.row(first), head.query.stride),
-                  scratch.dkey.data(), dim, true);
-  multiply<Value>(by_dim, rows(scratch.score_gradients(), block.keys), rows(head.key.data, head.key.stride),
+                  scratch.dkey.data() + first_key * dim, dim, true);
+  multiply<Value>(by_dim, rows(scratch.score_gradients(), block.keys), rows(head.key.row(first_key), head.key.stride),
                   head.dquery.row(first), head.dquery.stride);
 }
 

@@ -5,26 +5,45 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
 
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <tuple>
+#include <vector>
 
 namespace llmtrain::kernels {
 namespace {
 
 enum class Mask { none, causal };
 
+// [S_q, S]: −∞ where a key is not among the latest `window` up to its query.
+at::Tensor outside_window(const SequencePart& queries, std::int64_t window, const at::Tensor& query,
+                          const at::Tensor& key) {
+  const at::Tensor keys = at::arange(key.size(2), query.options().dtype(at::kLong));
+  std::vector<at::Tensor> pieces;
+  for (const PositionRun& run : queries.runs_of(query.size(2))) {
+    const at::Tensor own = at::arange(run.begin, run.begin + run.length, keys.options()).unsqueeze(1);
+    pieces.push_back(keys.gt(own).logical_or_(keys.le(own - window)));
+  }
+  const at::Tensor mask = at::cat(pieces);
+  return at::zeros(mask.sizes(), query.options()).masked_fill_(mask, -std::numeric_limits<double>::infinity());
+}
+
 // One call's tensors, [B, heads, S, D], and scale; statistics are [B, heads, S].
 struct ScaledOperands {
   at::Tensor query, key, value;
   double scale;
+  std::optional<at::Tensor> mask{};  // added to the scores
 };
 
 AttentionOutput attend(const ScaledOperands& x, Mask mask) {
   const auto [out, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      x.query, x.key, x.value, 0.0, mask == Mask::causal, std::nullopt, x.scale);
+      x.query, x.key, x.value, 0.0, mask == Mask::causal, x.mask, x.scale);
   return {out, log_sum_exp};
 }
 
@@ -32,7 +51,7 @@ AttentionGradients attend_backward(const at::Tensor& dout, const ScaledOperands&
                                    Mask mask) {
   AttentionGradients d;
   std::tie(d.query, d.key, d.value) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, mask == Mask::causal, std::nullopt, x.scale);
+      dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, mask == Mask::causal, x.mask, x.scale);
   return d;
 }
 
@@ -85,6 +104,8 @@ AttentionOutput library_flash_attention_forward(const at::Tensor& query, const a
                                                 const AttentionCall& call) {
   const double scale = call.scale_of(query.size(3));
   if (!call.is_causal) return attend({query, key, value, scale}, Mask::none);
+  if (call.window)
+    return attend({query, key, value, scale, outside_window(call.queries, *call.window, query, key)}, Mask::none);
   // One call where the queries are the whole sequence; the parts below cost a second pass over the outputs.
   if (call.queries.is_whole()) return attend({query, key, value, scale}, Mask::causal);
   std::vector<at::Tensor> outs, statistics;
@@ -101,8 +122,9 @@ AttentionOutput library_flash_attention_forward(const at::Tensor& query, const a
 AttentionGradients library_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query,
                                                     const at::Tensor& key, const at::Tensor& value,
                                                     const AttentionOutput& saved, const AttentionCall& call) {
-  const ScaledOperands all{query, key, value, call.scale_of(query.size(3))};
-  if (!call.is_causal) return attend_backward(dout, all, saved, Mask::none);
+  ScaledOperands all{query, key, value, call.scale_of(query.size(3))};
+  if (call.window) all.mask = outside_window(call.queries, *call.window, query, key);
+  if (!call.is_causal || call.window) return attend_backward(dout, all, saved, Mask::none);
   if (call.queries.is_whole()) return attend_backward(dout, all, saved, Mask::causal);
   const auto sum_of = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(accumulation_type(x))); };
   // Given the output and log-sum-exp over all keys, the backward over some keys uses their true probabilities, so the

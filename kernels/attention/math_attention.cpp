@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/tril.h>
 #include <ATen/ops/triu.h>
 
 #include <limits>
@@ -17,14 +18,16 @@
 namespace llmtrain::kernels {
 namespace {
 
-// [S_q, S]: −∞ where a key comes after its query.
-at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tensor& scores) {
+// [S_q, S]: −∞ where a key comes after its query, or before its window.
+at::Tensor unseen(const AttentionCall& call, std::int64_t rows, const at::Tensor& scores) {
   std::vector<at::Tensor> pieces;
   // Row r of a run is at position run.begin + r and sees the keys up to it: a triangle that starts one column later.
-  for (const PositionRun& run : queries.runs_of(rows)) {
+  for (const PositionRun& run : call.queries.runs_of(rows)) {
     // triu_() writes zeros where it clears; a product with a matrix of 0 and 1 would make NaN of −∞.
-    pieces.push_back(at::full({run.length, scores.size(3)}, -std::numeric_limits<double>::infinity(), scores.options())
-                         .triu_(run.begin + 1));
+    const at::Tensor all =
+        at::full({run.length, scores.size(3)}, -std::numeric_limits<double>::infinity(), scores.options());
+    pieces.push_back(at::triu(all, run.begin + 1));
+    if (call.window) pieces.back().add_(at::tril(all, run.begin - *call.window));
   }
   return pieces.size() == 1 ? pieces.front() : at::cat(pieces);
 }
@@ -35,8 +38,12 @@ at::Tensor probabilities_of(const at::Tensor& query, const at::Tensor& key, cons
   at::Tensor scores =
       at::matmul(query, key.transpose(2, 3)).to(accumulation_type(query)).mul_(call.scale_of(query.size(3)));
   if (call.bias.defined()) scores.add_(call.bias);
-  if (call.is_causal) scores.add_(future(call.queries, query.size(2), scores));
-  return at::_softmax(scores, 3, false).to(query.scalar_type());
+  if (call.is_causal) scores.add_(unseen(call, query.size(2), scores));
+  if (!call.sinks.defined()) return at::_softmax(scores, 3, false).to(query.scalar_type());
+  // As one more key, whose probability is left out.
+  const at::Tensor sinks = call.sinks.to(scores.scalar_type()).view({1, -1, 1, 1});
+  const at::Tensor all = at::cat({scores, sinks.expand({scores.size(0), -1, scores.size(2), 1})}, 3);
+  return at::_softmax(all, 3, false).narrow(3, 0, scores.size(3)).to(query.scalar_type()).contiguous();
 }
 
 // [B, heads, S_q, S] as dropout's matrix: its rows are (sample, head, query) and its columns the keys.
@@ -46,6 +53,13 @@ at::Tensor score_rows(const at::Tensor& probabilities) { return probabilities.vi
 at::Tensor dropped(const at::Tensor& probabilities, const AttentionCall& call) {
   const RowsAtHand rows{call.queries, probabilities.size(2)};
   return dropped_rows(score_rows(probabilities), call.dropout, rows).view_as(probabilities);
+}
+
+// [heads]: −Σ p_sink·Σ p·dp, where p_sink is what the keys' probabilities leave of 1.
+at::Tensor sink_gradient(const at::Tensor& dprobabilities, const at::Tensor& probabilities) {
+  const auto type = accumulation_type(probabilities);
+  const at::Tensor of_sink = at::sum(probabilities, {3}, false, type).neg_().add_(1);
+  return at::sum(dprobabilities * probabilities, {3}, false, type).mul_(of_sink).sum(at::IntArrayRef{0, 2}).neg_();
 }
 
 }  // namespace
@@ -89,9 +103,10 @@ AttentionGradients math_attention_backward(const at::Tensor& dout, const at::Ten
   at::Tensor dscores = at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type());
   const at::Tensor dbias = call.bias.defined() ? at::sum(dscores, {0}, false, accumulation_type(query)) : at::Tensor();
   dscores.mul_(call.scale_of(query.size(3)));
+  const at::Tensor dsinks = call.sinks.defined() ? sink_gradient(dprobabilities, saved.statistics) : at::Tensor();
   const at::Tensor dquery = at::matmul(dscores, share_heads(key, heads));
   const at::Tensor dkey = at::matmul(dscores.transpose(2, 3), by_head(query));
-  return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2)), dbias};
+  return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2)), dbias, dsinks};
 }
 
 }  // namespace llmtrain::kernels

@@ -90,6 +90,9 @@ std::vector<Unsupported> unsupported_dropping(const Recipe& recipe) {
        "use 1"},
       {parallel.tensor > 1 && parallel.sequence, "/parallel/sequence", "true with training.token_dropping",
        "use false"},
+      // A layer that sees a part of a sequence counts the tokens of that part.
+      {recipe.model.sliding_window.has_value(), "/model/sliding_window", "a window with training.token_dropping",
+       "set it to null"},
   };
   return only_with(recipe.training.token_dropping.has_value(), std::move(keys));
 }
@@ -116,13 +119,20 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
   return only_with(recipe.data.fine_tuning.has_value(), std::move(keys));
 }
 
-// Activations without a kernel for GPUs.
+// What layers compute without a kernel for GPUs.
 std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
   const Activation activation = recipe.model.activation;
   const bool has_kernel =
       activation == Activation::gelu || activation == Activation::gelu_tanh || activation == Activation::swiglu;
-  std::vector<Unsupported> keys = {{!has_kernel, "/model/activation", "an activation that GPUs have no kernel of",
-                                    "use \"gelu\", \"gelu_tanh\" or \"swiglu\", or cluster.device \"cpu\""}};
+  std::vector<Unsupported> keys = {
+      {!has_kernel, "/model/activation", "an activation that GPUs have no kernel of",
+       "use \"gelu\", \"gelu_tanh\" or \"swiglu\", or cluster.device \"cpu\""},
+      {recipe.model.sliding_window.has_value(), "/model/sliding_window", "a window that GPUs have no kernel of",
+       "set it to null, or use cluster.device \"cpu\""},
+      {recipe.model.attention_sinks, "/model/attention_sinks", "true, which GPUs have no kernel of",
+       "use false, or cluster.device \"cpu\""},
+      {recipe.model.attention_scale.has_value(), "/model/attention_scale", "a factor that GPUs have no kernel of",
+       "set it to null, or use cluster.device \"cpu\""}};
   return only_with(recipe.cluster.device == DeviceKind::cuda, std::move(keys));
 }
 

@@ -36,7 +36,7 @@ FAMILIES = {
     "gpt2": lambda ids: transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=LENGTH,
                                                 initializer_range=0.3, **ids),
     "llama": lambda ids: transformers.LlamaConfig(**SHAPE, **ids),
-    "mistral": lambda ids: transformers.MistralConfig(**SHAPE, **ids, sliding_window=None),
+    "mistral": lambda ids: transformers.MistralConfig(**SHAPE, **ids, sliding_window=9),
     "qwen2": lambda ids: transformers.Qwen2Config(**SHAPE, **ids),
     "qwen3": lambda ids: transformers.Qwen3Config(**SHAPE, **ids, head_dim=8),
     "mixtral": lambda ids: transformers.MixtralConfig(**SHAPE, **ids, num_local_experts=4, sliding_window=None),

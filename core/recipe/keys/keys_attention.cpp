@@ -25,11 +25,11 @@ void describe_sliding_window(KeyVisitor& keys, SlidingWindowRecipe& window, cons
 }
 
 void describe_layer_variants(KeyVisitor& keys, ModelRecipe& model) {
-  keys.nullable_number({"attention_scale",
-                        "Factor of the products of queries and keys; null: 1 ÷ √head_dim. A number planned, not run."},
-                       model.attention_scale, {0, 1e6, RangeEnds::open_minimum});
+  keys.nullable_number(
+      {"attention_scale", "Factor of the products of queries and keys; null: 1 ÷ √head_dim. Run on CPUs."},
+      model.attention_scale, {0, 1e6, RangeEnds::open_minimum});
   keys.boolean({"attention_sinks",
-                "A learned logit per head takes part in the softmax of each query, as in GPT-OSS. Planned, not run."},
+                "A learned logit per head takes part in the softmax of each query, as in GPT-OSS. Run on CPUs."},
                model.attention_sinks);
   keys.choice(
       {"parallel_residual",

@@ -213,7 +213,7 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
                           [&](RopeScalingRecipe& scaling) { describe_rope_scaling(keys, scaling, model); });
     keys.optional_section({"sliding_window",
                            "Local attention: queries of most or all layers see the latest tokens alone; null: all "
-                           "see all tokens before them. Planned, not run."},
+                           "see all tokens before them. Run on CPUs."},
                           model.sliding_window,
                           [&](SlidingWindowRecipe& window) { describe_sliding_window(keys, window, model); });
     describe_layer_variants(keys, model);

@@ -165,14 +165,14 @@ void check_model_origin(const ModelRecipe& model, const ModelOrigin& origin, Pro
       problems.is_clean(pointer_of_length))
     problems.add(pointer_of_length,
                  std::to_string(model.max_sequence_length) + " is " + window_problem(*origin.window, origin.file),
-                 "sliding windows can be planned but not run yet");
+                 "set model.sliding_window, or shorten it");
 }
 
 void check_window(const ModelRecipe& model, const std::optional<std::int64_t>& window, const std::string& source) {
   if (!window || model.sliding_window || model.max_sequence_length <= *window) return;
   throw Error(ExitCode::bad_recipe, "/model/max_sequence_length: " + std::to_string(model.max_sequence_length) +
                                         " is " + window_problem(*window, source) +
-                                        "; sliding windows can be planned but not run yet");
+                                        "; set /model/sliding_window, or shorten it");
 }
 
 }  // namespace llmtrain

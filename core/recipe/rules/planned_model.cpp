@@ -20,8 +20,6 @@ void add_router_keys(const MixtureOfExpertsRecipe& moe, std::vector<PlannedKey>&
 
 void add_layer_keys(const ModelRecipe& model, std::vector<PlannedKey>& keys) {
   const ParallelResidual residual = model.parallel_residual;
-  keys.push_back({model.attention_scale.has_value(), "/model/attention_scale", "a factor", "set it to null"});
-  keys.push_back({model.attention_sinks, "/model/attention_sinks", "true", "use false"});
   keys.push_back({residual != ParallelResidual::none, "/model/parallel_residual",
                   residual == ParallelResidual::one_norm ? "\"one_norm\"" : "\"two_norms\"", "use \"none\""});
   keys.push_back({model.post_norms, "/model/post_norms", "true", "use false"});
@@ -34,9 +32,7 @@ void add_layer_keys(const ModelRecipe& model, std::vector<PlannedKey>& keys) {
 
 std::vector<PlannedKey> planned_model_keys(const ModelRecipe& model) {
   std::vector<PlannedKey> keys = {
-      {model.latent_attention.has_value(), "/model/latent_attention", "multi-head latent attention", "set it to null"},
-      {model.sliding_window.has_value(), "/model/sliding_window", "attention to the latest tokens alone",
-       "set it to null"}};
+      {model.latent_attention.has_value(), "/model/latent_attention", "multi-head latent attention", "set it to null"}};
   add_layer_keys(model, keys);
   add_router_keys(model.moe.value_or(MixtureOfExpertsRecipe{}), keys);
   return keys;

@@ -53,7 +53,15 @@ Verdict check_encoder_layers(const Recipe& recipe, const Known&) {
   if (!is_of_encoder(recipe)) return {};
   ModelRecipe model = recipe.model;
   model.moe.reset();
-  const std::string words = planned_model_words(model);
+  std::string words;
+  const auto add = [&](bool is_wanted, const std::string& more) {
+    if (is_wanted) words += (words.empty() ? "" : " and ") + more;
+  };
+  add(model.sliding_window.has_value(), "/model/sliding_window");
+  add(model.attention_scale.has_value(), "/model/attention_scale");
+  add(model.attention_sinks, "/model/attention_sinks");
+  const std::string planned = planned_model_words(model);
+  add(!planned.empty(), planned);
   if (words.empty()) return {};
   return Refusal{"is an encoder's", "must be a decoder's with " + words};
 }

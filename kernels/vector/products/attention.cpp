@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector/products/attention.h"
 
+#include <limits>
+
 #include "kernels/vector/math.h"
 #include "kernels/vector/products/lanes.h"
 #include "kernels/vector/products/row_products.h"
@@ -12,6 +14,12 @@ namespace {
 std::int64_t visible_keys(const ScoreBlock& block, std::int64_t query) {
   const std::int64_t seen = block.first_query + query + 1;
   return seen < block.keys ? seen : block.keys;
+}
+
+// Keys of the block that come before a query's window.
+std::int64_t passed_keys(const ScoreBlock& block, std::int64_t query) {
+  const std::int64_t until = block.first_query + query + 1;
+  return until > block.window ? until - block.window : 0;
 }
 
 float maximum_of(const float* scores, std::int64_t count) {
@@ -38,16 +46,17 @@ void softmax(const ScoreBlock& block, const float* scores, Value* probabilities,
   for (std::int64_t query = 0; query < block.queries; ++query) {
     const float* row = scores + query * block.keys;
     Value* out = probabilities + query * block.keys;
-    const std::int64_t seen = visible_keys(block, query);
+    const std::int64_t first = passed_keys(block, query), seen = visible_keys(block, query);
     // The maximum of the unscaled scores is that of the scaled ones too, as the scale is positive; subtracting it keeps
     // exponentials from overflowing.
-    const float maximum = maximum_of(row, seen);
-    const float sum = exponential_sum(row, seen, block.scale, maximum);
+    const float maximum = maximum_of(row + first, seen - first);
+    const float sum = exponential_sum(row + first, seen - first, block.scale, maximum);
     // The exponentials are evaluated again rather than stored: bf16 output could not hold them exactly.
     const float factor = 1.0F / sum;
 #pragma omp simd
-    for (std::int64_t i = 0; i < seen; ++i) store(out[i], decay((row[i] - maximum) * block.scale) * factor);
+    for (std::int64_t i = first; i < seen; ++i) store(out[i], decay((row[i] - maximum) * block.scale) * factor);
     // The next product runs over all keys of the block, so masked ones must be 0.
+    clear(out, first);
     clear(out + seen, block.keys - seen);
     log_sum_exp[query] = maximum * block.scale + __builtin_logf(sum);
   }
@@ -61,15 +70,17 @@ void softmax_backward(const ScoreBlock& block, const float* scores, const float*
     const float* drow = dprobabilities + query * block.keys;
     Value* out = probabilities + query * block.keys;
     Value* dout = score_gradients + query * block.keys;
-    const std::int64_t seen = visible_keys(block, query);
+    const std::int64_t first = passed_keys(block, query), seen = visible_keys(block, query);
 #pragma omp simd
-    for (std::int64_t i = 0; i < seen; ++i) {
+    for (std::int64_t i = first; i < seen; ++i) {
       // One exponential: the log-sum-exp contains maximum and sum.
       const float probability = decay(row[i] * block.scale - log_sum_exp[query]);
       const float gradient = probability * (drow[i] - delta[query]) * block.scale;
       store(out[i], probability);
       store(dout[i], gradient);
     }
+    clear(out, first);
+    clear(dout, first);
     clear(out + seen, block.keys - seen);
     clear(dout + seen, block.keys - seen);
   }
@@ -123,13 +134,15 @@ void attend(const SingleQuery<Value>& single) {
   float* weights = single.scratch;
   float* sums = single.scratch + single.count;
   row_products(single.query, single.keys, single.count, single.dim, weights);
-  const float maximum = maximum_of(weights, single.count);
+  const float of_keys = maximum_of(weights, single.count), of_sink = single.sink / single.scale;
+  const float maximum = of_sink > of_keys ? of_sink : of_keys;
   float total = 0;
 #pragma omp simd reduction(+ : total)
   for (std::int64_t i = 0; i < single.count; ++i) {
     weights[i] = decay((weights[i] - maximum) * single.scale);
     total += weights[i];
   }
+  if (single.sink > -std::numeric_limits<float>::infinity()) total += decay(single.sink - maximum * single.scale);
   weighted_sum(single, weights, sums);
 #pragma omp simd
   // Divided at the end: once for each element of the output instead of once for each key.

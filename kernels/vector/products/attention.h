@@ -2,16 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace llmtrain::kernels::vector {
 
+inline constexpr std::int64_t unlimited_window = std::numeric_limits<std::int64_t>::max();
+
 // Scores of a block of consecutive queries against keys 0 … keys − 1, fp32, row after row. Query `i` of the block is
-// number first_query + i and sees keys up to its own number.
+// number first_query + i and sees the latest `window` keys up to its own number.
 struct ScoreBlock {
   std::int64_t queries = 0;
   std::int64_t keys = 0;
   std::int64_t first_query = 0;
   float scale = 1;
+  std::int64_t window = unlimited_window;
 };
 
 // One query and all the keys that it sees, in rows of `dim` elements one after the other, with their values.
@@ -23,18 +27,19 @@ struct SingleQuery {
   std::int64_t count = 0;  // of keys
   std::int64_t dim = 0;
   float scale = 1;
-  float* scratch = nullptr;  // [count + dim]
-  Value* out = nullptr;      // [dim]
+  float sink = -std::numeric_limits<float>::infinity();  // a further score, of no value
+  float* scratch = nullptr;                              // [count + dim]
+  Value* out = nullptr;                                  // [dim]
 };
 
 // `Value` is what the next matrix product takes: float, or the bits of a bf16. For float the outputs may be the memory
 // of the scores (probabilities) and of the probability gradients (score gradients).
 template <class Value>
 struct AttentionLoops {
-  // probabilities = softmax(scale·scores) over the keys that each query sees, 0 beyond; log_sum_exp [queries].
+  // probabilities = softmax(scale·scores) over the keys that each query sees, 0 elsewhere; log_sum_exp [queries].
   void (*softmax)(const ScoreBlock& block, const float* scores, Value* probabilities, float* log_sum_exp);
   // Recomputes the probabilities from log_sum_exp, and score_gradients = scale·probabilities·(dprobabilities − delta),
-  // 0 beyond what a query sees. delta [queries] is Σ dout·out of each query.
+  // 0 where a query sees none. delta [queries] is Σ dout·out of each query.
   void (*softmax_backward)(const ScoreBlock& block, const float* scores, const float* log_sum_exp,
                            const float* dprobabilities, const float* delta, Value* probabilities,
                            Value* score_gradients);

@@ -79,8 +79,7 @@ TEST_CASE("sequences that are longer than the model's window of attention are re
   });
   const ModelRecipe windowed = model_recipe_from_huggingface(saved.path());
   CHECK(windowed.sliding_window == SlidingWindowRecipe{.tokens = 4096, .rope_theta = windowed.rope_theta});
-  check_error(ExitCode::bad_data, {"can be planned but not run", "/model/sliding_window"},
-              [&] { HuggingfaceWeights(saved.path(), Graph::build(windowed)); });
+  CHECK_NOTHROW(HuggingfaceWeights(saved.path(), Graph::build(windowed)));
   // A window that limits no sequence does not matter.
   longer.max_sequence_length = 4096;
   CHECK_NOTHROW(HuggingfaceWeights(saved.path(), Graph::build(longer)));

@@ -54,12 +54,12 @@ at::Tensor ReferenceModel::norm(const at::Tensor& x, const std::string& name) co
 }
 
 // Pair (i, i + D/2) of position p turns by p · theta^(−2i/D); the product keeps tables of sines in fp32.
-at::Tensor ReferenceModel::rotate(const at::Tensor& x) const {
+at::Tensor ReferenceModel::rotate(const at::Tensor& x, double theta) const {
   if (model_.position != Position::rope) return x;
   const std::int64_t half = model_.head_dim / 2;
   const at::Tensor positions = at::arange(x.size(1), x.options()).view({-1, 1, 1});
   const at::Tensor exponents = at::arange(half, x.options()) * (-2.0 / static_cast<double>(model_.head_dim));
-  const at::Tensor angles = positions * at::pow(at::full({}, model_.rope_theta, x.options()), exponents);
+  const at::Tensor angles = positions * at::pow(at::full({}, theta, x.options()), exponents);
   const at::Tensor cosine = angles.cos().to(at::kFloat).to(at::kDouble);
   const at::Tensor sine = angles.sin().to(at::kFloat).to(at::kDouble);
   const at::Tensor first = x.slice(-1, 0, half), second = x.slice(-1, half);
@@ -67,10 +67,10 @@ at::Tensor ReferenceModel::rotate(const at::Tensor& x) const {
 }
 
 // Queries or keys.
-at::Tensor ReferenceModel::heads_of(const at::Tensor& flat, const std::string& norm) const {
+at::Tensor ReferenceModel::heads_of(const at::Tensor& flat, const std::string& norm, double theta) const {
   at::Tensor heads = flat.unflatten(-1, {-1, model_.head_dim});
   if (model_.qk_norm) heads = root_mean_square(heads) * parameter(norm + ".weight");
-  return rotate(heads);
+  return rotate(heads, theta);
 }
 
 at::Tensor ReferenceModel::attention(const at::Tensor& x, const std::string& prefix) const {
@@ -78,16 +78,24 @@ at::Tensor ReferenceModel::attention(const at::Tensor& x, const std::string& pre
   const std::int64_t queries = model_.heads * model_.head_dim, keys_or_values = model_.kv_heads * model_.head_dim;
   const std::vector<at::Tensor> parts = linear(x, {path + "query", path + "key", path + "value"})
                                             .split_with_sizes({queries, keys_or_values, keys_or_values}, -1);
-  const at::Tensor query = heads_of(parts[0], path + "query_norm"), key = heads_of(parts[1], path + "key_norm");
+  const auto& window = model_.sliding_window;
+  const bool is_local = window && window->is_local(std::stoll(prefix.substr(std::string("layers.").size())));
+  const double theta = is_local ? window->rope_theta : model_.rope_theta;
+  const at::Tensor query = heads_of(parts[0], path + "query_norm", theta);
+  const at::Tensor key = heads_of(parts[1], path + "key_norm", theta);
   const at::Tensor value = parts[2].unflatten(-1, {-1, model_.head_dim});
   const std::int64_t length = x.size(1), queries_per_key = model_.heads / model_.kv_heads;
-  const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
+  at::Tensor unseen = at::ones({length, length}, at::kBool).triu(1);
+  if (is_local) unseen = unseen.logical_or(at::ones({length, length}, at::kBool).tril(-window->tokens));
+  const double scale = model_.attention_scale.value_or(1 / std::sqrt(static_cast<double>(model_.head_dim)));
   std::vector<at::Tensor> probabilities;
   for (std::int64_t head = 0; head < model_.heads; ++head) {
     const at::Tensor keys = key.select(2, head / queries_per_key);
-    const at::Tensor scores =
-        at::matmul(query.select(2, head), keys.transpose(1, 2)) / std::sqrt(static_cast<double>(model_.head_dim));
-    probabilities.push_back(scores.masked_fill(later, -std::numeric_limits<double>::infinity()).softmax(-1));
+    at::Tensor scores = at::matmul(query.select(2, head), keys.transpose(1, 2)) * scale;
+    scores = scores.masked_fill(unseen, -std::numeric_limits<double>::infinity());
+    if (model_.attention_sinks)
+      scores = at::cat({scores, parameter(path + "sinks")[head].expand({scores.size(0), length, 1})}, -1);
+    probabilities.push_back(scores.softmax(-1).narrow(-1, 0, length));
   }
   const at::Tensor kept = drop(at::stack(probabilities, 1), prefix + "attention.probabilities");
   std::vector<at::Tensor> heads;

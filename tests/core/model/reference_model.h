@@ -56,8 +56,8 @@ class ReferenceModel {
   at::Tensor norm(const at::Tensor& x, const std::string& name) const;
   at::Tensor root_mean_square(const at::Tensor& x) const;
   at::Tensor drop(const at::Tensor& x, const std::string& site) const;
-  at::Tensor rotate(const at::Tensor& x) const;
-  at::Tensor heads_of(const at::Tensor& flat, const std::string& norm) const;
+  at::Tensor rotate(const at::Tensor& x, double theta) const;
+  at::Tensor heads_of(const at::Tensor& flat, const std::string& norm, double theta) const;
   at::Tensor attention(const at::Tensor& x, const std::string& prefix) const;
   at::Tensor feed_forward(const at::Tensor& x, const std::string& prefix) const;
 

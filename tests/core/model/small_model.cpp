@@ -83,10 +83,15 @@ std::vector<NamedModel> all_models() {
   ModelRecipe other_constants = qwen_model();
   other_constants.norm_eps = 0.3;
   other_constants.rope_theta = 7;
-  return {{"gpt2", gpt2_model()},     {"llama", llama_model()},   {"qwen", qwen_model()},
-          {"mixed", mixed_model()},   {"exact gelu", exact_gelu}, {"other constants", other_constants},
-          {"squared relu", squared},  {"geglu", gelu_gate},       {"geglu_tanh", tanh_gate},
-          {"clamped swiglu", clamped}};
+  ModelRecipe local = llama_model(), sinks = gpt2_model();
+  local.sliding_window = {.tokens = 3, .global_every = 2, .rope_theta = 50};
+  local.attention_scale = 0.7;
+  sinks.sliding_window = {.tokens = 2, .global_every = 2};
+  sinks.attention_sinks = true;
+  return {{"gpt2", gpt2_model()},      {"llama", llama_model()},   {"qwen", qwen_model()},
+          {"mixed", mixed_model()},    {"exact gelu", exact_gelu}, {"other constants", other_constants},
+          {"squared relu", squared},   {"geglu", gelu_gate},       {"geglu_tanh", tanh_gate},
+          {"clamped swiglu", clamped}, {"local layers", local},    {"sinks", sinks}};
 }
 
 ModelRecipe with_experts(ModelRecipe model) {

@@ -40,9 +40,16 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
-      {{"/model/sliding_window"}, [](Recipe& recipe) { recipe.model.sliding_window.emplace(); }},
+      {{}, [](Recipe& recipe) { recipe.model.sliding_window.emplace(); }},
+      {{"/model/sliding_window", "/model/attention_sinks", "/model/attention_scale"},
+       [](Recipe& recipe) {
+         recipe.model.sliding_window.emplace(), recipe.model.attention_sinks = true, recipe.model.attention_scale = 1;
+         recipe.cluster.device = DeviceKind::cuda;
+       }},
+      {{"/model/sliding_window"},
+       [](Recipe& recipe) { recipe.model.sliding_window.emplace(), recipe.training.token_dropping.emplace(); }},
       {{"/model/multi_token_prediction"}, [](Recipe& recipe) { recipe.model.multi_token_prediction.emplace(); }},
-      {{"/model/attention_scale", "/model/attention_sinks", "/model/parallel_residual"},
+      {{"/model/parallel_residual"},
        [](Recipe& recipe) {
          recipe.model.attention_scale = 1, recipe.model.attention_sinks = true;
          recipe.model.parallel_residual = ParallelResidual::one_norm;
