@@ -37,8 +37,8 @@ struct AttentionCall {
   // A query sees the keys up to its own position; the keys are of the queries' sequences then. Otherwise it sees all
   // keys, which may be of other rows, such as an encoder's: in sequences of another length.
   bool is_causal = true;
-  // Of causal attention: a query sees the latest so many keys, its own included (Beltagy et al., arXiv 2004.05150);
-  // none: all up to its own. On the CPU, and of the math path.
+  // How many keys a query of causal attention sees, up to its own (Beltagy et al., arXiv 2004.05150); none: all. On the
+  // CPU, and of the math path.
   std::optional<std::int64_t> window{};
   // The documents of the keys where these are of other rows: as many as `documents`, and those of one document see
   // those of the same number. One of no rows stands for what has no partner: its queries get zeros. Without runs:

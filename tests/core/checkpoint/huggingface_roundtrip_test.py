@@ -28,8 +28,7 @@ MODELS = {
     "llama": ({"architecture": "llama", "kv_heads": 2, "head_dim": 10}, "LlamaForCausalLM"),
     "llama_tied": ({"architecture": "llama", "tie_embeddings": True, "rope_theta": 500000}, "LlamaForCausalLM"),
     "llama_biases": ({"architecture": "llama", "bias": True, "qkv_bias": True, "kv_heads": 1}, "LlamaForCausalLM"),
-    "llama_uneven": ({"architecture": "llama", "hidden_size": 26, "head_dim": 8}, "MistralForCausalLM"),
-    "mistral_window": ({"architecture": "llama", "kv_heads": 2, "sliding_window": {"tokens": 5}}, "MistralForCausalLM"),
+    "llama_uneven": ({"architecture": "llama", "hidden_size": 26, "head_dim": 8, "sliding_window": {"tokens": 5}}, "MistralForCausalLM"),
     "qwen2": ({"architecture": "llama", "qkv_bias": True, "kv_heads": 2, "norm_eps": 1e-6}, "Qwen2ForCausalLM"),
     "qwen2_head_dim": ({"architecture": "llama", "qkv_bias": True, "head_dim": 10}, "Qwen2ForCausalLM"),
     "qwen3": ({"architecture": "llama", "qk_norm": True, "kv_heads": 2, "head_dim": 12}, "Qwen3ForCausalLM"),
@@ -136,8 +135,7 @@ def small(name, **changes):
         "llama_biases": lambda: transformers.LlamaConfig(
             attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=10, **llama
         ),
-        "mistral": lambda: transformers.MistralConfig(sliding_window=None, head_dim=8, **llama),
-        "mistral_window": lambda: transformers.MistralConfig(sliding_window=5, head_dim=8, **llama),
+        "mistral": lambda: transformers.MistralConfig(sliding_window=5, head_dim=8, **llama),
         "qwen2": lambda: transformers.Qwen2Config(tie_word_embeddings=True, **llama),
         "qwen3": lambda: transformers.Qwen3Config(head_dim=12, **llama),
         "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, sliding_window=None, **llama),
@@ -280,14 +278,13 @@ class RoundTrip(unittest.TestCase):
         self.assertEqual((config.rms_norm_eps, config.num_key_value_heads, config.head_dim), (3e-6, 2, 10))
         self.assertEqual((config.max_position_embeddings, config.tie_word_embeddings), (16, False))
         self.assertIsNone(config.eos_token_id)
-        self.assertEqual(self.check_export(*MODELS["mistral_window"], "fp32").config.sliding_window, 5)
         keys = {"architecture": "gpt2", "norm_eps": 3e-6, "ffn_hidden_size": 40}
         config = self.check_export(keys, "GPT2LMHeadModel", "fp32").config
         self.assertEqual((config.activation_function, config.layer_norm_epsilon, config.n_inner), ("gelu_new", 3e-6, 40))
         self.assertIsNone(config.bos_token_id)
 
     def test_models_of_transformers_are_imported(self):
-        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "mistral_window", "qwen2", "qwen3", "mixtral", "qwen3_moe",
+        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe",
                      "qwen2_moe", "qwen2_moe_dense_first"):
             with self.subTest(name):
                 model = small(name)

@@ -34,18 +34,19 @@ TEST_CASE("What cannot run is named by keys that exist") {
   }
 }
 
+void windows_on_a_gpu(Recipe& recipe) {
+  recipe.model.sliding_window.emplace();
+  recipe.model.attention_sinks = true;
+  recipe.cluster.device = DeviceKind::cuda;
+}
+
 TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
   CHECK(refused([](Recipe&) {}).empty());
   const auto cases = std::vector<std::pair<Pointers, std::function<void(Recipe&)>>>{
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
-      {{}, [](Recipe& recipe) { recipe.model.sliding_window.emplace(); }},
-      {{"/model/sliding_window", "/model/attention_sinks", "/model/attention_scale"},
-       [](Recipe& recipe) {
-         recipe.model.sliding_window.emplace(), recipe.model.attention_sinks = true, recipe.model.attention_scale = 1;
-         recipe.cluster.device = DeviceKind::cuda;
-       }},
+      {{"/model/sliding_window", "/model/attention_sinks"}, windows_on_a_gpu},
       {{"/model/sliding_window"},
        [](Recipe& recipe) { recipe.model.sliding_window.emplace(), recipe.training.token_dropping.emplace(); }},
       {{"/model/multi_token_prediction"}, [](Recipe& recipe) { recipe.model.multi_token_prediction.emplace(); }},
