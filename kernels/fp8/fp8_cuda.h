@@ -34,7 +34,7 @@ void cuda_widen(const at::Tensor& payload, const at::Tensor& scale, Fp8Format fo
 TurnedFp8 cuda_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 ShownFp8 cuda_shown_cast_both_ways(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 at::Tensor cuda_cast_transposed(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
-// Of what is kept in fp16, as Fp8Stored has it, to E4M3.
+// Casts to E4M3 of what is kept in fp16, as Fp8Stored has it.
 at::Tensor cuda_cast(const StoredMatrix& matrix, const at::Tensor& scale);
 ShownFp8 cuda_shown_cast(const StoredMatrix& matrix, const at::Tensor& scale);
 at::Tensor cuda_cast_transposed(const StoredMatrix& matrix, const at::Tensor& scale);

@@ -24,7 +24,7 @@ MODELS = {
 # For trying the command on a processor, which proves nothing.
 REHEARSAL = {"tiny": {"architecture": "gpt2", "layers": 2, "hidden_size": 64, "heads": 2, "vocab_size": 256,
                       "max_sequence_length": 64}}
-# Of a micro-batch at most, as llmq's benchmarks have them, and of a step, of which theirs have 512.
+# Sequences of a micro-batch, at most, as llmq's benchmarks have them, and of a step, of which theirs have 512.
 MICRO = {"124M": 32, "0.5B": 32, "1.5B": 16, "7B": 4, "tiny": 4}
 SEQUENCES = {"124M": 32, "0.5B": 64, "1.5B": 64, "7B": 64, "tiny": 4}
 # A 7B model has its weights and states on one GPU only where they are scaled FP8 and bf16.

@@ -102,7 +102,7 @@ nlohmann::json described(const Totals& totals, Describe describe) {
   return all;
 }
 
-// Of spans in order, of which those of several streams overlap: the length of their union, and what lies between.
+// The length of the union of spans in order, of which those of several streams overlap, and what lies between them.
 struct Busy {
   std::uint64_t nanoseconds = 0;
   std::map<std::pair<const std::string*, const std::string*>, Total> gaps;  // by what ends and what begins

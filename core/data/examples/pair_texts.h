@@ -43,7 +43,7 @@ class PairTexts {
 
   std::int64_t count() const { return std::ssize(targets_.begins) - 1; }
   Pair pair(std::int64_t number) const { return {sources_.text(number), targets_.text(number)}; }
-  // Of sources and targets.
+  // How many, of sources and targets.
   std::int64_t tokens() const { return std::ssize(sources_.ids) + std::ssize(targets_.ids); }
   // The id that fills what a text leaves of a sequence: the tokenizer's, else 0.
   std::int64_t padding() const { return padding_; }

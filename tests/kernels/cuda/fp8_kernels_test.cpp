@@ -274,33 +274,17 @@ void check_both_ways(const Shape& shape, std::int64_t stride, Fp8Format format, 
   const Results one = results(static_cast<std::size_t>(fp8_turn_tiles(kind_of<T>, shape.columns, stride))),
                 two = results(most_fp8_partials);
   std::fill_n(one.turned.data(), of_turned, std::uint8_t{0xee});
-  cuda_fp8_kernels.turn({kind_of<T>,
-                         format,
-                         x.data(),
-                         scale.data(),
-                         one.turned.data(),
-                         shape.rows,
-                         shape.columns,
-                         stride,
-                         one.codes.data(),
-                         one.measure(),
-                         {}},
-                        nullptr);
+  Fp8TurnArguments turn;
+  turn.format = format, turn.rows = shape.rows, turn.columns = shape.columns, turn.stride = stride;
+  turn.element = kind_of<T>, turn.x = x.data(), turn.scale = scale.data();
+  turn.turned = one.turned.data(), turn.codes = one.codes.data(), turn.measure = one.measure();
+  cuda_fp8_kernels.turn(turn, nullptr);
   cuda_fp8_kernels.cast(
       {kind_of<T>, format, x.data(), scale.data(), two.codes.data(), 1, shape.rows * shape.columns, two.measure(), {}},
       nullptr);
-  cuda_fp8_kernels.turn({std::nullopt,
-                         format,
-                         two.codes.data(),
-                         nullptr,
-                         two.turned.data(),
-                         shape.rows,
-                         shape.columns,
-                         stride,
-                         nullptr,
-                         {},
-                         {}},
-                        nullptr);
+  turn.element.reset(), turn.x = two.codes.data(), turn.scale = nullptr;
+  turn.turned = two.turned.data(), turn.codes = nullptr, turn.measure = {};
+  cuda_fp8_kernels.turn(turn, nullptr);
   CHECK(std::equal(one.codes.data(), one.codes.data() + shape.count(), two.codes.data()));
   CHECK(std::equal(one.turned.data(), one.turned.data() + of_turned, two.turned.data()));
   CHECK_FALSE(differs(one.largest[0], two.largest[0]));
