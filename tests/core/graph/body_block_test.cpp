@@ -112,7 +112,7 @@ TEST_CASE("a body reads the fields that it names, and with a loss the rows that 
 TEST_CASE("a description that does not fit its body is refused") {
   CHECK(refusal(scaling()).empty());
   CHECK(refusal(scaling("token_ids")).empty());
-  CHECK(refusal(scaling("pixels")) == "body of a block: samples have no field pixels");
+  CHECK(refusal(scaling("waveform")) == "body of a block: samples have no field waveform");
   CHECK(refusal(scaling("positions")) == "body of a block: it reads positions, but no field of the samples");
   BodyDescription unnamed = scaling(), larger = scaling(), with_loss = scaling();
   unnamed.parameters.clear();

@@ -83,7 +83,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
   const auto json = to_json(parse(small_recipe()));
   auto expected = Json::parse(R"({
     "name": "run", "description": "", "seed": 1234,
-    "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "masking": null, "labels": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true, "on_bad_line": "stop"},
+    "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "masking": null, "labels": null, "pairs": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true, "on_bad_line": "stop"},
     "batch": {"global": 8, "micro": 2, "sequence_length": 128, "growth": null},
     "training": {"steps": 100, "epochs": null, "init_from": null, "adapters_from": null, "evaluate_every": 0, "evaluate_batches": 0, "judged_by": null, "early_stopping": null, "clip_norm": 1.0,
       "spikes": {"loss": 0.0, "gradient_norm": 0.0, "window": 128}, "skip_limit": 10, "rollbacks": 0, "freeze": [],
@@ -112,7 +112,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
         "exclusive": false, "gpus": "gpus-per-node", "gpu_type": "", "log": "", "sbatch": [],
         "srun": [], "cpu_bind": "", "requeue_limit": "auto", "scratch": "", "modules": [], "setup": [],
         "container": {"image": "", "runtime": "pyxis", "mounts": [], "program": ""}}},
-    "checkpoint": {"every": 0, "keep": 3, "keep_every": 0, "keep_best": 0, "async": true, "on_failure": "stop", "resume": "auto"},
+    "checkpoint": {"every": 0, "keep": 3, "keep_every": 0, "keep_best": 0, "save_base": false, "async": true, "on_failure": "stop", "resume": "auto"},
     "log": {"directory": "runs/run", "every": 1, "tensorboard": true, "routing": false, "fp8_statistics": false}})");
   expected["model"] = json["model"];
   CHECK(nlohmann::json(json) == nlohmann::json(expected));
