@@ -23,8 +23,8 @@ std::vector<Window> windows_of(std::int64_t from, std::int64_t to) {
   std::vector<Window> windows(static_cast<std::size_t>(to));
   for (std::int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(centre - reach + 0.5));
-    const auto end = std::min(from, static_cast<std::int64_t>(centre + reach + 0.5));
+    const auto begin = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(centre - reach + 0.5)));
+    const auto end = std::min(from, static_cast<std::int64_t>(std::floor(centre + reach + 0.5)));
     std::vector<double> weights;
     double sum = 0;
     for (std::int64_t at = begin; at < end; ++at) {
@@ -36,7 +36,7 @@ std::vector<Window> windows_of(std::int64_t from, std::int64_t to) {
     window.begin = begin;
     for (const double weight : weights) {
       const double part = sum == 0 ? weight : weight / sum;
-      window.weights.push_back(static_cast<std::int32_t>(0.5 + part * (1 << weight_bits)));
+      window.weights.push_back(static_cast<std::int32_t>(std::floor(0.5 + part * (1 << weight_bits))));
     }
   }
   return windows;
