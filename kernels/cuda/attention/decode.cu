@@ -89,7 +89,7 @@ __device__ __forceinline__ void score(const float* queries, const T* keys, const
       load_rows(keys, dim, i, first, step, count, key);
 #pragma unroll
       for (int h = 0; h < most_heads; ++h) {
-        if (h >= heads) break;
+        if (h >= heads) continue;
         const float* const query = queries + h * dim + i * size;
 #pragma unroll
         for (int e = 0; e < size; ++e)
@@ -99,7 +99,7 @@ __device__ __forceinline__ void score(const float* queries, const T* keys, const
     }
 #pragma unroll
     for (int h = 0; h < most_heads; ++h) {
-      if (h >= heads) break;
+      if (h >= heads) continue;
 #pragma unroll
       for (int j = 0; j < together; ++j) {
         for (int bits = lanes.count / 2; bits > 0; bits /= 2)
@@ -135,7 +135,7 @@ __device__ __forceinline__ void sum_values(const T* values, const float* weights
       load_rows(values, dim, i, first, step, count, value);
 #pragma unroll
       for (int h = 0; h < most_heads; ++h) {
-        if (h >= heads) break;
+        if (h >= heads) continue;
 #pragma unroll
         for (int j = 0; j < together; ++j) {
           const int k = first + j * step;
@@ -147,7 +147,7 @@ __device__ __forceinline__ void sum_values(const T* values, const float* weights
     }
 #pragma unroll
     for (int h = 0; h < most_heads; ++h) {
-      if (h >= heads) break;
+      if (h >= heads) continue;
 #pragma unroll
       for (int e = 0; e < size; ++e) {
         for (int bits = 16; bits >= lanes.count; bits /= 2)
