@@ -44,9 +44,7 @@ at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::
 }
 
 at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) const {
-  if (!weights_.defined()) return kept_.at(first);
-  if (has_scaled_weights()) return kernels::widened(stored_weight(first, last));
-  return view(weights_, first, last);
+  return kernels::widened(stored_weight(first, last));
 }
 
 void ParameterStore::attach_scaled_weights(at::Tensor flat, at::Tensor scales, at::ScalarType type) {
@@ -57,6 +55,8 @@ void ParameterStore::attach_scaled_weights(at::Tensor flat, at::Tensor scales, a
 }
 
 kernels::StoredMatrix ParameterStore::stored_weight(std::size_t first, std::size_t last) const {
+  if (!weights_.defined()) return {kept_.at(first), {}, {}, weight_type()};
+  if (!has_scaled_weights()) return {view(weights_, first, last), {}, {}, weight_type()};
   const auto begin = static_cast<std::int64_t>(position(first)), end = static_cast<std::int64_t>(position(last)) + 1;
   kernels::StoredMatrix stored{view(weights_, first, last), scales_.slice(0, begin, end), {}, widened_type_};
   const std::int64_t origin = ranges_[position(first)].begin;

@@ -62,8 +62,7 @@ class ParameterStore {
   void detach_weights() { weights_.reset(); }
   bool has_scaled_weights() const { return scales_.defined(); }
   bool has_fp8_weights() const { return has_fp8_weights_; }  // that is, scaled ones in E4M3
-  // Scaled weights as they are stored, views; the weights must be attached.
-  bool has_stored_weights() const { return scales_.defined() && weights_.defined(); }
+  // What weight() is made of: views of scaled weights as they are stored, with their scales, else the weight itself.
   kernels::StoredMatrix stored_weight(std::size_t first, std::size_t last) const;
   // The type of weight().
   at::ScalarType weight_type() const;
@@ -132,7 +131,6 @@ class BoundParameter {
   at::ScalarType weight_type() const { return store_->weight_type(); }
   bool is_scaled() const { return store_->has_scaled_weights(); }  // weight() is then a copy
   bool is_fp8() const { return store_->has_fp8_weights(); }        // of numbers that E4M3 has
-  bool is_stored() const { return store_->has_stored_weights(); }
   kernels::StoredMatrix stored() const { return store_->stored_weight(first_, last_); }
   bool is_frozen() const { return store_->is_frozen(first_); }  // of one matrix all or none are
   ParameterStore::GradientTarget gradient() const { return store_->fused_gradient(first_, last_); }

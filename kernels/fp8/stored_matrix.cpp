@@ -11,6 +11,7 @@ namespace llmtrain::kernels {
 namespace {
 
 bool is_read_as_kept(const StoredMatrix& matrix) {
+  if (!matrix.scales.defined()) return false;
   const at::Tensor& payload = matrix.payload;
   const std::int64_t columns = payload.size(1), rows = fp8_stored_rows * columns;
   return has_cuda_fp8(payload) && payload.scalar_type() == at::kHalf && matrix.type == at::kBFloat16 &&
@@ -21,6 +22,7 @@ bool is_read_as_kept(const StoredMatrix& matrix) {
 }  // namespace
 
 at::Tensor widened(const StoredMatrix& matrix) {
+  if (!matrix.scales.defined()) return matrix.payload;
   at::Tensor values = at::empty(matrix.payload.sizes(), matrix.payload.options().dtype(matrix.type));
   widen_parts(matrix.payload.view({-1}), matrix.scales, matrix.parts, values.view({-1}));
   return values;

@@ -10,16 +10,16 @@
 
 namespace llmtrain::kernels {
 
-// A matrix of consecutive ones that are kept in fp16 or E4M3, each with a scale: value = payload / scale, in the type
-// that it is computed with. Scales are powers of two.
+// A matrix of consecutive ones as they are kept: in fp16 or E4M3, each with a scale, value = payload / scale in the
+// type that it is computed with, or as the values. Scales are powers of two.
 struct StoredMatrix {
   at::Tensor payload;           // [rows, columns], contiguous
-  at::Tensor scales;            // fp32 [parts], where the payload is
+  at::Tensor scales;            // fp32 [parts], where the payload is; undefined: the payload is the values
   std::vector<FlatPart> parts;  // of the payload's elements, in order
   at::ScalarType type = at::kFloat;
 };
 
-// The values, a new matrix; ordered on the current stream on a GPU.
+// The values, of scales a new matrix; ordered on the current stream on a GPU.
 at::Tensor widened(const StoredMatrix& matrix);
 
 // Those of widened(matrix) (kernels/fp8/fp8.h), with the same bits, to E4M3 with a scale [1]. On a GPU fp16 that is

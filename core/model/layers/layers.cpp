@@ -193,36 +193,25 @@ at::Tensor LinearLayer::widened_forward(const LinearInput& input, const std::opt
 }
 
 Fp8Matrix LinearLayer::weight_payload(const LinearInput& input, const PassContext& pass) const {
+  const kernels::StoredMatrix weight = weight_.stored();
   if (!input.weight_scale.defined()) {
-    const kernels::StoredMatrix stored = weight_.stored();
-    if (stored.scales.numel() == 1) return {stored.payload, stored.scales};
-    const at::Tensor scale = common_scale(stored);
-    return {kernels::cast_to_fp8(stored, scale), scale};
+    if (weight.scales.numel() == 1) return {weight.payload, weight.scales};
+    const at::Tensor scale = common_scale(weight);
+    return {kernels::cast_to_fp8(weight, scale), scale};
   }
-  const at::Tensor& scale = input.weight_scale;
-  const bool is_stored = weight_.is_stored();
-  if (pass.recorders.fp8_history == nullptr)
-    return {is_stored ? kernels::cast_to_fp8(weight_.stored(), scale)
-                      : kernels::cast_to_fp8(weight_.weight(), scale, Fp8Format::e4m3),
-            scale};
-  kernels::ShownFp8 cast = is_stored ? kernels::cast_and_show(weight_.stored(), scale)
-                                     : kernels::cast_and_show(weight_.weight(), scale, Fp8Format::e4m3);
-  scaling_->note(Fp8Operand::weight, cast.largest, pass);
-  return {std::move(cast.values), std::move(cast.scale)};
+  if (pass.recorders.fp8_history != nullptr) {
+    const ScaledTensor cast = scaling_->cast(weight, input.weight_scale, pass);
+    return {cast.values, cast.scale};
+  }
+  return {kernels::cast_to_fp8(weight, input.weight_scale), input.weight_scale};
 }
 
 Fp8Matrix LinearLayer::transposed_payload(const LinearInput& input) const {
-  if (input.weight_scale.defined())
-    return {weight_.is_stored()
-                ? kernels::cast_to_fp8_transposed(weight_.stored(), input.weight_scale)
-                : kernels::cast_to_fp8_transposed(weight_.weight(), input.weight_scale, Fp8Format::e4m3),
-            input.weight_scale};
-  const kernels::StoredMatrix stored = weight_.stored();
-  if (stored.scales.numel() > 1) {
-    const at::Tensor scale = common_scale(stored);
-    return {kernels::cast_to_fp8_transposed(stored, scale), scale};
-  }
-  return {stored.payload.view(at::kByte).t().contiguous().view(stored.payload.scalar_type()), stored.scales};
+  const kernels::StoredMatrix weight = weight_.stored();
+  if (!input.weight_scale.defined() && weight.scales.numel() == 1)
+    return {weight.payload.view(at::kByte).t().contiguous().view(weight.payload.scalar_type()), weight.scales};
+  const at::Tensor scale = input.weight_scale.defined() ? input.weight_scale : common_scale(weight);
+  return {kernels::cast_to_fp8_transposed(weight, scale), scale};
 }
 
 at::Tensor LinearLayer::fp8_forward(const LinearInput& input, const std::optional<at::Tensor>& bias,

@@ -73,4 +73,11 @@ ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, c
   return {std::move(cast.values), std::move(cast.scale), std::move(cast.turned)};
 }
 
+ScaledTensor Fp8Scaling::cast(const kernels::StoredMatrix& weight, const at::Tensor& scale,
+                              const PassContext& pass) const {
+  kernels::ShownFp8 cast = kernels::cast_and_show(weight, scale);
+  note(Fp8Operand::weight, cast.largest, pass);
+  return {std::move(cast.values), std::move(cast.scale)};
+}
+
 }  // namespace llmtrain

@@ -12,6 +12,7 @@
 #include "core/model/layers/tensor_ranks.h"
 #include "core/model/pass/pass_context.h"
 #include "kernels/fp8/fp8.h"
+#include "kernels/fp8/stored_matrix.h"
 
 namespace llmtrain {
 
@@ -64,6 +65,8 @@ class Fp8Scaling {
   // saturate.
   ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const PassContext& pass,
                     CastWays ways = CastWays::one) const;
+  // The same of a weight as it is kept.
+  ScaledTensor cast(const kernels::StoredMatrix& weight, const at::Tensor& scale, const PassContext& pass) const;
   // Notes an operand's largest magnitude, fp32 [1], in a pass that has a history.
   void note(Fp8Operand operand, const at::Tensor& largest, const PassContext& pass) const;
 
