@@ -133,10 +133,8 @@ std::shared_ptr<const LabelledTexts> LabelledTexts::open(const LabelledFiles& fi
     texts->padding_ = padding_of_tokenizer(files.tokenizer, encoder.tokenizer()).value_or(0);
     for (std::size_t i = 0; i < found.size(); ++i)
       texts->add_file(found[i], files, encoder, share_of_part(report, i, found.size()));
-    if (texts->count() > 0) return texts;
-    const auto skipped = texts->bad_lines_.sentences();
-    throw Error(ExitCode::bad_data, fmt::format("'{}': holds no text with a label{}{}", files.path,
-                                                skipped.empty() ? "" : ": ", fmt::join(skipped, "; ")));
+    if (texts->count() == 0) throw texts->bad_lines_.nothing_left(files.path, "text with a label");
+    return texts;
   });
 }
 

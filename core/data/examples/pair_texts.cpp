@@ -117,10 +117,8 @@ std::shared_ptr<const PairTexts> PairTexts::open(const PairFiles& files, const R
     texts->decoder_start_ = decoder_start_of(files, padding);
     for (std::size_t i = 0; i < found.size(); ++i)
       texts->add_file(found[i], files, encoder, share_of_part(report, i, found.size()));
-    if (texts->count() > 0) return texts;
-    const auto skipped = texts->bad_lines_.sentences();
-    throw Error(ExitCode::bad_data, fmt::format("'{}': holds no pair of texts{}{}", files.path,
-                                                skipped.empty() ? "" : ": ", fmt::join(skipped, "; ")));
+    if (texts->count() == 0) throw texts->bad_lines_.nothing_left(files.path, "pair of texts");
+    return texts;
   });
 }
 

@@ -62,12 +62,7 @@ std::shared_ptr<const TextExamples> TextExamples::open(const TextFiles& files, c
     texts->padding_ = padding_of_tokenizer(files.tokenizer, *encoder.tokenizer).value_or(0);
     for (std::size_t i = 0; i < found.size(); ++i)
       texts->add_file(found[i], files, encoder, share_of_part(report, i, found.size()));
-    if (texts->count() == 0)
-      throw Error(ExitCode::bad_data,
-                  fmt::format("'{}': holds no text{}", files.path,
-                              texts->bad_lines_.count() == 0
-                                  ? ""
-                                  : fmt::format(": {}", fmt::join(texts->bad_lines_.sentences(), "; "))));
+    if (texts->count() == 0) throw texts->bad_lines_.nothing_left(files.path, "text");
     return texts;
   });
 }

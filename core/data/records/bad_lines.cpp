@@ -2,6 +2,7 @@
 #include "core/data/records/bad_lines.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -59,6 +60,12 @@ std::vector<std::string> BadLines::sentences() const {
                                     format_number_of(each.count, "line"), each.count == 1 ? "was" : "were", each.reason,
                                     each.first));
   return sentences;
+}
+
+Error BadLines::nothing_left(const std::string& path, const char* what) const {
+  const auto skipped = sentences();
+  return Error(ExitCode::bad_data,
+               fmt::format("'{}': holds no {}{}{}", path, what, skipped.empty() ? "" : ": ", fmt::join(skipped, "; ")));
 }
 
 nlohmann::ordered_json BadLines::json() const {

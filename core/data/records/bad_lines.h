@@ -70,6 +70,9 @@ class BadLines {
   // A sentence for each reason: "3 lines were skipped (data.on_bad_line): is not valid JSON, first in a.jsonl: line 3".
   std::vector<std::string> sentences() const;
 
+  // That the files of `path` hold no `what`, with the sentences.
+  Error nothing_left(const std::string& path, const char* what) const;
+
   // {"count": …, "reasons": [{"reason", "count", "first"}, …]}
   nlohmann::ordered_json json() const;
   // What json() has written, of the policy "skip". Throws nlohmann::json::exception for anything else.
