@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of FP8 over many tensors at once, run on the processor, as blocks of a GPU that meet in one tensor's
 // numbers: the thread sanitizer sees whether they race for them.
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -60,6 +61,23 @@ TEST_CASE("Blocks of a GPU find the largest of many tensors in every order") {
     CHECK(largest.data()[number] == want);
   }
   CHECK_FALSE((x.has_overrun() || largest.has_overrun()));
+}
+
+TEST_CASE("A block of a GPU that goes on with another tensor begins its search anew") {
+  // As many portions as blocks at the most, so that the first block has the second tensor, too.
+  constexpr std::int64_t first = 2048 * fp8_portion_elements;
+  const std::vector<FlatPart> two{{0, first, 0}, {first, first + 5, 1}};
+  const ExactArray<__half> x(static_cast<std::size_t>(first) + 5);
+  std::fill_n(x.data(), first + 5, __half{});
+  x.data()[1] = __float2half(-3);
+  x.data()[first + 4] = __float2half(2);
+  const ExactArray<float> largest(2);
+  largest.data()[0] = largest.data()[1] = 0;
+  largest_of_fp8_parts(
+      {.of = {two.data(), std::ssize(two)}, .element = KernelElement::fp16, .x = x.data(), .largest = largest.data()},
+      nullptr);
+  CHECK(largest.data()[0] == 3);
+  CHECK(largest.data()[1] == 2);
 }
 
 TEST_CASE("Blocks of a GPU count and square many tensors exactly in every order") {
