@@ -21,6 +21,7 @@
 #include "apps/llmtrain/plan/derived_data.h"
 #include "apps/llmtrain/plan/explain.h"
 #include "apps/llmtrain/plan/fp8_products.h"
+#include "apps/llmtrain/plan/inference.h"
 #include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/plan/price.h"
 #include "apps/llmtrain/plan/recipe_file.h"
@@ -56,6 +57,7 @@ struct PlanOptions {
   std::optional<std::string> ranks;
   std::optional<std::string> program, price;
   bool search = false;
+  std::vector<std::string> inference;
   std::vector<std::string> sweep;
   std::optional<std::string> target;
   std::optional<std::string> output;
@@ -162,6 +164,9 @@ int plan(const PlanOptions& options) {
   if (options.program) overrides.push_back("cluster.program=" + *options.program);
   if (options.price)
     for (Override& change : price_overrides(*options.price)) overrides.push_back(std::move(change));
+  if (!options.inference.empty())
+    return show_inference(read_counted_recipe(options.recipe, overrides),
+                          {options.inference, options.search, options.target}, options.outputs);
   if (!options.other_recipe.empty())
     return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
   if (options.explained) return show_explanation(options.recipe, overrides, *options.explained, options.outputs);
@@ -281,13 +286,23 @@ void add_plan(CLI::App& program, Action& action) {
                            ->allow_extra_args(false);
   CLI::Option* target =
       command
-          ->add_option("--target", options->target, "Say how many devices finish the run in this time, as 30d or 12h")
+          ->add_option(
+              "--target", options->target,
+              "Say how many devices finish the run in this time, as 30d or 12h, or serve so fast, as per_token=30ms")
           ->type_name("TIME");
   CLI::Option* explain =
       command
           ->add_option("--explain", options->explained,
                        "Say why a run, or a measurement published:NAME, is faster or slower, key by key")
           ->type_name("SOURCE");
+  CLI::Option* inference =
+      command
+          ->add_option("--inference", options->inference,
+                       "Plan how the model is served, not its training: KEY=VALUE, as in batch=16,prompt=1024")
+          ->type_name("REQUEST")
+          ->allow_extra_args(false);
+  // Its page shows a search.
+  inference->excludes(other, sweep, explain, trace);
   search->excludes(html, trace);
   sweep->excludes(search, trace);
   // Two recipes are compared as text or JSON; pages and timelines show one.

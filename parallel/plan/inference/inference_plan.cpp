@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/inference/inference_plan.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+// The most devices that "auto" tries.
+constexpr std::int64_t most_tried_devices = 4096;
+
+Graph served_graph(const Recipe& recipe) {
+  if (is_encoder(recipe.model.architecture))
+    throw Error(ExitCode::bad_recipe, "model.architecture: an encoder generates no text; plan a decoder's inference");
+  return Graph::build(recipe.model, recipe.precision.high_precision);
+}
+
+// What cannot be of a request, whatever the devices.
+void check_request(const ModelRecipe& model, const ServingRequest& request) {
+  const auto refuse = [](const std::string& why) { throw Error(ExitCode::bad_recipe, "inference: " + why); };
+  if (request.prompt + request.generated > model.max_sequence_length)
+    refuse(
+        fmt::format("prompt {} and generated {} are more tokens than model.max_sequence_length, {}; ask for fewer, or "
+                    "--set model.max_sequence_length={}",
+                    request.prompt, request.generated, model.max_sequence_length, request.prompt + request.generated));
+  if (request.experts != ExpertLayout::automatic && !model.moe)
+    refuse(fmt::format("experts \"{}\": the model has no experts (model.moe); leave it \"auto\"",
+                       word_of(request.experts)));
+  const std::string_view part = model.moe ? "model.moe" : model.latent_attention ? "model.latent_attention" : "";
+  for (const PassLayout& pass : {request.prefill, request.decode})
+    if (!part.empty() && pass.weights != WeightLayout::automatic && pass.weights != WeightLayout::stationary_1d)
+      refuse(fmt::format("weights \"{}\": matrices of {} are split by features alone; use \"1d\" or \"auto\"",
+                         word_of(pass.weights), part));
+  const auto& [x, y, z] = request.axes;
+  const std::int64_t product = x.value_or(1) * y.value_or(1) * z.value_or(1);
+  if ((x || y || z) && request.devices && *request.devices % product != 0)
+    refuse(fmt::format("x, y and z: {} devices are no divisor of devices, {}; leave one of them \"auto\"", product,
+                       *request.devices));
+}
+
+// Parameters that a token multiplies, those of further predictions left out.
+double used_parameters(const Graph& graph) {
+  double unused = 0;
+  for (const Block& block : graph.blocks)
+    if (!is_served(block))
+      for (const std::size_t index : block.parameters) unused += as_real(graph.parameters[index].elements());
+  return as_real(graph.active_parameter_count()) - unused;
+}
+
+// The weights that one pass reads, and its cache, over all devices.
+double least_bytes(const Graph& graph, const PassPricer& pricer, const ServedPass& pass) {
+  double bytes = 0;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    if (!is_served(graph.blocks[block]) || graph.blocks[block].layer() == nullptr) continue;
+    for (const ServedProduct& each : block_work(graph, block, pricer.compute(), {}, pass).products)
+      bytes += each.product.batch * each.product.inner * each.product.columns *
+               (each.of_layer ? pricer.weight_bytes() : pricer.element_bytes());
+    if (!pass.is_prefill()) bytes += cached_elements(layer_shape(graph, block), {}, pass) * pricer.cache_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+ServedPass prefill_pass(const ServingRequest& request) {
+  return {request.batching == Batching::continuous ? 1 : request.batch, request.prompt, request.prompt};
+}
+
+ServedPass decode_pass(const ServingRequest& request) {
+  return {request.batch, 1, request.prompt + (request.generated + 1) / 2};
+}
+
+ServedPass last_pass(const ServingRequest& request) { return {request.batch, 1, request.prompt + request.generated}; }
+
+InferencePlanner::InferencePlanner(const Recipe& recipe, const ClusterProfile& profile)
+    : recipe_(recipe),
+      profile_(profile),
+      devices_per_node_(devices_per_node(recipe, profile)),
+      graph_(served_graph(recipe)) {}
+
+PassPricer InferencePlanner::pricer_of(const ServingRequest& request) const {
+  return {graph_, profile_, recipe_.precision, request, devices_per_node_};
+}
+
+PlannedPass InferencePlanner::planned_pass(const PassPricer& pricer, const DeviceSplit& split,
+                                           const ServedPass& pass) const {
+  PlannedPass planned{split, pass, pricer.price(split, pass)};
+  const double devices = as_real(split.devices()), tokens = pass.all_tokens();
+  const double least_seconds = 2 * used_parameters(graph_) * tokens / (devices * pricer.peak_flops());
+  planned.bound_seconds =
+      std::max(least_seconds, least_bytes(graph_, pricer, pass) / (devices * profile_.device.memory_bandwidth));
+  planned.mfu = least_seconds / planned.price.seconds();
+  planned.device_seconds_per_token = devices * planned.price.seconds() / tokens;
+  return planned;
+}
+
+InferencePlan InferencePlanner::joined(const PassPricer& pricer, const ServingRequest& request,
+                                       const PlannedPass& prefill, const PlannedPass& decode) const {
+  InferencePlan plan;
+  plan.name = recipe_.name;
+  plan.profile = profile_.name;
+  plan.program = profile_.program.name;
+  plan.request = request;
+  plan.devices = decode.split.devices();
+  plan.request.devices = plan.devices;
+  plan.parameters = graph_.parameter_count();
+  plan.active_parameters = graph_.active_parameter_count();
+  plan.prefill = prefill;
+  plan.decode = decode;
+  plan.memory = served_memory(graph_, pricer, prefill.split, prefill.pass, decode.split, last_pass(request));
+  plan.device_memory_bytes = profile_.device.memory_bytes;
+  plan.fits = plan.device_memory_bytes == 0 || plan.memory.sum() <= plan.device_memory_bytes;
+  const double prompt = prefill.price.seconds(), token = decode.price.seconds();
+  const double generated = as_real(request.generated), batch = as_real(request.batch);
+  plan.first_token_seconds = pricer.facts().request_seconds + prompt;
+  plan.per_token_seconds = token;
+  if (request.batching == Batching::continuous && batch > 1) {
+    // A prompt's pass interrupts all answers, each of which meets one for every request that ends while it grows.
+    plan.per_token_seconds += pricer.facts().interruption * (batch - 1) * prompt / generated;
+    plan.first_token_seconds +=
+        pricer.facts().waited_prompts * (batch - 1) * prompt + pricer.facts().waited_tokens * plan.per_token_seconds;
+  }
+  // The first token is the prompt's pass's own.
+  plan.request_seconds = plan.first_token_seconds + (generated - 1) * plan.per_token_seconds;
+  plan.tokens_per_second = batch * generated / plan.request_seconds;
+  plan.device_seconds_per_token = as_real(plan.devices) / plan.tokens_per_second;
+  return plan;
+}
+
+std::vector<InferencePlan> InferencePlanner::plans_on(const ServingRequest& request, std::int64_t devices,
+                                                      std::string& refused) const {
+  const OpenSplits prompts =
+      open_splits(recipe_.model, request, request.prefill, devices, prefill_pass(request).sequences);
+  const OpenSplits tokens = open_splits(recipe_.model, request, request.decode, devices, request.batch);
+  const PassPricer pricer = pricer_of(request);
+  std::vector<PlannedPass> prefills;
+  for (const DeviceSplit& split : prompts.splits)
+    prefills.push_back(planned_pass(pricer, split, prefill_pass(request)));
+  std::vector<InferencePlan> plans;
+  for (const DeviceSplit& split : tokens.splits) {
+    const PlannedPass* fastest = nullptr;
+    for (const PlannedPass& each : prefills)
+      if (each.split.x == split.x && each.split.experts == split.experts &&
+          (fastest == nullptr || each.price.seconds() < fastest->price.seconds()))
+        fastest = &each;
+    if (fastest == nullptr) continue;
+    plans.push_back(joined(pricer, request, *fastest, planned_pass(pricer, split, decode_pass(request))));
+  }
+  if (!plans.empty()) return plans;
+  if (prompts.splits.empty())
+    refused = "inference: prefill: " + prompts.refused;
+  else if (tokens.splits.empty())
+    refused = "inference: decode: " + tokens.refused;
+  else
+    refused = "inference: prefill and decode cut the weights differently; both must have one x (\"1d\" has 1)";
+  return plans;
+}
+
+bool is_better(const InferencePlan& plan, const InferencePlan& other) {
+  if (plan.fits != other.fits) return plan.fits;
+  return plan.request_seconds < other.request_seconds;
+}
+
+InferencePlan InferencePlanner::plan(const ServingRequest& request) const {
+  check_request(recipe_.model, request);
+  std::optional<InferencePlan> best;
+  std::string refused, first_refused;
+  for (std::int64_t devices = request.devices.value_or(1); devices <= most_tried_devices; devices *= 2) {
+    for (InferencePlan& plan : plans_on(request, devices, refused))
+      if (!best || is_better(plan, *best)) best = std::move(plan);
+    if (first_refused.empty()) first_refused = refused;
+    if (request.devices || (best && best->fits)) break;
+  }
+  if (!best) throw Error(ExitCode::bad_recipe, first_refused);
+  return *std::move(best);
+}
+
+}  // namespace llmtrain

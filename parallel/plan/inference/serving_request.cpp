@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/inference/serving_request.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::int64_t most_tokens = 1 << 24, most_devices = 1 << 20;
+
+// A key: what it takes, in words, and a function that sets it, or says no.
+struct RequestKey {
+  std::string_view name;
+  std::string values;
+  std::function<bool(ServingRequest&, std::string_view)> set;
+};
+
+std::optional<std::int64_t> whole_number(std::string_view text, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most) return std::nullopt;
+  return value;
+}
+
+template <class Member>
+RequestKey number_key(std::string_view name, std::int64_t most, Member member) {
+  return {name, fmt::format("a whole number from 1 to {}", most), [=](ServingRequest& request, std::string_view text) {
+            const auto value = whole_number(text, most);
+            if (value) member(request) = *value;
+            return value.has_value();
+          }};
+}
+
+template <class Member>
+RequestKey open_number_key(std::string_view name, Member member) {
+  return {name, fmt::format("\"auto\" or a whole number from 1 to {}", most_devices),
+          [=](ServingRequest& request, std::string_view text) {
+            const auto value = whole_number(text, most_devices);
+            if (value || text == "auto") member(request) = value;
+            return value || text == "auto";
+          }};
+}
+
+template <class Member>
+RequestKey word_key(std::string_view name, std::span<const std::string_view> words, Member member) {
+  return {name, fmt::format("one of {}", fmt::join(words, ", ")), [=](ServingRequest& request, std::string_view text) {
+            const auto found = std::ranges::find(words, text);
+            if (found == words.end()) return false;
+            auto& field = member(request);
+            field = static_cast<std::remove_reference_t<decltype(field)>>(found - words.begin());
+            return true;
+          }};
+}
+
+const std::vector<RequestKey>& request_keys() {
+  using Request = ServingRequest;
+  static const std::vector<RequestKey> keys{
+      number_key(
+          "batch", most_devices, [](Request & request) -> auto& { return request.batch; }),
+      number_key(
+          "prompt", most_tokens, [](Request & request) -> auto& { return request.prompt; }),
+      number_key(
+          "generated", most_tokens, [](Request & request) -> auto& { return request.generated; }),
+      word_key(
+          "batching", batching_words, [](Request & request) -> auto& { return request.batching; }),
+      word_key(
+          "weights", served_type_words, [](Request & request) -> auto& { return request.weights; }),
+      word_key(
+          "cache", std::span(served_type_words).first(3), [](Request & request) -> auto& { return request.cache; }),
+      open_number_key(
+          "devices", [](Request & request) -> auto& { return request.devices; }),
+      open_number_key(
+          "x", [](Request & request) -> auto& { return request.axes.x; }),
+      open_number_key(
+          "y", [](Request & request) -> auto& { return request.axes.y; }),
+      open_number_key(
+          "z", [](Request & request) -> auto& { return request.axes.z; }),
+      word_key(
+          "prefill.weights", weight_layout_words, [](Request & request) -> auto& { return request.prefill.weights; }),
+      word_key(
+          "prefill.attention", attention_layout_words,
+          [](Request & request) -> auto& { return request.prefill.attention; }),
+      word_key(
+          "decode.weights", weight_layout_words, [](Request & request) -> auto& { return request.decode.weights; }),
+      word_key(
+          "decode.attention", attention_layout_words,
+          [](Request & request) -> auto& { return request.decode.attention; }),
+      word_key(
+          "experts", expert_layout_words, [](Request & request) -> auto& { return request.experts; })};
+  return keys;
+}
+
+void set_key(std::string_view flag, std::string_view text, ServingRequest& request) {
+  const std::size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  const auto& keys = request_keys();
+  const auto key = std::ranges::find(keys, name, &RequestKey::name);
+  if (equals == std::string_view::npos || key == keys.end()) {
+    std::vector<std::string_view> names;
+    for (const RequestKey& each : keys) names.push_back(each.name);
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("{} {}: must be KEY=VALUE, of the keys {}", flag, text, fmt::join(names, ", ")));
+  }
+  if (!key->set(request, text.substr(equals + 1)))
+    throw Error(ExitCode::bad_recipe, fmt::format("{} {}: {} must be {}", flag, text, name, key->values));
+}
+
+}  // namespace
+
+ServingRequest parse_request(std::string_view flag, std::span<const std::string> texts) {
+  ServingRequest request;
+  for (const std::string_view text : texts) {
+    std::size_t start = 0;
+    while (start <= text.size()) {
+      const std::size_t end = std::min(text.find(',', start), text.size());
+      set_key(flag, text.substr(start, end - start), request);
+      start = end + 1;
+    }
+  }
+  return request;
+}
+
+}  // namespace llmtrain
