@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans every row of recipes/published/serving/aiconfigurator.csv, as llmtrain plan --inference does, and prints the
+errors of time per token and time to first token by program, model and device, in per cent."""
+import argparse
+import collections
+import csv
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+RECIPES = pathlib.Path(__file__).resolve().parents[2] / "recipes"
+ROWS = RECIPES / "published" / "serving" / "aiconfigurator.csv"
+# Whole models and devices that decided no constant.
+HELD_OUT_MODELS = {"llama3-70b", "qwen3-235b-a22b"}
+HELD_OUT_DEVICES = {"b200", "gb200"}
+WEIGHTS = {"bf16": "compute", "fp8": "fp8", "fp4": "fp4"}
+# Rows do not say in what type keys and values are cached: these programs' benchmarks of quantised models take FP8.
+FP8_CACHE = {"vllm", "tensorrt-llm"}
+
+
+def read_rows():
+    with open(ROWS, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def is_held_out(row):
+    return row["model"] in HELD_OUT_MODELS or row["hardware"] in HELD_OUT_DEVICES
+
+
+def line_of(row):
+    """What inference_tool reads: the bundled model on one node of so many devices, and the requests."""
+    recipe = json.loads((RECIPES / "models" / f"{row['model']}.json").read_text(encoding="utf-8"))
+    devices = int(row["tensor"])
+    recipe["model"]["max_sequence_length"] = int(row["prompt"]) + int(row["generated"])
+    recipe["batch"]["sequence_length"] = 128
+    recipe["parallel"] = {}
+    recipe.pop("pipeline", None)
+    recipe["cluster"] = {"profile": row["hardware"], "program": row["program"], "nodes": 1, "devices_per_node": devices,
+                         "device": "cuda"}
+    is_small = row["precision"] != "bf16"
+    request = {"batch": row["batch"], "prompt": row["prompt"], "generated": row["generated"], "batching": "continuous",
+               "weights": WEIGHTS[row["precision"]], "devices": devices, "prefill.weights": "1d",
+               "decode.weights": "1d", "prefill.attention": "heads", "decode.attention": "heads",
+               "cache": "fp8" if is_small and row["program"] in FP8_CACHE else "compute"}
+    if "moe" in recipe["model"]:
+        request["experts"] = "experts" if int(row["expert"]) > 1 else "features"
+    return json.dumps({"recipe": recipe, "request": ",".join(f"{key}={value}" for key, value in request.items())})
+
+
+def plans_of(tool, rows):
+    result = subprocess.run([tool, RECIPES], input="\n".join(map(line_of, rows)), capture_output=True, text=True,
+                            check=True)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def errors_of(pairs):
+    """Mean error and median ratio, in per cent and as a factor."""
+    ratios = [plan / measured for plan, measured in pairs]
+    return 100 * statistics.mean(abs(ratio - 1) for ratio in ratios), statistics.median(ratios)
+
+
+def figures(entries):
+    token, ratio = errors_of([(plan["per_token_seconds"] * 1e3, float(row["per_token_ms"])) for row, plan in entries])
+    first, first_ratio = errors_of([(plan["first_token_seconds"] * 1e3, float(row["first_token_ms"]))
+                                    for row, plan in entries])
+    return [len(entries), f"{token:.1f}", f"{ratio:.2f}", f"{first:.1f}", f"{first_ratio:.2f}"]
+
+
+def table(planned):
+    groups = collections.defaultdict(list)
+    for row, plan in planned:
+        groups[row["program"], row["model"], row["hardware"], row["precision"]].append((row, plan))
+    lines = [[*key, "held out" if is_held_out(entries[0][0]) else "", *figures(entries)]
+             for key, entries in sorted(groups.items())]
+    for name, chosen in (("all fitted", [each for each in planned if not is_held_out(each[0])]),
+                         ("all held out", [each for each in planned if is_held_out(each[0])]), ("all", planned)):
+        lines.append([name, "", "", "", "", *figures(chosen)])
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/score_planner --inference", description=__doc__)
+    parser.add_argument("--tool", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="print each row with its plan, one per line")
+    arguments = parser.parse_args()
+    rows = read_rows()
+    planned = []
+    for row, plan in zip(rows, plans_of(arguments.tool, rows), strict=True):
+        if "refused" in plan:
+            print(f"refused: {row}: {plan['refused']}", file=sys.stderr)
+            continue
+        planned.append((row, plan))
+    if arguments.json:
+        for row, plan in planned:
+            print(json.dumps({"row": row, "plan": plan}))
+        return
+    print("| program | model | device | weights | | rows | per token: mean | ratio | first token: mean | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for line in table(planned):
+        print("| " + " | ".join(map(str, line)) + " |")
+
+
+if __name__ == "__main__":
+    main()
