@@ -7,18 +7,13 @@
 #include <array>
 #include <cstddef>
 
+#include "parallel/plan/cost/divisors.h"
+
 namespace llmtrain {
 namespace {
 
 constexpr std::array weight_layouts{WeightLayout::stationary_1d, WeightLayout::stationary_2d, WeightLayout::gathered_x,
                                     WeightLayout::gathered_xy, WeightLayout::gathered_xyz};
-
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> all;
-  for (std::int64_t each = 1; each <= number; ++each)
-    if (number % each == 0) all.push_back(each);
-  return all;
-}
 
 // The largest number of sequences' parts that devices can have: a divisor of theirs, and at most one for a sequence.
 std::int64_t sequence_ranks(std::int64_t devices, std::int64_t sequences) {

@@ -7,6 +7,7 @@
 
 #include "core/graph/sharding.h"
 #include "core/recipe/schedules/batch_sizes.h"
+#include "parallel/plan/cost/divisors.h"
 
 namespace llmtrain {
 namespace {
@@ -14,13 +15,6 @@ namespace {
 constexpr std::int64_t largest_micro_batch = 64;
 // With fewer tokens a context rank does little but wait for the keys of the others.
 constexpr std::int64_t fewest_context_tokens = 128;
-
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t divisor = 1; divisor <= number; ++divisor)
-    if (number % divisor == 0) found.push_back(divisor);
-  return found;
-}
 
 std::int64_t quotient_up(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
 
