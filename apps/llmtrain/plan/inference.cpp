@@ -3,7 +3,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -60,12 +59,7 @@ void set_target(const std::string& part, std::string_view whole, InferenceTarget
 
 InferenceTarget target_of(const std::string& text) {
   InferenceTarget target;
-  std::size_t start = 0;
-  while (start <= text.size()) {
-    const std::size_t end = std::min(text.find(',', start), text.size());
-    set_target(text.substr(start, end - start), text, target);
-    start = end + 1;
-  }
+  for (const std::string_view part : comma_parts(text)) set_target(std::string(part), text, target);
   return target;
 }
 

@@ -37,15 +37,14 @@ double weight_bytes(const Graph& graph, const PassPricer& pricer, const DeviceSp
 
 // The operands and the result of the largest product, and of a layer's weights the part that is multiplied and the one
 // that arrives meanwhile: gathers go on part by part, as each device's comes (Wang et al., ASPLOS 2023).
-double working_bytes(const Graph& graph, const PassPricer& pricer, DataType compute, const DeviceSplit& split,
-                     const ServedPass& pass) {
+double working_bytes(const Graph& graph, const PassPricer& pricer, const DeviceSplit& split, const ServedPass& pass) {
   BlockCache<double> largest(graph);
   double rows = 0, gathered = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     if (!is_served(graph.blocks[block])) continue;
     rows = std::max(rows, largest.of(block, [&] {
       double most = 0;
-      for (const ServedProduct& each : block_work(graph, block, compute, split, pass).products)
+      for (const ServedProduct& each : block_work(graph, block, pricer.compute(), split, pass).products)
         most = std::max(most, each.product.batch * each.product.rows * (each.product.inner + each.product.columns));
       return most;
     }));
@@ -66,8 +65,8 @@ ServedMemory served_memory(const Graph& graph, const PassPricer& pricer, const D
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
     if (graph.blocks[block].layer() != nullptr && is_served(graph.blocks[block]))
       memory.cache += cached_elements(layer_shape(graph, block), decode_split, last_token) * pricer.cache_bytes();
-  memory.working = std::max(working_bytes(graph, pricer, pricer.compute(), prefill_split, prefill),
-                            working_bytes(graph, pricer, pricer.compute(), decode_split, last_token));
+  memory.working = std::max(working_bytes(graph, pricer, prefill_split, prefill),
+                            working_bytes(graph, pricer, decode_split, last_token));
   return memory;
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <vector>
 
 #include "core/base/error.h"
 
@@ -114,16 +113,21 @@ void set_key(std::string_view flag, std::string_view text, ServingRequest& reque
 
 }  // namespace
 
+std::vector<std::string_view> comma_parts(std::string_view text) {
+  std::vector<std::string_view> parts;
+  std::size_t start = 0;
+  while (start <= text.size()) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
 ServingRequest parse_request(std::string_view flag, std::span<const std::string> texts) {
   ServingRequest request;
-  for (const std::string_view text : texts) {
-    std::size_t start = 0;
-    while (start <= text.size()) {
-      const std::size_t end = std::min(text.find(',', start), text.size());
-      set_key(flag, text.substr(start, end - start), request);
-      start = end + 1;
-    }
-  }
+  for (const std::string_view text : texts)
+    for (const std::string_view part : comma_parts(text)) set_key(flag, part, request);
   return request;
 }
 

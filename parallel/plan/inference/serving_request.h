@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace llmtrain {
 
@@ -77,6 +78,9 @@ struct ServingRequest {
 
   bool operator==(const ServingRequest&) const = default;
 };
+
+// The parts of a text between its commas, as the flags of a plan of inference have them; of an empty text an empty one.
+std::vector<std::string_view> comma_parts(std::string_view text);
 
 // A request by texts of KEY=VALUE, several in one divided by commas: "batch=64,prompt=2048" and "decode.weights=2d".
 // Throws Error(bad_recipe) that names `flag`, the key, the value and the rule.
