@@ -2,6 +2,7 @@
 #include "core/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -85,6 +86,21 @@ int open_own(const std::filesystem::path& file, int flags, const std::filesystem
   if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
   ::close(descriptor);
   throw Error(ExitCode::cannot_write, file.string() + ": is not a regular file; remove it");
+}
+
+FileLocking try_lock(int descriptor, FileLock lock) {
+  if (::flock(descriptor, (lock == FileLock::shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) return FileLocking::held;
+  // Only this error means that somebody holds it.
+  return errno == EWOULDBLOCK ? FileLocking::taken : FileLocking::without;
+}
+
+OpenFile open_file(const std::filesystem::path& file, int flags) {
+  const int descriptor = ::open(file.c_str(), flags | O_CLOEXEC, 0644);
+  if (descriptor < 0) return nullptr;
+  return {new int(descriptor), [](const int* open) {
+            ::close(*open);
+            delete open;
+          }};
 }
 
 void write_file_atomically(const std::filesystem::path& file, std::string_view text) {

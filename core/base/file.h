@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,25 @@ std::string read_file(const std::filesystem::path& file);
 // not followed, because whoever may write in a folder could lead it to a file of somebody else's. The caller closes it.
 // Throws Error(cannot_write) that names `named`.
 int open_own(const std::filesystem::path& file, int flags, const std::filesystem::path& named);
+
+// Locks of files: many may hold a shared one at once, or one an exclusive one.
+enum class FileLock { shared, exclusive };
+
+enum class FileLocking {
+  held,     // with the open file: the kernel releases it with the last descriptor, in whatever way the process ends
+  taken,    // another open file of this or another process, on any machine that sees the file, holds one against it
+  without,  // its file system has no locks; errno says why
+};
+
+// Locks an open file or folder (flock(2)). Does not block.
+FileLocking try_lock(int descriptor, FileLock lock);
+
+// The descriptor of an open file, closed with the last copy.
+using OpenFile = std::shared_ptr<const int>;
+
+// Opens a file by the flags of open(2), for this process alone; null, with the reason in errno, where that fails. A
+// file that is created may be read by all and written by its owner.
+OpenFile open_file(const std::filesystem::path& file, int flags);
 
 // Replaces `file` by a FileWriter.
 void write_file_atomically(const std::filesystem::path& file, std::string_view text);

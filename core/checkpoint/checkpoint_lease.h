@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/base/file.h"
 
 namespace llmtrain {
 
@@ -24,10 +25,10 @@ class CheckpointLease {
   // it finds that out.
   static CheckpointLease to_read(const std::filesystem::path& folder);
   // For the one that removes it; keeps readers from beginning. Nothing where readers hold it.
-  static std::shared_ptr<const int> to_remove(const std::filesystem::path& folder);
+  static OpenFile to_remove(const std::filesystem::path& folder);
 
  private:
-  std::shared_ptr<const int> file_;  // open and locked; null: nothing is kept
+  OpenFile file_;  // locked; null: nothing is kept
 };
 
 }  // namespace llmtrain

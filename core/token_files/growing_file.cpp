@@ -2,7 +2,6 @@
 #include "core/token_files/growing_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,7 +17,7 @@ namespace llmtrain {
 GrowingFile::GrowingFile(std::filesystem::path file, std::int64_t bytes)
     : file_(std::move(file)), descriptor_(open_own(file_, O_WRONLY | O_CREAT, file_)) {
   // File systems without locks are no reason to refuse.
-  const bool is_taken = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool is_taken = try_lock(descriptor_, FileLock::exclusive) == FileLocking::taken;
   const bool is_cut = !is_taken && ::ftruncate(descriptor_, bytes) == 0 && ::lseek(descriptor_, 0, SEEK_END) == bytes;
   if (is_cut) return;
   const int reason = errno;

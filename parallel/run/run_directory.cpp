@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -190,27 +188,24 @@ CheckpointReader checkpoint_to_start_from(const Recipe& recipe, const VerifyChec
 
 // Locks the file .lock for the lifetime of the result. The file of a run is never removed: if processes created and
 // removed it, two of them could hold locks on different files of the same name.
-std::shared_ptr<const int> lock(const fs::path& folder) {
+OpenFile lock(const fs::path& folder) {
   const fs::path file = lock_file(folder);
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (descriptor < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
-  std::shared_ptr<const int> held(new int(descriptor), [](const int* open) {
-    ::close(*open);
-    delete open;
-  });
-  // The kernel releases it when the process ends in whatever way, so that no stale lock stays.
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
-    // Between the opening and the lock a start that failed has removed it.
-    if (!is_in_place(file, descriptor)) refuse(folder, "was removed while the run started; start it again");
-    return held;
-  }
+  const OpenFile held = open_file(file, O_RDWR | O_CREAT | O_NOFOLLOW);
+  if (!held) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
+  const FileLocking locking = try_lock(*held, FileLock::exclusive);
   const int reason = errno;
-  // Only this error means that another process holds the lock.
-  if (reason == EWOULDBLOCK)
-    refuse(folder, "another process is training in it; wait until it ends, or choose another --run-dir");
-  // Some network file systems have no locks, which is no reason not to train there.
-  log().warn("{}: cannot be locked ({}): make sure that no other process trains in this folder", file.string(),
-             std::strerror(reason));
+  switch (locking) {
+    case FileLocking::held:
+      // Between the opening and the lock a start that failed has removed it.
+      if (!is_in_place(file, *held)) refuse(folder, "was removed while the run started; start it again");
+      break;
+    case FileLocking::taken:
+      refuse(folder, "another process is training in it; wait until it ends, or choose another --run-dir");
+    case FileLocking::without:
+      // No reason not to train there.
+      log().warn("{}: cannot be locked ({}): make sure that no other process trains in this folder", file.string(),
+                 std::strerror(reason));
+  }
   return held;
 }
 

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/file.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
@@ -31,7 +31,7 @@ class RunFolderLock {
 
   std::filesystem::path folder_;
   std::vector<std::filesystem::path> created_;  // or to be created in it; the innermost first
-  std::shared_ptr<const int> held_;             // the open file .lock; none once RunDirectory has it
+  OpenFile held_;                               // .lock; none once RunDirectory has it
 };
 
 // The folder of one run: recipe.json, metrics.jsonl, report.html, log/, checkpoints/. Locked by one process at a time.
@@ -96,7 +96,7 @@ class RunDirectory {
   Recipe recipe_;
   std::optional<Recipe> former_;
   std::filesystem::path path_;
-  std::shared_ptr<const int> lock_;  // the open file .lock
+  OpenFile lock_;  // .lock
 };
 
 // Throws Error(bad_recipe) that names a rank whose recipe differs from the first rank's, and the first key that

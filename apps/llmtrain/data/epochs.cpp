@@ -3,10 +3,7 @@
 
 #include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -39,31 +36,16 @@ namespace fs = std::filesystem;
 
 // Ranks that a launcher has started count at the same time, and two writers of one token file are refused: one of them
 // tokenises meanwhile, and the others find its files then. Where a file system has no locks, they do not wait.
-class CountingLock {
- public:
-  CountingLock(const fs::path& folder, const DataCache::Stops& stops) {
-    create_folder(folder);
-    const fs::path file = folder / "counting.lock";
-    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-    while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      if (stops()) {
-        ::close(descriptor_);
-        throw stopped_while("waiting for another process that counts the samples of an epoch");
-      }
-      constexpr std::chrono::milliseconds pause(20);
-      std::this_thread::sleep_for(pause);
-    }
+OpenFile lock_for_counting(const fs::path& folder, const DataCache::Stops& stops) {
+  create_folder(folder);
+  OpenFile file = open_file(folder / "counting.lock", O_RDWR | O_CREAT | O_NOFOLLOW);
+  while (file && try_lock(*file, FileLock::exclusive) == FileLocking::taken) {
+    if (stops()) throw stopped_while("waiting for another process that counts the samples of an epoch");
+    constexpr std::chrono::milliseconds pause(20);
+    std::this_thread::sleep_for(pause);
   }
-  // The kernel releases the lock with the last descriptor.
-  ~CountingLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  CountingLock(const CountingLock&) = delete;
-  CountingLock& operator=(const CountingLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
+  return file;
+}
 
 std::vector<fs::path> kept_token_files(const Recipe& recipe, const DataCache::Stops& stops, const std::string& role) {
   DataCache cache;
@@ -71,7 +53,7 @@ std::vector<fs::path> kept_token_files(const Recipe& recipe, const DataCache::St
   check_sources(recipe.data.train, recipe.data.tokenizer, cache, role);
   check_sources(recipe.data.validation, recipe.data.tokenizer, cache, "/data/validation");
   cache.once = [&](const auto& make) {
-    const CountingLock lock(cache.folder, stops);
+    const OpenFile lock = lock_for_counting(cache.folder, stops);
     return make(stops);
   };
   return tokenized_sources(recipe.data.train, recipe.data.tokenizer, recipe.model.vocab_size, cache, role,

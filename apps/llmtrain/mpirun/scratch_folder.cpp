@@ -2,7 +2,6 @@
 #include "apps/llmtrain/mpirun/scratch_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+
+#include "core/base/file.h"
 
 namespace llmtrain::app {
 namespace {
@@ -21,18 +22,17 @@ constexpr std::string_view prefix = "llmtrain-ranks-";
 // Until it is locked, so that nobody takes it for abandoned.
 constexpr std::string_view first_name = "llmtrain-new-XXXXXX";
 
-int open_folder(const fs::path& folder) {
-  return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
+OpenFile open_folder(const fs::path& folder) { return open_file(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW); }
+
+bool locks(const OpenFile& folder) { return try_lock(*folder, FileLock::exclusive) == FileLocking::held; }
 
 void remove_if_abandoned(const fs::path& folder) {
-  const int descriptor = open_folder(folder);
-  if (descriptor < 0) return;
+  const OpenFile open = open_folder(folder);
+  if (!open) return;
   struct stat status {};
-  const bool is_ours = ::fstat(descriptor, &status) == 0 && status.st_uid == ::geteuid();
+  const bool is_ours = ::fstat(*open, &status) == 0 && status.st_uid == ::geteuid();
   std::error_code left_alone;
-  if (is_ours && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0) fs::remove_all(folder, left_alone);
-  ::close(descriptor);
+  if (is_ours && locks(open)) fs::remove_all(folder, left_alone);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ ScratchFolder::ScratchFolder(const fs::path& parent) {
     throw fs::filesystem_error("cannot be created", first, std::error_code(errno, std::generic_category()));
   lock_ = open_folder(first);
   // Without a lock, as on some network file systems, it would be taken for abandoned under the other name.
-  const bool is_locked = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  const bool is_locked = lock_ && locks(lock_);
   path_ = is_locked ? parent / (std::string(prefix) + first.substr(first.size() - 6)) : fs::path(first);
   if (is_locked && ::rename(first.c_str(), path_.c_str()) != 0) path_ = first;
 }
@@ -51,7 +51,6 @@ ScratchFolder::ScratchFolder(const fs::path& parent) {
 ScratchFolder::~ScratchFolder() {
   std::error_code left_to_the_next;
   fs::remove_all(path_, left_to_the_next);
-  if (lock_ >= 0) ::close(lock_);
 }
 
 void ScratchFolder::remove_abandoned(const fs::path& parent) {

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "core/base/file.h"
+
 namespace llmtrain::app {
 
 // A new folder of this process's own, for files that the processes which it starts share. It goes with the process: the
@@ -23,7 +25,7 @@ class ScratchFolder {
 
  private:
   std::filesystem::path path_;
-  int lock_ = -1;
+  OpenFile lock_;
 };
 
 }  // namespace llmtrain::app
