@@ -24,8 +24,8 @@ struct SavedActivations {
   virtual ~SavedActivations() = default;
 };
 
-// The losses of all rows [T] in one of Graph::losses, fp32 at least, 0 where a row does not count: equal on every
-// tensor rank.
+// The losses of all rows [T] of tokens, or of samples, in one of Graph::losses, fp32 at least, 0 where a row does not
+// count: equal on every tensor rank.
 struct LossRows {
   std::size_t term = 0;
   at::Tensor rows;
@@ -46,8 +46,8 @@ class BlockModule {
     std::unique_ptr<SavedActivations> saved;  // null without a backward
     LayerRouting routing{};                   // of a layer with experts
     std::vector<LossRows> losses{};           // of the terms of rows that it raises; none in prediction
-    // The rows [rows, V] that a head makes in prediction, in the compute type and equal on every tensor rank; else
-    // undefined.
+    // The rows [rows, V] that a head makes in prediction, and one of classes in evaluation, in the compute type and
+    // equal on every tensor rank; else undefined.
     at::Tensor logits{};
   };
 

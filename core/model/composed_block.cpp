@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -58,6 +59,14 @@ body::Body predicting(body::Body body) {
   return body;
 }
 
+// The body with the logits of its losses as further outputs.
+body::Body with_logits(body::Body body) {
+  const std::vector<bool> losses = are_losses(body);
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    if (losses[i]) body.outputs.push_back(logits_of(body, body.outputs[i]));
+  return body;
+}
+
 // The rows [T, …] that count; the others are zero.
 at::Tensor counted(const at::Tensor& rows, const Batch& batch) {
   const at::Tensor& which = batch.field(BatchField::counted_rows);
@@ -71,10 +80,11 @@ at::TensorOptions index_options(const Batch& batch) {
   return field == batch.fields.end() ? at::TensorOptions(at::kLong) : field->options().dtype(at::kLong);
 }
 
-at::Tensor loss_gradients(const Batch& batch, double gradient, const at::TensorOptions& options) {
+// Of rows of tokens the gradients of those that count, else of all.
+at::Tensor loss_gradients(const Batch& batch, std::int64_t rows, bool are_tokens, double gradient,
+                          const at::TensorOptions& options) {
   const at::Tensor& which = batch.field(BatchField::counted_rows);
-  const std::int64_t rows = batch.sequences().rows();
-  if (!which.defined()) return at::full({rows}, gradient, options);
+  if (!are_tokens || !which.defined()) return at::full({rows}, gradient, options);
   return at::zeros({rows}, options).index_fill_(0, which, gradient);
 }
 
@@ -110,9 +120,11 @@ class ComposedBlock::Weights final : public body::BodyParameters {
   const std::map<body::TensorId, BoundParameter>& bound_;
 };
 
-ComposedBlock::ComposedBlock(const BlockParameters& parameters, body::Body body, BatchAxes axes, Recompute recompute)
+ComposedBlock::ComposedBlock(const BlockParameters& parameters, body::Body body, BatchAxes axes, Recompute recompute,
+                             bool tells_classes)
     : body_(std::move(body)),
       predicting_(predicting(body_)),
+      evaluating_(tells_classes ? with_logits(body_) : body_),
       axes_(axes),
       keeping_(keeping_of(recompute)),
       name_(parameters.block().name) {
@@ -121,24 +133,38 @@ ComposedBlock::ComposedBlock(const BlockParameters& parameters, body::Body body,
                                               std::to_string(parameters.split().ranks()) + " tensor ranks share");
   for (const body::TensorId id : body_.tensors_of(body::BodyTensor::Role::parameter))
     bound_.emplace(id, parameters.bind_alone(body_.tensors[id].name));
+  const std::vector<bool> losses = are_losses(body_);
   std::size_t term = 0;
-  for (const bool is_loss : are_losses(body_)) {
-    terms_.emplace_back();
-    if (is_loss) terms_.back() = parameters.block().losses.at(term++);
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    losses_.emplace_back();
+    if (!losses[i]) continue;
+    const std::vector<body::AxisId>& of_rows = body_.tensors[body_.outputs[i]].axes;
+    losses_.back() = {parameters.block().losses.at(term++), std::ranges::count(of_rows, axes_.tokens) > 0};
   }
+}
+
+const body::Body& ComposedBlock::body_in(PassMode mode) const {
+  switch (mode) {
+    case PassMode::training:
+      break;
+    case PassMode::evaluation:
+      return evaluating_;
+    case PassMode::prediction:
+      return predicting_;
+  }
+  return body_;
 }
 
 const body::BodyRun& ComposedBlock::run_of(const Batch& batch, const PassContext& pass) const {
   const Sequences& rows = batch.sequences();
   if (!rows.part.is_whole())
     throw Error(ExitCode::internal_error, name_ + ": a composed block has whole sequences, which context ranks share");
-  const bool predicts = pass.mode == PassMode::prediction;
-  const auto place = runs_.find({rows.count, rows.length, predicts});
+  const auto place = runs_.find({rows.count, rows.length, pass.mode});
   if (place != runs_.end()) return place->second;
   body::Body filled =
-      body::with_extents(predicts ? predicting_ : body_, {{axes_.sequences, rows.count}, {axes_.tokens, rows.length}});
+      body::with_extents(body_in(pass.mode), {{axes_.sequences, rows.count}, {axes_.tokens, rows.length}});
   const auto site_of = [&](const std::string& step) { return stable_hash(name_ + "." + step); };
-  return runs_.try_emplace({rows.count, rows.length, predicts}, std::move(filled), keeping_, site_of).first->second;
+  return runs_.try_emplace({rows.count, rows.length, pass.mode}, std::move(filled), keeping_, site_of).first->second;
 }
 
 body::BodyPass ComposedBlock::pass_of(const Batch& batch, const PassContext& pass) const {
@@ -152,7 +178,8 @@ body::BodyPass ComposedBlock::pass_of(const Batch& batch, const PassContext& pas
   return result;
 }
 
-// Targets of rows that do not count may be anything, and in prediction there are none: they are not to be read.
+// Targets of rows that do not count may be anything, and in prediction there are neither targets nor labels: they are
+// not to be read. Without another text all tokens are of the first.
 at::Tensor ComposedBlock::field_of(std::string_view name, const Batch& batch, const PassContext& pass) const {
   const Sequences& sequences = batch.sequences();
   const at::TensorOptions options = index_options(batch);
@@ -164,9 +191,12 @@ at::Tensor ComposedBlock::field_of(std::string_view name, const Batch& batch, co
   if (found == batch_field_names.end())
     throw Error(ExitCode::internal_error, name_ + ": batches have no field " + std::string(name));
   const auto field = static_cast<BatchField>(found - batch_field_names.begin());
-  if (field != BatchField::targets) return batch.field(field);
-  if (pass.mode == PassMode::prediction) return at::zeros({sequences.rows()}, options);
-  return counted(batch.field(field), batch);
+  const bool predicts = pass.mode == PassMode::prediction;
+  if (field == BatchField::label && predicts) return at::zeros({sequences.count}, options);
+  if (field == BatchField::targets && predicts) return at::zeros({sequences.rows()}, options);
+  if (field == BatchField::token_types && predicts && !batch.field(field).defined())
+    return at::zeros({sequences.rows()}, options);
+  return field == BatchField::targets ? counted(batch.field(field), batch) : batch.field(field);
 }
 
 std::vector<at::Tensor> ComposedBlock::fields_of(const body::Body& filled, const Batch& batch,
@@ -177,6 +207,21 @@ std::vector<at::Tensor> ComposedBlock::fields_of(const body::Body& filled, const
   return fields;
 }
 
+void ComposedBlock::add_output(Output& output, std::size_t place, const at::Tensor& made, const Batch& batch,
+                               const PassContext& pass) const {
+  const at::Tensor& asked_for = batch.field(BatchField::counted_rows);
+  // Logits that stand behind the outputs are of the last loss.
+  const auto last = std::ranges::find_if(losses_ | std::views::reverse, &std::optional<Loss>::has_value);
+  const std::optional<Loss> loss = place < losses_.size() ? losses_[place] : *last;
+  if (!loss)
+    output.values.push_back(made.flatten(0, 1));
+  else if (place < losses_.size() && pass.mode != PassMode::prediction)
+    output.losses.push_back({loss->term, loss->is_of_tokens ? counted(made.flatten(), batch) : made.flatten()});
+  else
+    output.logits = loss->is_of_tokens && asked_for.defined() ? made.flatten(0, -2).index_select(0, asked_for)
+                                                              : made.flatten(0, -2);
+}
+
 BlockModule::Output ComposedBlock::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
   const body::BodyRun& run = run_of(batch, pass);
   const body::Body& filled = run.body();
@@ -184,16 +229,7 @@ BlockModule::Output ComposedBlock::forward(Tensors inputs, const Batch& batch, c
   body::BodyRun::Output made = run.forward(shaped_as(filled, filled.tensors_of(body::BodyTensor::Role::input), inputs),
                                            fields_of(filled, batch, pass), weights, pass_of(batch, pass));
   Output output;
-  for (std::size_t i = 0; i < made.values.size(); ++i) {
-    at::Tensor rows = made.values[i].flatten(0, 1);
-    const at::Tensor& asked_for = batch.field(BatchField::counted_rows);
-    if (!terms_[i])
-      output.values.push_back(std::move(rows));
-    else if (pass.mode == PassMode::prediction)
-      output.logits = asked_for.defined() ? rows.index_select(0, asked_for) : std::move(rows);
-    else
-      output.losses.push_back({*terms_[i], counted(rows, batch)});
-  }
+  for (std::size_t i = 0; i < made.values.size(); ++i) add_output(output, i, made.values[i], batch, pass);
   if (!pass.trains()) return output;
   auto kept = std::make_unique<Saved>(std::move(made.kept));
   if (!output.losses.empty()) kept->losses = output.losses.front().rows.options();
@@ -210,9 +246,11 @@ Tensors ComposedBlock::backward(Tensors gradients, const Batch& batch, const Pas
   std::vector<at::Tensor> of_outputs;
   std::size_t value = 0;
   for (std::size_t i = 0; i < filled.outputs.size(); ++i) {
-    const at::Tensor rows = terms_[i] ? loss_gradients(batch, pass.loss_gradients.at(*terms_[i]), of_forward.losses)
-                                      : std::move(gradients[value++]);
-    of_outputs.push_back(rows.reshape(filled.shape_of(filled.outputs[i])));
+    const std::vector<std::int64_t> shape = filled.shape_of(filled.outputs[i]);
+    const at::Tensor rows = losses_[i] ? loss_gradients(batch, element_count(shape), losses_[i]->is_of_tokens,
+                                                        pass.loss_gradients.at(losses_[i]->term), of_forward.losses)
+                                       : std::move(gradients[value++]);
+    of_outputs.push_back(rows.reshape(shape));
   }
   return as_rows(run.backward(of_outputs, std::move(of_forward.kept), fields_of(filled, batch, pass), weights,
                               pass_of(batch, pass)));
@@ -222,7 +260,7 @@ std::unique_ptr<BlockModule> module_of(const BodySettings& settings, const Block
                                        const StageOptions& options, KeptExchanges* /*kept*/) {
   const BodyDescription& described = *settings.description;
   return std::make_unique<ComposedBlock>(parameters, with_attention(described.body, options.attention), described.axes,
-                                         options.recompute);
+                                         options.recompute, described.tells_classes);
 }
 
 }  // namespace llmtrain

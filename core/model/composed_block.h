@@ -20,13 +20,15 @@ namespace llmtrain {
 // A block that is what a body says: body inputs and outputs are the block's in this order, its parameters have the
 // block's local names, and its fields those of the batch (core/base/batch_field.h). Under selective recompute it keeps
 // what is costly, and its inputs alone where layers run again. Attention along the axis of tokens keeps to the batch's
-// documents. Outputs that a cross-entropy makes are the losses of rows in the block's terms, in their order: 0 for rows
-// that do not count, which have no gradient, and in prediction the logits in their place. Each rank has whole sequences
-// and whole parameters: the constructor throws Error(internal_error) where tensor ranks share them, and the passes
-// where context ranks do.
+// documents. Outputs that a cross-entropy makes are the losses of rows in the block's terms, in their order: of rows of
+// tokens where they have the axis of tokens, and else of samples. They are 0 for rows of tokens that do not count,
+// which have no gradient; in prediction the logits are in their place, and in evaluation beside them where they tell
+// classes. Each rank has whole sequences and whole parameters: the constructor throws Error(internal_error) where
+// tensor ranks share them, and the passes where context ranks do.
 class ComposedBlock final : public BlockModule {
  public:
-  ComposedBlock(const BlockParameters& parameters, body::Body body, BatchAxes axes, Recompute recompute);
+  ComposedBlock(const BlockParameters& parameters, body::Body body, BatchAxes axes, Recompute recompute,
+                bool tells_classes = false);
 
   Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
   Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
@@ -36,20 +38,31 @@ class ComposedBlock final : public BlockModule {
   class Weights;
   struct Saved;
 
-  // The body in the shape of the batch; in prediction one that ends with its logits.
+  // An output that is the losses of rows.
+  struct Loss {
+    std::size_t term = 0;
+    bool is_of_tokens = false;
+  };
+
+  // The body in the shape of the batch; in prediction one that ends with its logits, and in evaluation one that may end
+  // with both.
   const body::BodyRun& run_of(const Batch& batch, const PassContext& pass) const;
+  const body::Body& body_in(PassMode mode) const;
+  // Adds what the body has made: its values, or what its losses are in this mode.
+  void add_output(Output& output, std::size_t place, const at::Tensor& made, const Batch& batch,
+                  const PassContext& pass) const;
   body::BodyPass pass_of(const Batch& batch, const PassContext& pass) const;
   at::Tensor field_of(std::string_view name, const Batch& batch, const PassContext& pass) const;
   std::vector<at::Tensor> fields_of(const body::Body& filled, const Batch& batch, const PassContext& pass) const;
 
-  body::Body body_, predicting_;
+  body::Body body_, predicting_, evaluating_;
   BatchAxes axes_;
   body::Keeping keeping_;
   std::string name_;  // of the block
   std::map<body::TensorId, BoundParameter> bound_;
-  std::vector<std::optional<std::size_t>> terms_;  // by output, the term of the loss that it is of
-  // By sequences, their length and whether they are predicted.
-  mutable std::map<std::tuple<std::int64_t, std::int64_t, bool>, body::BodyRun> runs_;
+  std::vector<std::optional<Loss>> losses_;  // by output of body_
+  // By sequences, their length and what passes are for.
+  mutable std::map<std::tuple<std::int64_t, std::int64_t, PassMode>, body::BodyRun> runs_;
 };
 
 }  // namespace llmtrain

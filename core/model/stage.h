@@ -61,7 +61,7 @@ class StagePasses {
   struct Output {
     Tensors values;                  // that cross the cut behind the stage (values_across())
     std::vector<LossRows> losses{};  // of all blocks
-    at::Tensor logits{};             // those that the last of its heads makes in prediction
+    at::Tensor logits{};             // those that the last of its heads makes, as BlockModule::Output has them
   };
 
   // Runs the blocks on micro-batch number `index`, from the values that cross the cut before the stage to those that

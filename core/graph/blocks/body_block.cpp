@@ -27,6 +27,15 @@ const body::Step* maker_of(const Body& body, TensorId tensor) {
   return found == body.steps.end() ? nullptr : &*found;
 }
 
+bool has_losses_of_tokens(const BodyDescription& described) {
+  const std::vector<bool> losses = are_losses(described.body);
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const std::vector<body::AxisId>& axes = described.body.tensors[described.body.outputs[i]].axes;
+    if (losses[i] && std::ranges::count(axes, described.axes.tokens) > 0) return true;
+  }
+  return false;
+}
+
 std::vector<BlockField> fields_of(const BodyDescription& described) {
   std::vector<BlockField> fields;
   for (const TensorId id : described.body.tensors_of(BodyTensor::Role::field)) {
@@ -40,8 +49,8 @@ std::vector<BlockField> fields_of(const BodyDescription& described) {
   // A batch says where it is with a field.
   if (fields.empty() && !described.body.tensors_of(BodyTensor::Role::field).empty())
     refuse("it reads positions, but no field of the samples");
-  // Only those rows have losses.
-  if (!described.losses.empty()) fields.push_back({BatchField::counted_rows, false});
+  // Only those rows of tokens have losses.
+  if (has_losses_of_tokens(described)) fields.push_back({BatchField::counted_rows, false});
   return fields;
 }
 
@@ -93,7 +102,9 @@ bool BodySettings::operator==(const BodySettings& other) const {
   const auto is_same_loss = [](const BodyDescription::Loss& left, const BodyDescription::Loss& right) {
     return left.name == right.name && left.coefficient == right.coefficient;
   };
-  return description->is_unit == other.description->is_unit && description->axes == other.description->axes &&
+  return description->is_unit == other.description->is_unit &&
+         description->tells_classes == other.description->tells_classes &&
+         description->axes == other.description->axes &&
          std::ranges::equal(description->losses, other.description->losses, is_same_loss) &&
          description->body == other.description->body;
 }

@@ -48,6 +48,8 @@ struct BodyDescription {
     double coefficient = 1;
   };
   std::vector<Loss> losses{};
+  // Whether its losses are of classes, of which evaluation counts how many are told right from the logits.
+  bool tells_classes = false;
   bool is_unit = false;              // Block::is_unit
   std::vector<BlockField> fields{};  // that it reads of the samples: BodySettings says which
 };
