@@ -25,6 +25,8 @@ vector::ActivationPasses<Element> activation_loops(ActivationKind kind) {
       return kernels.gelu;
     case ActivationKind::gelu_tanh:
       return kernels.gelu_tanh;
+    case ActivationKind::relu:
+      return kernels.relu;
     case ActivationKind::squared_relu:
       return kernels.squared_relu;
     case ActivationKind::swiglu:

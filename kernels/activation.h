@@ -8,13 +8,15 @@
 namespace llmtrain::kernels {
 
 // gelu: x·Φ(x) (Hendrycks and Gimpel, arXiv 1606.08415); gelu_tanh: its tanh approximation, GPT-2's;
+// relu: max(x, 0);
 // squared_relu: max(x, 0)² (So et al., arXiv 2109.08668). Those with a gate (Shazeer, arXiv 2002.05202):
 // swiglu: silu(gate)·up; geglu and geglu_tanh: the gelus of the gate, times up; clamped_swiglu: g·σ(1.702g)·(u + 1) of
 // g = min(gate, 7) and u = up between -7 and 7, GPT-OSS's (OpenAI, arXiv 2508.10925), whose slope is 0 beyond.
-enum class ActivationKind { gelu, gelu_tanh, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
+enum class ActivationKind { gelu, gelu_tanh, relu, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
 
 constexpr bool is_gated(ActivationKind kind) {
-  return kind != ActivationKind::gelu && kind != ActivationKind::gelu_tanh && kind != ActivationKind::squared_relu;
+  return kind != ActivationKind::gelu && kind != ActivationKind::gelu_tanh && kind != ActivationKind::relu &&
+         kind != ActivationKind::squared_relu;
 }
 
 // x is [T, F], or [T, 2F] of what has a gate: gate in the first F columns, up in the last. Returns [T, F].

@@ -19,6 +19,8 @@ kernels::ActivationKind activation_kind(Activation activation) {
       return kernels::ActivationKind::gelu;
     case Activation::gelu_tanh:
       return kernels::ActivationKind::gelu_tanh;
+    case Activation::relu:
+      return kernels::ActivationKind::relu;
     case Activation::squared_relu:
       return kernels::ActivationKind::squared_relu;
     case Activation::swiglu:

@@ -13,7 +13,7 @@ namespace llmtrain {
 
 enum class Architecture { gpt2, gpt_rope, llama, bert, roberta };
 // Formulas: kernels/activation.h.
-enum class Activation { gelu, gelu_tanh, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
+enum class Activation { gelu, gelu_tanh, relu, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
 // Whether attention and the feed-forward network read the same input, through norms of their own or through one.
 enum class ParallelResidual { none, two_norms, one_norm };
 enum class NormKind { layernorm, rmsnorm };
@@ -25,7 +25,7 @@ enum class BalanceLoss { gshard, load_importance, none };
 
 // Whether a second product makes a gate.
 constexpr bool is_gated(Activation activation) {
-  return activation != Activation::gelu && activation != Activation::gelu_tanh &&
+  return activation != Activation::gelu && activation != Activation::gelu_tanh && activation != Activation::relu &&
          activation != Activation::squared_relu;
 }
 

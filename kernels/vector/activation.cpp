@@ -57,6 +57,11 @@ struct GeluTanh {
   }
 };
 
+struct Relu {
+  static float value(float x) { return at_least(x, 0.0F); }
+  static float slope(float x) { return x > 0.0F ? 1.0F : 0.0F; }
+};
+
 struct SquaredRelu {
   static float value(float x) {
     const float positive = at_least(x, 0.0F);
@@ -174,6 +179,7 @@ template <class Element>
 ActivationKernels<Element> kernels() {
   return {.gelu = elementwise<Gelu, Element>,
           .gelu_tanh = elementwise<GeluTanh, Element>,
+          .relu = elementwise<Relu, Element>,
           .squared_relu = elementwise<SquaredRelu, Element>,
           .swiglu = gated<Swiglu, Element>,
           .geglu = gated<Geglu<Gelu>, Element>,

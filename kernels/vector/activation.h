@@ -32,6 +32,7 @@ template <class Element>
 struct ActivationKernels {
   ActivationPasses<Element> gelu;
   ActivationPasses<Element> gelu_tanh;
+  ActivationPasses<Element> relu;
   ActivationPasses<Element> squared_relu;
   ActivationPasses<Element> swiglu;
   ActivationPasses<Element> geglu;

@@ -29,8 +29,8 @@ namespace {
 using Kind = ActivationKind;
 
 Kind any_kind() {
-  return GENERATE(Kind::gelu, Kind::gelu_tanh, Kind::squared_relu, Kind::swiglu, Kind::geglu, Kind::geglu_tanh,
-                  Kind::clamped_swiglu);
+  return GENERATE(Kind::gelu, Kind::gelu_tanh, Kind::relu, Kind::squared_relu, Kind::swiglu, Kind::geglu,
+                  Kind::geglu_tanh, Kind::clamped_swiglu);
 }
 
 // A few roundings of values near 1: the exponential, the quotient, the products.
@@ -47,6 +47,8 @@ at::Tensor exact_forward(const at::Tensor& x, Kind kind) {
       return at::gelu(wide);
     case Kind::gelu_tanh:
       return at::gelu(wide, "tanh");
+    case Kind::relu:
+      return wide.relu();
     case Kind::squared_relu:
       return wide.relu().square();
     case Kind::swiglu:
@@ -101,6 +103,7 @@ TEST_CASE("values with a closed form") {
   CHECK(activation_forward(gate_one_up_two, ActivationKind::swiglu).item<double>() ==
         Approx(2 / (1 + std::exp(-1.0))).epsilon(2e-7));
   CHECK(activation_forward(gate_one_up_two, Kind::geglu).item<double>() == Approx(2 * phi_of_one).epsilon(2e-7));
+  CHECK(activation_forward(at::tensor({-2.0F, 3.0F}), Kind::relu).equal(at::tensor({0.0F, 3.0F})));
   CHECK(activation_forward(at::tensor({-2.0F, 3.0F}), Kind::squared_relu).equal(at::tensor({0.0F, 9.0F})));
   CHECK(activation_forward(gate_one_up_two, Kind::clamped_swiglu).item<double>() ==
         Approx(3 / (1 + std::exp(-1.702))).epsilon(2e-7));
@@ -173,6 +176,7 @@ std::vector<NamedPasses<Element>> all_passes() {
   const auto kernels = vector::activation_kernels_for<level, Element>();
   return {{Kind::gelu, kernels.gelu},
           {Kind::gelu_tanh, kernels.gelu_tanh},
+          {Kind::relu, kernels.relu},
           {Kind::squared_relu, kernels.squared_relu},
           {Kind::swiglu, kernels.swiglu},
           {Kind::geglu, kernels.geglu},

@@ -12,8 +12,8 @@ namespace {
 constexpr IntegerRange token_range{1, 1 << 27};
 
 constexpr std::array<std::string_view, 5> architecture_words = {"gpt2", "gpt-rope", "llama", "bert", "roberta"};
-constexpr std::array<std::string_view, 7> activation_words = {"gelu",  "gelu_tanh",  "squared_relu",  "swiglu",
-                                                              "geglu", "geglu_tanh", "clamped_swiglu"};
+constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_tanh", "relu",       "squared_relu",
+                                                              "swiglu", "geglu",     "geglu_tanh", "clamped_swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
 constexpr std::array<std::string_view, 2> position_words = {"learned", "rope"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};

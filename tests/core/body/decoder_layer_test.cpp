@@ -83,6 +83,7 @@ class LayerWriter {
         return w_.elementwise(ElementwiseKind::gelu, {linear("ffn.up", normed, {f}, {h_})});
       case Activation::gelu_tanh:
       // None of the models below.
+      case Activation::relu:
       case Activation::squared_relu:
       case Activation::geglu:
       case Activation::geglu_tanh:

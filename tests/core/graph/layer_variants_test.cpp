@@ -51,8 +51,8 @@ TEST_CASE("parameter counts of models with local layers") {
 
 TEST_CASE("gated activations have a matrix more, and read two tensors") {
   for (const Activation activation :
-       {Activation::gelu, Activation::gelu_tanh, Activation::squared_relu, Activation::swiglu, Activation::geglu,
-        Activation::geglu_tanh, Activation::clamped_swiglu}) {
+       {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::squared_relu, Activation::swiglu,
+        Activation::geglu, Activation::geglu_tanh, Activation::clamped_swiglu}) {
     ModelRecipe model = test::llama3_8b();
     const double swiglu = bytes_kept(model), width = static_cast<double>(model.ffn_hidden_size);
     const std::int64_t all = Graph::build(model).parameter_count();

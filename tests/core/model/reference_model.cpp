@@ -110,6 +110,8 @@ at::Tensor ReferenceModel::activate(const at::Tensor& up, const at::Tensor& gate
       return up * 0.5 * (1 + (up / std::numbers::sqrt2).erf());
     case Activation::gelu_tanh:
       return up * 0.5 * (1 + ((up + 0.044715 * up * up * up) * std::sqrt(2 / std::numbers::pi)).tanh());
+    case Activation::relu:
+      return up.clamp_min(0);
     case Activation::squared_relu:
       return up.clamp_min(0).square();
     case Activation::swiglu:

@@ -74,7 +74,9 @@ std::vector<NamedModel> all_models() {
   ModelRecipe exact_gelu = gpt2_model();
   exact_gelu.activation = Activation::gelu;
   exact_gelu.tie_embeddings = exact_gelu.bias = false;
-  ModelRecipe squared = exact_gelu, gelu_gate = llama_model(), tanh_gate = qwen_model(), clamped = mixed_model();
+  ModelRecipe relu = exact_gelu, squared = exact_gelu, gelu_gate = llama_model(), tanh_gate = qwen_model(),
+              clamped = mixed_model();
+  relu.activation = Activation::relu;
   squared.activation = Activation::squared_relu;
   gelu_gate.activation = Activation::geglu;
   tanh_gate.activation = Activation::geglu_tanh;
@@ -88,10 +90,19 @@ std::vector<NamedModel> all_models() {
   local.attention_scale = 0.7;
   sinks.sliding_window = {.tokens = 2, .global_every = 2};
   sinks.attention_sinks = true;
-  return {{"gpt2", gpt2_model()},      {"llama", llama_model()},   {"qwen", qwen_model()},
-          {"mixed", mixed_model()},    {"exact gelu", exact_gelu}, {"other constants", other_constants},
-          {"squared relu", squared},   {"geglu", gelu_gate},       {"geglu_tanh", tanh_gate},
-          {"clamped swiglu", clamped}, {"local layers", local},    {"sinks", sinks}};
+  return {{"gpt2", gpt2_model()},
+          {"llama", llama_model()},
+          {"qwen", qwen_model()},
+          {"mixed", mixed_model()},
+          {"exact gelu", exact_gelu},
+          {"other constants", other_constants},
+          {"relu", relu},
+          {"squared relu", squared},
+          {"geglu", gelu_gate},
+          {"geglu_tanh", tanh_gate},
+          {"clamped swiglu", clamped},
+          {"local layers", local},
+          {"sinks", sinks}};
 }
 
 ModelRecipe with_experts(ModelRecipe model) {
