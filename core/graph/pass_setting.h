@@ -37,6 +37,7 @@ struct ProgramSetting {
 struct TokenSetting {
   std::int64_t batch = 1;            // sequences
   std::int64_t sequence_length = 1;  // tokens of a whole sequence
+  std::int64_t target_length = 0;    // those of the second sequence of a sample that has two; 0: as many
   std::int64_t kept = 0;             // of each sequence, in layers that drop tokens; 0: all
   std::int64_t context = 1;          // ranks that split a sequence
   std::int64_t row_ranks = 1;        // tensor ranks that split the rows of norms and residuals (sequence parallelism)
@@ -45,6 +46,10 @@ struct TokenSetting {
   bool are_dropped() const { return kept > 0 && kept < sequence_length; }
   bool have_split_rows() const { return row_ranks > 1; }
   std::int64_t all() const { return batch * sequence_length; }
+  // Tokens of a whole sequence of these rows, an index into Batch::rows.
+  std::int64_t length_of(std::size_t rows) const {
+    return rows == 0 || target_length == 0 ? sequence_length : target_length;
+  }
   // Those on this rank: where features are split, and where rows are split instead (norms, residuals, and what stages
   // send to each other). Real numbers, so that a layout that does not divide can still be estimated.
   double here() const;

@@ -43,7 +43,9 @@ std::vector<std::size_t> values_across(const Graph& graph, std::size_t block) {
 double value_bytes(const Value& value, const PassSetting& setting) {
   double features = 1;
   for (const std::int64_t size : value.features) features *= static_cast<double>(size);
-  return element_bytes(element_type(setting.numbers.compute)) * setting.tokens.split() * features;
+  TokenSetting tokens = setting.tokens;
+  tokens.sequence_length = tokens.length_of(value.rows);
+  return element_bytes(element_type(setting.numbers.compute)) * tokens.split() * features;
 }
 
 double values_bytes(const Graph& graph, std::span<const std::size_t> values, const PassSetting& setting) {

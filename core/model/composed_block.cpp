@@ -3,6 +3,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -80,6 +81,11 @@ at::TensorOptions index_options(const Batch& batch) {
   return field == batch.fields.end() ? at::TensorOptions(at::kLong) : field->options().dtype(at::kLong);
 }
 
+std::optional<at::Device> device_of(const Tensors& values) {
+  if (values.empty() || !values.front().defined()) return std::nullopt;
+  return values.front().device();
+}
+
 // Of rows of tokens the gradients of those that count, else of all.
 at::Tensor loss_gradients(const Batch& batch, std::int64_t rows, bool are_tokens, double gradient,
                           const at::TensorOptions& options) {
@@ -120,12 +126,13 @@ class ComposedBlock::Weights final : public body::BodyParameters {
   const std::map<body::TensorId, BoundParameter>& bound_;
 };
 
-ComposedBlock::ComposedBlock(const BlockParameters& parameters, body::Body body, BatchAxes axes, Recompute recompute,
-                             bool tells_classes)
+ComposedBlock::ComposedBlock(const BlockParameters& parameters, body::Body body, const BodyDescription& described,
+                             Recompute recompute)
     : body_(std::move(body)),
       predicting_(predicting(body_)),
-      evaluating_(tells_classes ? with_logits(body_) : body_),
-      axes_(axes),
+      evaluating_(described.tells_classes ? with_logits(body_) : body_),
+      axes_(described.axes),
+      buckets_(described.buckets),
       keeping_(keeping_of(recompute)),
       name_(parameters.block().name) {
   if (parameters.split().ranks() > 1)
@@ -155,16 +162,24 @@ const body::Body& ComposedBlock::body_in(PassMode mode) const {
   return body_;
 }
 
-const body::BodyRun& ComposedBlock::run_of(const Batch& batch, const PassContext& pass) const {
-  const Sequences& rows = batch.sequences();
-  if (!rows.part.is_whole())
-    throw Error(ExitCode::internal_error, name_ + ": a composed block has whole sequences, which context ranks share");
-  const auto place = runs_.find({rows.count, rows.length, pass.mode});
+ComposedBlock::Shaped& ComposedBlock::shaped(const Batch& batch, const PassContext& pass) const {
+  const std::int64_t count = sequences_of(batch).count;
+  std::map<body::AxisId, std::int64_t> extents{{axes_.sequences, count}};
+  std::vector<std::int64_t> lengths;
+  for (const auto& [axis, of] : axes_.all()) {
+    const Sequences& rows = batch.rows.at(of);
+    if (!rows.part.is_whole())
+      throw Error(ExitCode::internal_error,
+                  name_ + ": a composed block has whole sequences, which context ranks share");
+    extents[axis] = rows.length;
+    lengths.push_back(rows.length);
+  }
+  const auto place = runs_.find({count, lengths, pass.mode});
   if (place != runs_.end()) return place->second;
-  body::Body filled =
-      body::with_extents(body_in(pass.mode), {{axes_.sequences, rows.count}, {axes_.tokens, rows.length}});
+  body::Body filled = body::with_extents(body_in(pass.mode), extents);
   const auto site_of = [&](const std::string& step) { return stable_hash(name_ + "." + step); };
-  return runs_.try_emplace({rows.count, rows.length, pass.mode}, std::move(filled), keeping_, site_of).first->second;
+  Shaped made{body::BodyRun(std::move(filled), keeping_, site_of)};
+  return runs_.try_emplace({count, lengths, pass.mode}, std::move(made)).first->second;
 }
 
 body::BodyPass ComposedBlock::pass_of(const Batch& batch, const PassContext& pass) const {
@@ -172,16 +187,20 @@ body::BodyPass ComposedBlock::pass_of(const Batch& batch, const PassContext& pas
                         .seed = pass.seed,
                         .step = pass.step,
                         .first_sample = pass.first_sample,
+                        .label_smoothing = pass.trains() ? pass.label_smoothing : 0,
                         .documents = {}};
-  const Sequences& rows = batch.sequences();
-  result.documents.push_back({axes_.tokens, {rows.documents, rows.document_starts, rows.document_pieces.get()}});
+  for (const auto& [axis, of] : axes_.all()) {
+    const Sequences& rows = batch.rows.at(of);
+    result.documents.push_back({axis, {rows.documents, rows.document_starts, rows.document_pieces.get()}});
+  }
   return result;
 }
 
 // Targets of rows that do not count may be anything, and in prediction there are neither targets nor labels: they are
 // not to be read. Without another text all tokens are of the first.
-at::Tensor ComposedBlock::field_of(std::string_view name, const Batch& batch, const PassContext& pass) const {
-  const Sequences& sequences = batch.sequences();
+at::Tensor ComposedBlock::field_of(const body::BodyTensor& tensor, const Batch& batch, const PassContext& pass) const {
+  const std::string& name = tensor.name;
+  const Sequences& sequences = batch.rows.at(axes_.rows_of(tensor));
   const at::TensorOptions options = index_options(batch);
   if (name == positions_field) {
     if (sequences.positions.defined()) return sequences.positions;
@@ -189,7 +208,7 @@ at::Tensor ComposedBlock::field_of(std::string_view name, const Batch& batch, co
   }
   const auto found = std::ranges::find(batch_field_names, name);
   if (found == batch_field_names.end())
-    throw Error(ExitCode::internal_error, name_ + ": batches have no field " + std::string(name));
+    throw Error(ExitCode::internal_error, name_ + ": batches have no field " + name);
   const auto field = static_cast<BatchField>(found - batch_field_names.begin());
   const bool predicts = pass.mode == PassMode::prediction;
   if (field == BatchField::label && predicts) return at::zeros({sequences.count}, options);
@@ -199,11 +218,23 @@ at::Tensor ComposedBlock::field_of(std::string_view name, const Batch& batch, co
   return field == BatchField::targets ? counted(batch.field(field), batch) : batch.field(field);
 }
 
-std::vector<at::Tensor> ComposedBlock::fields_of(const body::Body& filled, const Batch& batch,
-                                                 const PassContext& pass) const {
+std::vector<at::Tensor> ComposedBlock::fields_of(Shaped& shaped, const Batch& batch, const PassContext& pass,
+                                                 const std::optional<at::Device>& device) const {
+  const body::Body& filled = shaped.run.body();
   std::vector<at::Tensor> fields;
-  for (const body::TensorId id : filled.tensors_of(body::BodyTensor::Role::field))
-    fields.push_back(field_of(filled.tensors[id].name, batch, pass).reshape(filled.shape_of(id)));
+  for (const body::TensorId id : filled.tensors_of(body::BodyTensor::Role::field)) {
+    const body::BodyTensor& field = filled.tensors[id];
+    const std::vector<std::int64_t> shape = filled.shape_of(id);
+    if (field.name != buckets_field) {
+      fields.push_back(field_of(field, batch, pass).reshape(shape));
+      continue;
+    }
+    if (!shaped.buckets.defined())
+      shaped.buckets = at::tensor(body::distance_buckets(buckets_.value(), shape[0], shape[1]), at::kLong)
+                           .to(device.value_or(at::Device(at::kCPU)));
+    // The last query's distances come first.
+    fields.push_back(shaped.buckets.unfold(0, shape[1], 1).flip(0));
+  }
   return fields;
 }
 
@@ -223,11 +254,13 @@ void ComposedBlock::add_output(Output& output, std::size_t place, const at::Tens
 }
 
 BlockModule::Output ComposedBlock::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
-  const body::BodyRun& run = run_of(batch, pass);
-  const body::Body& filled = run.body();
+  Shaped& shape = shaped(batch, pass);
+  const body::Body& filled = shape.run.body();
   const Weights weights(filled, bound_);
-  body::BodyRun::Output made = run.forward(shaped_as(filled, filled.tensors_of(body::BodyTensor::Role::input), inputs),
-                                           fields_of(filled, batch, pass), weights, pass_of(batch, pass));
+  const std::vector<at::Tensor> fields = fields_of(shape, batch, pass, device_of(inputs));
+  body::BodyRun::Output made =
+      shape.run.forward(shaped_as(filled, filled.tensors_of(body::BodyTensor::Role::input), inputs), fields, weights,
+                        pass_of(batch, pass));
   Output output;
   for (std::size_t i = 0; i < made.values.size(); ++i) add_output(output, i, made.values[i], batch, pass);
   if (!pass.trains()) return output;
@@ -239,8 +272,8 @@ BlockModule::Output ComposedBlock::forward(Tensors inputs, const Batch& batch, c
 
 Tensors ComposedBlock::backward(Tensors gradients, const Batch& batch, const PassContext& pass,
                                 std::unique_ptr<SavedActivations> saved) const {
-  const body::BodyRun& run = run_of(batch, pass);
-  const body::Body& filled = run.body();
+  Shaped& shape = shaped(batch, pass);
+  const body::Body& filled = shape.run.body();
   Weights weights(filled, bound_);
   auto& of_forward = static_cast<Saved&>(*saved);
   std::vector<at::Tensor> of_outputs;
@@ -252,15 +285,15 @@ Tensors ComposedBlock::backward(Tensors gradients, const Batch& batch, const Pas
                                        : std::move(gradients[value++]);
     of_outputs.push_back(rows.reshape(shape));
   }
-  return as_rows(run.backward(of_outputs, std::move(of_forward.kept), fields_of(filled, batch, pass), weights,
-                              pass_of(batch, pass)));
+  const std::vector<at::Tensor> fields = fields_of(shape, batch, pass, device_of(gradients));
+  return as_rows(shape.run.backward(of_outputs, std::move(of_forward.kept), fields, weights, pass_of(batch, pass)));
 }
 
 std::unique_ptr<BlockModule> module_of(const BodySettings& settings, const BlockParameters& parameters,
                                        const StageOptions& options, KeptExchanges* /*kept*/) {
   const BodyDescription& described = *settings.description;
-  return std::make_unique<ComposedBlock>(parameters, with_attention(described.body, options.attention), described.axes,
-                                         options.recompute, described.tells_classes);
+  return std::make_unique<ComposedBlock>(parameters, with_attention(described.body, options.attention), described,
+                                         options.recompute);
 }
 
 }  // namespace llmtrain

@@ -27,8 +27,8 @@ namespace llmtrain {
 // tensor ranks share them, and the passes where context ranks do.
 class ComposedBlock final : public BlockModule {
  public:
-  ComposedBlock(const BlockParameters& parameters, body::Body body, BatchAxes axes, Recompute recompute,
-                bool tells_classes = false);
+  ComposedBlock(const BlockParameters& parameters, body::Body body, const BodyDescription& described,
+                Recompute recompute);
 
   Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
   Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
@@ -43,26 +43,35 @@ class ComposedBlock final : public BlockModule {
     std::size_t term = 0;
     bool is_of_tokens = false;
   };
+  // The body in the shape of the batch, and where it reads relative positions the buckets of all their distances.
+  struct Shaped {
+    body::BodyRun run;
+    at::Tensor buckets{};
+  };
 
-  // The body in the shape of the batch; in prediction one that ends with its logits, and in evaluation one that may end
-  // with both.
-  const body::BodyRun& run_of(const Batch& batch, const PassContext& pass) const;
+  // In prediction a body that ends with its logits, and in evaluation one that may end with both.
+  Shaped& shaped(const Batch& batch, const PassContext& pass) const;
   const body::Body& body_in(PassMode mode) const;
   // Adds what the body has made: its values, or what its losses are in this mode.
   void add_output(Output& output, std::size_t place, const at::Tensor& made, const Batch& batch,
                   const PassContext& pass) const;
   body::BodyPass pass_of(const Batch& batch, const PassContext& pass) const;
-  at::Tensor field_of(std::string_view name, const Batch& batch, const PassContext& pass) const;
-  std::vector<at::Tensor> fields_of(const body::Body& filled, const Batch& batch, const PassContext& pass) const;
+  at::Tensor field_of(const body::BodyTensor& field, const Batch& batch, const PassContext& pass) const;
+  // `device`: where the block computes, which a batch without fields does not say.
+  std::vector<at::Tensor> fields_of(Shaped& shaped, const Batch& batch, const PassContext& pass,
+                                    const std::optional<at::Device>& device) const;
+  // Of the rows that its outputs have.
+  const Sequences& sequences_of(const Batch& batch) const { return batch.rows.at(axes_.rows); }
 
   body::Body body_, predicting_, evaluating_;
   BatchAxes axes_;
+  std::optional<body::RelativeBuckets> buckets_;
   body::Keeping keeping_;
   std::string name_;  // of the block
   std::map<body::TensorId, BoundParameter> bound_;
   std::vector<std::optional<Loss>> losses_;  // by output of body_
-  // By sequences, their length and what passes are for.
-  mutable std::map<std::tuple<std::int64_t, std::int64_t, PassMode>, body::BodyRun> runs_;
+  // By sequences, their lengths along each axis of tokens, and what passes are for.
+  mutable std::map<std::tuple<std::int64_t, std::vector<std::int64_t>, PassMode>, Shaped> runs_;
 };
 
 }  // namespace llmtrain

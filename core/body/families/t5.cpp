@@ -14,7 +14,7 @@ TransformerLayer layer_of(const T5Model& model, bool is_decoder) {
                     .has_biases = false,
                     .is_causal = is_decoder,
                     .scale = 1,
-                    .dropout = model.dropout},
+                    .dropout = model.attention_dropout},
       .feed_forward = {.width = model.width,
                        .activation = model.activation,
                        .is_gated = model.is_gated,
@@ -28,12 +28,20 @@ struct Inputs {
   TensorId x = 0;
   LayerReads reads{};
 };
-Inputs write_inputs(TokenBody& body, const T5Model& model) {
+Inputs write_inputs(TokenBody& body, const T5Model& model, bool is_decoder, ScoreBias bias) {
   Inputs inputs{.x = body.x()};
   BodyWriter& writer = body.writer;
   inputs.reads.heads = writer.axis("heads", model.heads);
   const AxisId keys = writer.axis("keys", writer.extent_of(body.tokens));
-  inputs.reads.score_bias = writer.input("score_bias", {*inputs.reads.heads, body.tokens, keys});
+  switch (bias) {
+    case ScoreBias::input:
+      inputs.reads.score_bias = writer.input("score_bias", {*inputs.reads.heads, body.tokens, keys});
+      break;
+    case ScoreBias::table:
+      inputs.reads.score_bias =
+          write_relative_bias(writer, t5_buckets(model, is_decoder), *inputs.reads.heads, body.tokens, keys);
+      break;
+  }
   return inputs;
 }
 
@@ -51,15 +59,16 @@ Body t5_relative_bias(const T5Model& model, bool is_decoder, std::int64_t tokens
   return writer.take();
 }
 
-Body t5_encoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens) {
+Body t5_encoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens, ScoreBias bias) {
   TokenBody body(sequences, tokens, model.hidden);
-  const Inputs inputs = write_inputs(body, model);
+  const Inputs inputs = write_inputs(body, model, false, bias);
   return body.finished(write_layer(body.writer, layer_of(model, false), inputs.x, inputs.reads));
 }
 
-Body t5_decoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens, std::int64_t source) {
+Body t5_decoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens, std::int64_t source,
+                      ScoreBias bias) {
   TokenBody body(sequences, tokens, model.hidden);
-  Inputs inputs = write_inputs(body, model);
+  Inputs inputs = write_inputs(body, model, true, bias);
   inputs.reads.memory = body.memory(source);
   return body.finished(write_layer(body.writer, layer_of(model, true), inputs.x, inputs.reads));
 }

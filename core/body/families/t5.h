@@ -17,6 +17,7 @@ struct T5Model {
   bool is_gated = false;
   double epsilon = 1e-6;
   double dropout = 0.1;
+  double attention_dropout = 0.1;
 };
 
 // How a layer of the encoder or of the decoder sees distances.
@@ -24,9 +25,14 @@ RelativeBuckets t5_buckets(const T5Model& model, bool is_decoder);
 
 // The bias that all layers of one side add to their scores, [heads, tokens, keys], of the field "relative_buckets".
 Body t5_relative_bias(const T5Model& model, bool is_decoder, std::int64_t tokens);
-// Layers read "x" [sequences, tokens, hidden] and "score_bias" [heads, tokens, keys]; the axes "tokens" and "keys"
-// have one extent. A decoder's layer attends to "memory" [sequences, source, hidden] as well.
-Body t5_encoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens);
-Body t5_decoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens, std::int64_t source);
+// Where a layer has its bias from: the input "score_bias" [heads, tokens, keys], or the table that t5_relative_bias()
+// reads, which all layers of one side share.
+enum class ScoreBias { input, table };
+// Layers read "x" [sequences, tokens, hidden]; the axes "tokens" and "keys" have one extent. A decoder's layer attends
+// to "memory" [sequences, source, hidden] as well.
+Body t5_encoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens,
+                      ScoreBias bias = ScoreBias::input);
+Body t5_decoder_layer(const T5Model& model, std::int64_t sequences, std::int64_t tokens, std::int64_t source,
+                      ScoreBias bias = ScoreBias::input);
 
 }  // namespace llmtrain::body

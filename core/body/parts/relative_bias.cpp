@@ -25,6 +25,13 @@ std::int64_t bucket_of(const RelativeBuckets& of, std::int64_t distance) {
   return first + std::min(buckets - 1, exact + static_cast<std::int64_t>(part));
 }
 
+std::vector<std::int64_t> distance_buckets(const RelativeBuckets& of, std::int64_t queries, std::int64_t keys) {
+  std::vector<std::int64_t> buckets;
+  buckets.reserve(static_cast<std::size_t>(queries + keys));
+  for (std::int64_t distance = 1 - queries; distance < keys; ++distance) buckets.push_back(bucket_of(of, distance));
+  return buckets;
+}
+
 std::vector<std::int64_t> relative_buckets(const RelativeBuckets& of, std::int64_t queries, std::int64_t keys) {
   std::vector<std::int64_t> buckets;
   buckets.reserve(static_cast<std::size_t>(queries * keys));

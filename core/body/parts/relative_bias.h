@@ -15,10 +15,14 @@ struct RelativeBuckets {
   std::int64_t buckets = 32;
   std::int64_t most_distance = 128;
   bool sees_both_sides = true;  // false: of causal attention, whose later keys share the bucket of the query itself
+
+  bool operator==(const RelativeBuckets&) const = default;
 };
 
 // The bucket of key − query.
 std::int64_t bucket_of(const RelativeBuckets& of, std::int64_t distance);
+// Those of all distances from 1 − queries to keys − 1.
+std::vector<std::int64_t> distance_buckets(const RelativeBuckets& of, std::int64_t queries, std::int64_t keys);
 // [queries, keys], row by row: the field that write_relative_bias() reads.
 std::vector<std::int64_t> relative_buckets(const RelativeBuckets& of, std::int64_t queries, std::int64_t keys);
 

@@ -6,7 +6,8 @@
 namespace llmtrain::body {
 
 // log Σ exp(logits) over their last axis less the logit of the target, a field of int64 of the others: a loss of each
-// row, in the type of sums.
+// row, in the type of sums. A pass may smooth targets by s (Szegedy et al., arXiv 1512.00567, section 7): 1 − s of this
+// loss and s of its mean over all classes.
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
 

@@ -17,6 +17,7 @@ struct BodyPass {
   std::int64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index within the global batch of what is first along the first axis
+  double label_smoothing = 0;     // of the targets of cross-entropies
   // The documents of the sequences along an axis of tokens, to which attention keeps; of keys of another axis as many
   // as of the queries'. An axis that is not named has one document in each sequence.
   struct Documents {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 #include <variant>
 
@@ -43,11 +44,14 @@ std::vector<BlockField> fields_of(const BodyDescription& described) {
     const auto found = std::ranges::find(batch_field_names, name);
     if (found != batch_field_names.end())
       fields.push_back({static_cast<BatchField>(found - batch_field_names.begin())});
-    else if (name != positions_field)
+    else if (name == buckets_field && !described.buckets)
+      refuse("it does not say which relative positions share a bucket");
+    else if (name != positions_field && name != buckets_field)
       refuse("samples have no field " + name);
   }
-  // A batch says where it is with a field.
-  if (fields.empty() && !described.body.tensors_of(BodyTensor::Role::field).empty())
+  // A batch says where it is with a field, and a value where it is itself.
+  if (fields.empty() && !described.body.tensors_of(BodyTensor::Role::field).empty() &&
+      described.body.tensors_of(BodyTensor::Role::input).empty())
     refuse("it reads positions, but no field of the samples");
   // Only those rows of tokens have losses.
   if (has_losses_of_tokens(described)) fields.push_back({BatchField::counted_rows, false});
@@ -88,6 +92,19 @@ std::int64_t hidden_size_of(const Body& body) {
 
 }  // namespace
 
+std::vector<BatchAxes::More> BatchAxes::all() const {
+  std::vector<More> axes{{tokens, rows}};
+  axes.insert(axes.end(), more.begin(), more.end());
+  return axes;
+}
+
+std::size_t BatchAxes::rows_of(const BodyTensor& tensor) const {
+  const std::vector<More> axes = all();
+  const auto found = tensor.axes.size() < 2 ? axes.end() : std::ranges::find(axes, tensor.axes[1], &More::axis);
+  if (found == axes.end()) refuse(tensor.name + " has no axis of tokens");
+  return found->rows;
+}
+
 BodySettings::BodySettings(BodyDescription of_block) {
   require_parameters(of_block);
   require_losses(of_block);
@@ -104,7 +121,7 @@ bool BodySettings::operator==(const BodySettings& other) const {
   };
   return description->is_unit == other.description->is_unit &&
          description->tells_classes == other.description->tells_classes &&
-         description->axes == other.description->axes &&
+         description->axes == other.description->axes && description->buckets == other.description->buckets &&
          std::ranges::equal(description->losses, other.description->losses, is_same_loss) &&
          description->body == other.description->body;
 }
@@ -144,7 +161,8 @@ void write_graph(GraphWriter& writer, const BodySettings& settings) {
   if (described.reads.empty() && inputs == 1) writer.read_value();
   const std::vector<bool> losses = are_losses(body);
   for (std::size_t i = 0; i < losses.size(); ++i)
-    if (!losses[i]) writer.make_value(body.tensors[body.outputs[i]].name, row_features(body, body.outputs[i]));
+    if (!losses[i])
+      writer.make_value(body.tensors[body.outputs[i]].name, row_features(body, body.outputs[i]), described.axes.rows);
   for (const BodyDescription::Loss& loss : described.losses) writer.raise(loss.name, loss.coefficient, true);
   writer.block().is_unit = described.is_unit;
   for (const Parameter& parameter : described.parameters) writer.add(parameter);
@@ -154,11 +172,11 @@ void write_graph(GraphWriter& writer, const BodySettings& settings) {
 
 void write_operators(OperatorWriter& writer, const BodySettings& settings) {
   const BodyDescription& described = *settings.description;
-  const PassSetting& setting = writer.setting();
-  const std::int64_t tokens = setting.tokens.sequence_length / std::max<std::int64_t>(1, setting.tokens.context);
-  Body filled = with_attention(described.body, setting.program.attention);
-  filled = body::with_extents(std::move(filled),
-                              {{described.axes.sequences, setting.tokens.batch}, {described.axes.tokens, tokens}});
+  const TokenSetting& tokens = writer.setting().tokens;
+  std::map<body::AxisId, std::int64_t> extents{{described.axes.sequences, tokens.batch}};
+  for (const auto& [axis, rows] : described.axes.all())
+    extents[axis] = tokens.length_of(rows) / std::max<std::int64_t>(1, tokens.context);
+  const Body filled = body::with_extents(with_attention(described.body, writer.setting().program.attention), extents);
   writer.add(priced(filled, writer.shape().element));
 }
 

@@ -4,21 +4,38 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/body/body.h"
+#include "core/body/parts/relative_bias.h"
 #include "core/graph/blocks/block_kind.h"
 #include "core/graph/parameter.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
 
-// Which axes of a body depend on the batch. Inputs, outputs and fields of rows of tokens begin with these two.
+// Which axes of a body depend on the batch. Outputs begin with the first two, as do inputs and fields of rows of
+// tokens, but for those of other rows, which have another axis of tokens in their place.
 struct BatchAxes {
   body::AxisId sequences = 0, tokens = 0;
+  std::size_t rows = 0;  // whose tokens: an index into Batch::rows
+  // Further axes of tokens, such as those of a source, or of the same tokens as keys of a bias.
+  struct More {
+    body::AxisId axis = 0;
+    std::size_t rows = 0;
+
+    bool operator==(const More&) const = default;
+  };
+  std::vector<More> more{};
+
+  // All axes of tokens, that of outputs first.
+  std::vector<More> all() const;
+  // Whose tokens an input or a field has, by its second axis.
+  std::size_t rows_of(const body::BodyTensor& tensor) const;
 
   bool operator==(const BatchAxes&) const = default;
 };
@@ -26,6 +43,8 @@ struct BatchAxes {
 // A field of bodies that no sample has: the position of each row in its document, or in its sequence where that is one
 // document.
 inline constexpr std::string_view positions_field = "positions";
+// Another one: the buckets of relative positions [queries, keys] (core/body/parts/relative_bias.h).
+inline constexpr std::string_view buckets_field = "relative_buckets";
 
 // What a block computes that is written as a body. Immutable, and shared by the blocks that are alike.
 struct BodyDescription {
@@ -50,8 +69,9 @@ struct BodyDescription {
   std::vector<Loss> losses{};
   // Whether its losses are of classes, of which evaluation counts how many are told right from the logits.
   bool tells_classes = false;
-  bool is_unit = false;              // Block::is_unit
-  std::vector<BlockField> fields{};  // that it reads of the samples: BodySettings says which
+  std::optional<body::RelativeBuckets> buckets{};  // where it reads them
+  bool is_unit = false;                            // Block::is_unit
+  std::vector<BlockField> fields{};                // that it reads of the samples: BodySettings says which
 };
 
 // A block that is what a body says (core/body/body.h).

@@ -51,11 +51,11 @@ void GraphWriter::read_value(std::string_view name) {
   block().inputs.push_back(static_cast<std::size_t>(found - graph_.values.begin()));
 }
 
-void GraphWriter::make_value(std::string_view name, std::vector<std::int64_t> features) {
+void GraphWriter::make_value(std::string_view name, std::vector<std::int64_t> features, std::size_t rows) {
   const std::string& of_block = block().name;
   block().outputs.push_back(graph_.values.size());
   graph_.values.push_back({.name = block().outputs.size() == 1 ? of_block : of_block + "." + std::string(name),
-                           .rows = 0,
+                           .rows = rows,
                            .features = std::move(features)});
 }
 

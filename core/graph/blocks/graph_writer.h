@@ -33,8 +33,8 @@ class GraphWriter {
   void read_value(std::string_view name);
   // With the block's name and hidden size.
   void make_value();
-  // The first one is called as the block, others "block.name".
-  void make_value(std::string_view name, std::vector<std::int64_t> features);
+  // The first one is called as the block, others "block.name". `rows`: whose tokens (Value::rows).
+  void make_value(std::string_view name, std::vector<std::int64_t> features, std::size_t rows = 0);
   // A term of the loss, as LossTerm has it.
   void raise(std::string_view name, double coefficient, bool is_of_rows);
   // A parameter of an earlier block, under a name of this one's own.

@@ -36,6 +36,7 @@ struct PassContext {
   // fp16's loss scale, divided by the weight of the global batch. A decoder has one, whose weight is the number of
   // tokens that count.
   std::vector<double> loss_gradients{1};
+  double label_smoothing = 0;      // of targets, in training (core/body/primitives/cross_entropy.h)
   double backward_scale = 1;       // fp16's loss scale: what the backward computes is multiplied by it
   double batch_rows = 1;           // rows of the global batch, whatever counts in a loss
   KeyValueCache* cache = nullptr;  // in prediction, what is known of earlier tokens; outlives the pass, of one sequence

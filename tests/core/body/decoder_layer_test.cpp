@@ -153,8 +153,8 @@ std::unique_ptr<BlockModule> make_composed_layer(const BlockParameters& paramete
   LayerWriter writer(*layer, parameters.has("ffn.up.bias"));
   const TensorId x = writer.input();
   Body body = writer.take(writer.feed_forward_half(writer.attention_half(x)));
-  const BatchAxes axes{body.axis_named("b"), body.axis_named("s")};
-  return std::make_unique<ComposedBlock>(parameters, std::move(body), axes, options.recompute);
+  const BodyDescription described{.body = body, .axes = {body.axis_named("b"), body.axis_named("s")}};
+  return std::make_unique<ComposedBlock>(parameters, std::move(body), described, options.recompute);
 }
 
 struct LayerPasses {

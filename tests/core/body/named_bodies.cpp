@@ -79,7 +79,8 @@ NamedBodies t5_bodies() {
                    .most_distance = size_of(s, "most_distance"),
                    .activation = activation_of(s),
                    .is_gated = s.at("is_gated").get<bool>(),
-                   .dropout = 0};
+                   .dropout = 0,
+                   .attention_dropout = 0};
   };
   return {
       {"t5.relative_bias",
