@@ -9,6 +9,7 @@
 #include "core/graph/blocks/graph_writer.h"
 #include "core/graph/graph.h"
 #include "core/graph/presets/encoder.h"
+#include "core/graph/presets/encoder_decoder.h"
 #include "core/graph/replayed_routing.h"
 
 namespace llmtrain {
@@ -122,6 +123,10 @@ Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_pre
   GraphWriter writer(model);
   if (is_encoder(model.architecture)) {
     write_encoder(writer);
+    return finished(writer, high_precision, frozen);
+  }
+  if (is_encoder_decoder(model.architecture)) {
+    write_encoder_decoder(writer);
     return finished(writer, high_precision, frozen);
   }
   writer.add_block("embedding", embedding_settings(model));

@@ -58,6 +58,8 @@ struct HuggingfaceFormat {
   std::vector<std::int64_t> ends{};
   // The tokenizer's id that fills sequences up, for a model without an `origin`.
   std::optional<std::int64_t> padding{};
+  // The id behind which an encoder-decoder writes a target, for one without an `origin`; none: padding.
+  std::optional<std::int64_t> decoder_start{};
 };
 
 // Writes a folder, new or empty, that transformers' from_pretrained loads with no missing and no unexpected key:

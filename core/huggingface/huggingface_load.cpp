@@ -52,6 +52,8 @@ bool is_buffer(std::string_view name) {
 
 // Buffers, and what training for other tasks has added to an encoder: a pooler, and the head of next sentences.
 bool is_left_out(std::string_view name, HuggingfaceType type) {
+  // T5's first files have a table of positions for attention to the source, which nothing reads.
+  if (type == HuggingfaceType::t5) return name.ends_with("EncDecAttention.relative_attention_bias.weight");
   if (!is_encoder(type)) return is_buffer(name);
   return name.ends_with(".position_ids") || name.find("pooler.") != std::string_view::npos ||
          name.starts_with("cls.seq_relationship.");
@@ -135,6 +137,30 @@ void take_head_bias(StoredTensors& tensors, const Graph& graph, HuggingfaceType 
                        ", and in a tied model the two are one");
 }
 
+// Files of encoder-decoders may have the table of tokens once more for each of its readers.
+void take_copies(StoredTensors& tensors, const std::string& embedding, HuggingfaceType type, TensorProblems& problems) {
+  if (!is_encoder_decoder(type)) return;
+  for (const std::string name : {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
+    const auto copy = tensors.find(name);
+    if (copy == tensors.end()) continue;
+    const auto [token, is_alone] = tensors.emplace(embedding, copy->second);
+    if (is_alone || same_bytes(copy->second, token->second))
+      tensors.erase(copy);
+    else
+      problems.push_back(quoted_text(copy->second.entry->name) + " differs from " +
+                         quoted_text(token->second.entry->name) + ", and encoder and decoder have one table of tokens");
+  }
+}
+
+// A constant that BART adds to its logits and does not train: zero in models that are trained on nothing else.
+void take_logits_bias(StoredTensors& tensors, HuggingfaceType type, TensorProblems& problems) {
+  const auto bias = tensors.find(std::string(final_logits_bias));
+  if (type != HuggingfaceType::bart || bias == tensors.end()) return;
+  if (!std::ranges::all_of(bias->second.bytes(), [](std::byte byte) { return byte == std::byte{0}; }))
+    problems.push_back(quoted_text(bias->first) + " is not zero, and no bias is added to logits here");
+  tensors.erase(bias);
+}
+
 void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType type, const Graph& graph,
                    const StoredTensors& tensors, TensorProblems& problems) {
   std::set<std::string> expected;
@@ -174,7 +200,10 @@ HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& grap
   // All tensors are checked before any is read: memory is not filled for a model that is refused.
   TensorProblems problems;
   StoredTensors tensors = without_prefixes(open_tensors(folder), type, problems);
-  take_tied_head(tensors, graph, without_model_prefix(plans.front().name, type), type, problems);
+  const std::string embedding = without_model_prefix(plans.front().name, type);
+  take_copies(tensors, embedding, type, problems);
+  take_tied_head(tensors, graph, embedding, type, problems);
+  take_logits_bias(tensors, type, problems);
   take_head_bias(tensors, graph, type, problems);
   check_tensors(plans, type, graph, tensors, problems);
   report(folder, problems);

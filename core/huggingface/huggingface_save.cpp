@@ -3,9 +3,11 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/body/parts/relative_bias.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/graph/presets/encoder.h"
 #include "core/huggingface/finite_values.h"
@@ -138,6 +141,61 @@ void add_encoder(Json& config, const ModelRecipe& model, HuggingfaceType type) {
   config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = model.dropout;
 }
 
+void add_bart(Json& config, const ModelRecipe& model) {
+  config["d_model"] = model.hidden_size;
+  config["encoder_layers"] = config["num_hidden_layers"] = model.layers;
+  config["decoder_layers"] = model.decoder_layers;
+  for (const std::string side : {"encoder", "decoder"}) {
+    config[side + "_attention_heads"] = model.heads;
+    config[side + "_ffn_dim"] = model.ffn_hidden_size;
+  }
+  config["max_position_embeddings"] = model.max_sequence_length;
+  config["activation_function"] = model.activation == Activation::gelu        ? "gelu"
+                                  : model.activation == Activation::gelu_tanh ? "gelu_new"
+                                                                              : "relu";
+  config["scale_embedding"] = false;
+  config["dropout"] = config["activation_dropout"] = model.dropout;
+  config["attention_dropout"] = 0.0;
+  config["init_std"] = model.init_std;
+}
+
+std::string t5_projection(Activation activation) {
+  switch (activation) {
+    case Activation::gelu:
+      return "gelu";
+    case Activation::gelu_tanh:
+      return "gelu_new";
+    case Activation::geglu_tanh:
+      return "gated-gelu";
+    case Activation::swiglu:
+      return "gated-silu";
+    case Activation::relu:
+    case Activation::geglu:
+    case Activation::squared_relu:
+    case Activation::clamped_swiglu:
+      break;
+  }
+  return "relu";
+}
+
+// transformers 4 knows by tied embeddings whether the head scales, 5 by a key of its own.
+void add_t5(Json& config, const ModelRecipe& model) {
+  config["d_model"] = model.hidden_size;
+  config["d_kv"] = model.head_dim;
+  config["d_ff"] = model.ffn_hidden_size;
+  config["num_layers"] = model.layers;
+  config["num_decoder_layers"] = model.decoder_layers;
+  config["num_heads"] = model.heads;
+  config["n_positions"] = model.max_sequence_length;
+  config["relative_attention_num_buckets"] = body::RelativeBuckets{}.buckets;
+  config["relative_attention_max_distance"] = body::RelativeBuckets{}.most_distance;
+  config["feed_forward_proj"] = t5_projection(model.activation);
+  config["layer_norm_epsilon"] = model.norm_eps;
+  config["dropout_rate"] = model.dropout;
+  config["initializer_factor"] = model.init_std;
+  config["scale_decoder_outputs"] = model.tie_embeddings;
+}
+
 // For transformers 4 and 5; `dtype` is PyTorch's name of the weights' type.
 Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string& dtype) {
   Json config;
@@ -149,12 +207,15 @@ Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string
     add_gpt2(config, model);
   } else if (is_encoder(type)) {
     add_encoder(config, model, type);
+  } else if (is_encoder_decoder(type)) {
+    type == HuggingfaceType::bart ? add_bart(config, model) : add_t5(config, model);
+    config["is_encoder_decoder"] = true;
   } else {
     add_llama_family(config, model, type);
     if (model.moe) add_experts(config, *model.moe, type);
   }
   config["tie_word_embeddings"] = model.tie_embeddings;
-  config["initializer_range"] = model.init_std;
+  if (!is_encoder_decoder(type)) config["initializer_range"] = model.init_std;
   config["bos_token_id"] = config["eos_token_id"] = end_of_text(model, type);
   // transformers 4 reads "torch_dtype", 5 reads "dtype".
   config["dtype"] = config["torch_dtype"] = dtype;
@@ -206,19 +267,22 @@ TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, cons
 // One id, or a list of several.
 Json as_ids(const std::vector<std::int64_t>& ids) { return ids.size() == 1 ? Json(ids.front()) : Json(ids); }
 
+constexpr std::array special_tokens{"bos_token_id",           "eos_token_id",        "pad_token_id",
+                                    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"};
+
 // What config.json of `origin` says of special tokens, which a model does not know itself.
 void take_special_tokens(Json& config, const fs::path& origin) {
   const fs::path file = origin / "config.json";
   if (origin.empty() || !path_exists(file)) return;
   const auto theirs = parse_json<Json>(read_text_file(file), file.string());
-  for (const std::string key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+  for (const std::string key : special_tokens)
     if (theirs.is_object() && theirs.contains(key)) config[key] = theirs[key];
 }
 
 Json generation_config_of(const Json& config) {
   Json generation;
   generation["_from_model_config"] = true;
-  for (const std::string key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+  for (const std::string key : special_tokens)
     if (config.contains(key) && !config[key].is_null()) generation[key] = config[key];
   return generation;
 }
@@ -256,6 +320,11 @@ void write_model(const fs::path& folder, const Graph& graph, const WeightSource&
     if (is_encoder(type) && !graph.model.tie_embeddings && plan.name == head_bias(type))
       write_as(head_bias_beside(type));
   }
+  if (type == HuggingfaceType::bart) {
+    const at::Tensor zeros = at::zeros({1, graph.model.vocab_size}, format.dtype);
+    tensors.push_back({std::string(final_logits_bias), dtype_name(format.dtype), zeros.sizes().vec(), nullptr,
+                       [zeros](const WriteBytes& write) { write(zeros.data_ptr(), zeros.nbytes()); }});
+  }
   write_shards(folder, std::move(tensors), format.shard_bytes);
   if (!is_encoder(graph.model.architecture))
     write_file_atomically(folder / "generation_config.json", generation_config_text(format, config));
@@ -282,6 +351,10 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
   Json config = config_of(graph.model, type, pytorch_name(format.dtype));
   take_special_tokens(config, format.origin);
   if (format.origin.empty() && format.padding) config["pad_token_id"] = *format.padding;
+  if (format.origin.empty() && is_encoder_decoder(type)) {
+    const std::optional<std::int64_t> start = format.decoder_start ? format.decoder_start : format.padding;
+    if (start) config["decoder_start_token_id"] = *start;
+  }
   // The positions count from it.
   if (type == HuggingfaceType::xlm_roberta) config["pad_token_id"] = roberta_padding;
   if (config["eos_token_id"].is_null() && !format.ends.empty()) config["eos_token_id"] = as_ids(format.ends);

@@ -9,20 +9,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/huggingface/encoder_decoder_places.h"
+#include "core/huggingface/tensor_place.h"
 #include "core/recipe/model_from/huggingface_encoder.h"
 
 namespace llmtrain {
 namespace {
 
-enum class Storage { plain, transposed };
-
-// The tensor in which transformers keeps the parameters of a local name; the first {} stands for the layer's index, the
-// second one for the expert's.
-struct Place {
-  std::string_view parameter;
-  std::string_view name;
-  Storage storage = Storage::plain;
-};
+using Place = TensorPlace;
+using Storage = TensorPlace::Storage;
 
 constexpr Place gpt2_places[] = {
     {"token.weight", "transformer.wte.weight"},
@@ -131,7 +126,8 @@ constexpr Place roberta_head_places[] = {
     {"head.head.weight", "lm_head.decoder.weight"},    {"head.head.bias", "lm_head.bias"},
 };
 
-std::vector<std::span<const Place>> places_of(HuggingfaceType type) {
+std::vector<std::span<const Place>> places_of(HuggingfaceType type, const ModelRecipe& model) {
+  if (is_encoder_decoder(type)) return encoder_decoder_places(type, model.activation);
   if (type == HuggingfaceType::bert) return {bert_places};
   if (is_encoder(type)) return {roberta_head_places, bert_places};
   if (type == HuggingfaceType::gpt2) return {gpt2_places};
@@ -139,9 +135,15 @@ std::vector<std::span<const Place>> places_of(HuggingfaceType type) {
   return {shared_expert_places, qwen_moe_places, llama_places};
 }
 
+// "encoder." or "decoder.", with which names of an encoder-decoder's layers begin; empty elsewhere.
+std::string side_of(const Block& block) {
+  const std::size_t layers = block.name.find(".layers.");
+  return layers == std::string::npos ? "" : block.name.substr(0, layers + 1);
+}
+
 // The number in "layers.3"; -1 of other blocks.
 std::int64_t layer_of(const Block& block) {
-  const std::string_view start = "layers.";
+  const std::string start = side_of(block) + "layers.";
   std::int64_t layer = -1;
   if (block.name.starts_with(start))
     std::from_chars(block.name.data() + start.size(), block.name.data() + block.name.size(), layer);
@@ -187,7 +189,7 @@ std::vector<std::int64_t> HuggingfaceTensor::shape(const Graph& graph) const {
 }
 
 std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, HuggingfaceType type) {
-  const auto places = places_of(type);
+  const auto places = places_of(type, graph.model);
   std::vector<HuggingfaceTensor> tensors;
   for (const Block& block : graph.blocks) {
     // Block by block, since only parameters of one block share a tensor.
@@ -196,7 +198,8 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
     for (const std::size_t index : block.parameters) {
       const Parameter& parameter = graph.parameters[index];
       if (parameter.is_adapter) continue;
-      const std::string& name = is_encoder(type) && layer < 0 ? parameter.name : parameter.local_name;
+      const bool has_bodies = is_encoder(type) || is_encoder_decoder(type);
+      const std::string name = has_bodies && layer < 0 ? parameter.name : side_of(block) + parameter.local_name;
       if (!parameter.has_expert_axis) add(of_block, place_of(places, name, layer, std::nullopt), index);
       for (std::int64_t expert = 0; parameter.has_expert_axis && expert < parameter.shape.front(); ++expert)
         add(of_block, place_of(places, parameter.local_name, layer, expert), index);
@@ -205,7 +208,9 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
   }
   for (HuggingfaceTensor& tensor : tensors) {
     tensor.name = in_family(std::move(tensor.name), type);
-    if (tensor.name.ends_with("position_embeddings.weight")) tensor.rows_before = rows_before_positions(type);
+    const bool has_positions =
+        tensor.name.ends_with("position_embeddings.weight") || tensor.name.ends_with("embed_positions.weight");
+    if (has_positions) tensor.rows_before = rows_before_positions(type);
   }
   return tensors;
 }
@@ -213,6 +218,7 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
 std::string without_model_prefix(std::string_view name, HuggingfaceType type) {
   std::string_view prefix = "model.";
   if (type == HuggingfaceType::gpt2) prefix = "transformer.";
+  if (type == HuggingfaceType::t5) prefix = "";
   if (is_encoder(type)) prefix = type == HuggingfaceType::bert ? "bert." : "roberta.";
   return std::string(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
 }

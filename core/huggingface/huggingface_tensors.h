@@ -34,6 +34,8 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
 
 // The name without the prefix of the whole model ("transformer.", "model."), which older files lack.
 std::string without_model_prefix(std::string_view name, HuggingfaceType type);
+// A constant row that BART adds to its logits.
+inline constexpr std::string_view final_logits_bias = "final_logits_bias";
 // The head's matrix where it is not the embedding's.
 std::string_view head_tensor(HuggingfaceType type);
 // The bias of an encoder's head, and its other name, which untied models read.

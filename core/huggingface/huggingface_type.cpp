@@ -114,6 +114,11 @@ void require_llama_family(const ModelRecipe& model) {
 }  // namespace
 
 HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
+  if (model.architecture == Architecture::bart) return HuggingfaceType::bart;
+  if (model.architecture == Architecture::t5) {
+    require(model, "T5", {{model.activation != Activation::geglu, "activation", "gated gelus by tanh alone"}});
+    return HuggingfaceType::t5;
+  }
   if (is_encoder(model.architecture))
     return model.architecture == Architecture::bert ? HuggingfaceType::bert : HuggingfaceType::xlm_roberta;
   if (model.position == Position::learned) {

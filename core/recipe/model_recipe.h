@@ -11,13 +11,14 @@ namespace llmtrain {
 
 // The recipe's section `model`, as core/recipe/recipe.h describes recipes.
 
-enum class Architecture { gpt2, gpt_rope, llama, bert, roberta };
+enum class Architecture { gpt2, gpt_rope, llama, bert, roberta, bart, t5 };
 // Formulas: kernels/activation.h.
 enum class Activation { gelu, gelu_tanh, relu, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
 // Whether attention and the feed-forward network read the same input, through norms of their own or through one.
 enum class ParallelResidual { none, two_norms, one_norm };
 enum class NormKind { layernorm, rmsnorm };
-enum class Position { learned, rope };
+// relative: a learned bias of scores by how far a key lies from its query (Raffel et al., arXiv 1910.10683).
+enum class Position { learned, rope, relative };
 enum class Router { linear, cosine };
 enum class ScoreFunction { softmax, sigmoid };
 enum class RouterPriority { position, score };
@@ -72,6 +73,16 @@ struct MixtureOfExpertsRecipe {
 // Whether it is an encoder: each token sees all of its document, and hidden tokens are predicted instead of the next.
 constexpr bool is_encoder(Architecture architecture) {
   return architecture == Architecture::bert || architecture == Architecture::roberta;
+}
+
+// Whether an encoder reads a source, and a decoder that attends to it writes a target.
+constexpr bool is_encoder_decoder(Architecture architecture) {
+  return architecture == Architecture::bart || architecture == Architecture::t5;
+}
+
+// Whether its blocks are bodies (core/body), which are computed whole on each rank.
+constexpr bool has_bodies(Architecture architecture) {
+  return is_encoder(architecture) || is_encoder_decoder(architecture);
 }
 
 enum class RopeScalingType { linear, llama3, yarn };
@@ -153,7 +164,8 @@ struct MultiTokenPredictionRecipe {
 
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
-  std::int64_t layers = 0;
+  std::int64_t layers = 0;          // of an encoder-decoder the encoder's
+  std::int64_t decoder_layers = 0;  // of an encoder-decoder
   std::int64_t hidden_size = 0;
   std::int64_t heads = 0;
   std::optional<LatentAttentionRecipe> latent_attention;

@@ -32,14 +32,16 @@ bool interleaves(const Recipe& recipe, std::int64_t loops) {
 std::int64_t block_count(const ModelRecipe& model) {
   const std::int64_t further = model.multi_token_prediction ? model.multi_token_prediction->depth : 0;
   // Embedding and head, and of each further token a layer and a head.
-  return model.layers + 2 + 2 * further;
+  std::int64_t between = 0;
+  if (is_encoder_decoder(model.architecture)) between = model.architecture == Architecture::t5 ? 2 : 1;
+  return layer_count(model) + 2 + between + 2 * further;
 }
 
 std::int64_t finest_stages(const Recipe& recipe) {
   const BalanceRecipe& balance = recipe.pipeline.balance;
   switch (balance.kind) {
     case BalanceKind::layers:
-      return recipe.model.layers;
+      return layer_count(recipe.model);
     case BalanceKind::blocks:
       return block_count(recipe.model);
     case BalanceKind::list:

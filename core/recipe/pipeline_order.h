@@ -7,8 +7,11 @@
 
 namespace llmtrain {
 
-// The blocks of a model's graph: one for each layer, an embedding, a head, and two for each further token that it
-// predicts.
+// The layers of a model, of encoder and decoder together.
+constexpr std::int64_t layer_count(const ModelRecipe& model) { return model.layers + model.decoder_layers; }
+
+// The blocks of a model's graph: one for each layer, an embedding, a head, two for each further token that it predicts,
+// and of an encoder-decoder a second embedding and perhaps a norm between the two.
 std::int64_t block_count(const ModelRecipe& model);
 
 // The stages of a recipe with one layer in each, by its pipeline.balance: "blocks" counts the embedding and the head as

@@ -56,7 +56,7 @@ bool are_in_the_same_layers(const MixtureOfExpertsRecipe& experts, const Mixture
 // apart.
 bool limits_nothing(const ModelRecipe& model, std::int64_t longest) {
   const SlidingWindowRecipe& window = *model.sliding_window;
-  const bool has_one_rope = model.position == Position::learned ||
+  const bool has_one_rope = model.position != Position::rope ||
                             (window.rope_theta == model.rope_theta && (window.rope_scaling || !model.rope_scaling));
   return longest <= window.tokens && has_one_rope;
 }
@@ -66,8 +66,10 @@ ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
   model.architecture = other.architecture;
   model.dropout = other.dropout;
   model.init_std = other.init_std;
-  // Nothing reads the angles where positions are learned, nor the width of dense layers where all have experts.
-  if (other.position == Position::learned) model.rope_theta = other.rope_theta;
+  // Nothing reads the angles where positions are not rotary, nor the width of dense layers where all have experts.
+  if (other.position != Position::rope) model.rope_theta = other.rope_theta;
+  // Nor is there a table that would limit relative ones.
+  if (other.position == Position::relative) model.max_sequence_length = other.max_sequence_length;
   if (other.moe && other.moe->every == 1 && other.moe->dense_layers == 0) model.ffn_hidden_size = other.ffn_hidden_size;
   if (!model.sliding_window && other.sliding_window && limits_nothing(other, model.max_sequence_length))
     model.sliding_window = other.sliding_window;

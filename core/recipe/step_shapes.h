@@ -61,9 +61,16 @@ inline std::int64_t samples_of_step(const Recipe& recipe, const StepShape& shape
   return shape.global_batch / recipe.batch.micro * shape.sequences;
 }
 
-// Rows of these samples, whether they count in a loss or not: tokens, for a decoder.
+// Tokens of the sequence that a decoder writes of each sample, where an encoder reads another one; else 0.
+inline std::int64_t target_length(const Recipe& recipe) {
+  if (!is_encoder_decoder(recipe.model.architecture)) return 0;
+  const auto& pairs = recipe.data.pairs;
+  return pairs && pairs->target_length ? *pairs->target_length : recipe.batch.sequence_length;
+}
+
+// Rows of these samples, whether they count in a loss or not: tokens of all their sequences.
 inline std::int64_t tokens_of_step(const Recipe& recipe, const StepShape& shape) {
-  return samples_of_step(recipe, shape) * shape.sequence_length;
+  return samples_of_step(recipe, shape) * (shape.sequence_length + target_length(recipe));
 }
 
 // Where the learning rate of a step (from 0) is on its schedule, in steps: by the recipe's clock.

@@ -106,6 +106,7 @@ struct TrainingRecipe {
   std::int64_t evaluate_batches = 0;         // global batches per evaluation; 0: the whole validation data
   std::optional<std::string> judged_by;      // the set of validation data; none: the first
   std::optional<EarlyStoppingRecipe> early_stopping;
+  double label_smoothing = 0;
   double clip_norm = 1;  // 0: off
   SpikeRecipe spikes;
   std::int64_t skip_limit = 10;  // 0: none

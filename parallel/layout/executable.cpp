@@ -133,7 +133,8 @@ std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
        "use false, or cluster.device \"cpu\""},
       {recipe.model.attention_scale.has_value(), "/model/attention_scale", "a factor that GPUs have no kernel of",
        "set it to null, or use cluster.device \"cpu\""}};
-  return only_with(recipe.cluster.device == DeviceKind::cuda, std::move(keys));
+  return only_with(recipe.cluster.device == DeviceKind::cuda && !has_bodies(recipe.model.architecture),
+                   std::move(keys));
 }
 
 // Every key that plans but does not run is listed here; a new feature removes its line.
@@ -147,7 +148,8 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
        std::to_string(expert_tensor(parallel)) + " without experts to split", "leave it out"},
       {recipe.model.lora && multiplies_fp8(precision.fp8_level), "/model/lora", "adapters beside FP8 products",
        "set precision.fp8_level to \"off\""},
-      {recipe.data.pairs.has_value(), "/data/pairs", "an encoder beside the decoder", "set it to null"},
+      {recipe.data.pairs && !is_encoder_decoder(recipe.model.architecture), "/data/pairs",
+       "pairs for a model without an encoder", "set it to null, or model.architecture to \"bart\" or \"t5\""},
       {recipe.data.labels.has_value(), "/data/labels", "a head for classes", "set it to null"},
       {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},
       {offload.weights, "/memory/offload/weights", "true", "use false"},

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/graph/marks/token_dropping.h"
 #include "core/graph/sharding.h"
+#include "core/recipe/step_shapes.h"
 
 namespace llmtrain {
 namespace {
@@ -116,6 +117,7 @@ PassSetting pass_setting(const Partition& partition) {
   return {.program = {.attention = recipe.kernels.attention},
           .tokens = {.batch = recipe.batch.micro,
                      .sequence_length = recipe.batch.sequence_length,
+                     .target_length = target_length(recipe),
                      .kept = partition.kept_tokens,
                      .context = mesh.context,
                      .row_ranks = recipe.parallel.sequence ? mesh.tensor : 1,

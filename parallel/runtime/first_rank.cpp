@@ -10,6 +10,7 @@
 
 #include "core/base/units.h"
 #include "core/graph/operators/operators.h"
+#include "core/recipe/step_shapes.h"
 #include "parallel/device/device.h"
 #include "parallel/plan/report/html/report_html.h"
 #include "parallel/run/progress_line.h"
@@ -185,9 +186,9 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   row.step_seconds = seconds;
   row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
   // A step trains on samples, whatever these are of; the rows that count in its losses do not matter.
-  const double step_flops =
-      static_cast<double>(samples_of_step(recipe_, shape)) *
-      training_flops_per_sample(trainer_.model().graph(), shape.sequence_length, shape.kept_tokens);
+  const double step_flops = static_cast<double>(samples_of_step(recipe_, shape)) *
+                            training_flops_per_sample(trainer_.model().graph(), shape.sequence_length,
+                                                      target_length(recipe_), shape.kept_tokens);
   row.mfu = utilization_.of_step(step_flops / seconds);
   row.memory_bytes = memory_peak(trainer_.model().device());
   row.tensor_bytes = memory_.peak();

@@ -79,9 +79,9 @@ WorkMonitor::Stops stops_of(const RunRequest& request, const Communicator& commu
 }
 
 // Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode. Encoders
-// continue no text.
+// and encoder-decoders continue no text.
 void show_sample(const Recipe& recipe, Trainer& trainer, const WorkMonitor::Stops& stops) {
-  if (is_encoder(recipe.model.architecture)) return;
+  if (has_bodies(recipe.model.architecture)) return;
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
   const GenerateOptions options{.tokens = 300, .choice = {.seed = recipe.seed}, .time_limit = std::chrono::seconds(5)};
   const ByteTokenizer tokenizer;
@@ -107,7 +107,7 @@ void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& 
 void show_end(const RunDirectory& directory, const Recipe& recipe) {
   const std::string path = directory.path().string();
   log().info("done. {}/metrics.jsonl has every step, {}/checkpoints the model,", path, path);
-  const std::string next = is_encoder(recipe.model.architecture)
+  const std::string next = has_bodies(recipe.model.architecture)
                                ? fmt::format("llmtrain checkpoint export {} FOLDER --to hf", path)
                                : fmt::format("llmtrain sample {} --prompt \"…\"", path);
   log().info("{} what was shown here. Try: {}", directory.log_file().string(), next);

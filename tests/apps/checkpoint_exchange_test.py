@@ -278,7 +278,7 @@ class Damaged(ProgramTest):
         "no config": (66, ["config.json"], lambda folder: (folder / "config.json").unlink()),
         "no JSON": (65, ["config.json"], lambda folder: (folder / "config.json").write_text("{")),
         "a list": (65, ["config.json", "object"], lambda folder: (folder / "config.json").write_text("[]")),
-        "another model": (65, ["model_type", "t5"], of_config(lambda config: config.update(model_type="t5"))),
+        "another model": (65, ["model_type", "marian"], of_config(lambda config: config.update(model_type="marian"))),
         "no size": (65, ["hidden_size"], of_config(lambda config: config.pop("hidden_size"))),
         "another size": (65, ["embed_tokens", "[256,16]", "[300,16]"],
                          of_config(lambda config: config.update(vocab_size=300))),

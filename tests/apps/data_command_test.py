@@ -35,7 +35,7 @@ class Data(ProgramTest):
                                  "tokens": 5, "largest_id": 101, "first_tokens": [97, 98, 99, 100, 101],
                                  "first_text": "abcde"})
 
-    def test_pairs_are_shown_and_not_run_yet(self):
+    def test_pairs_are_shown_and_not_run_without_an_encoder(self):
         bytes_and_marks = {chr(code): code for code in range(97, 123)} | {"</s>": 0, "<pad>": 1, "Ġ": 2}
         tokenizer = {
             "model": {"type": "BPE", "vocab": bytes_and_marks, "merges": []},
@@ -70,7 +70,7 @@ class Data(ProgramTest):
         self.assertEqual(self.run_program("validate", "recipe.json").returncode, 0)
         refused = self.run_program("run", "recipe.json")
         self.assertEqual(refused.returncode, 2)
-        self.assertIn("/data/pairs: an encoder beside the decoder can be planned but not run yet", refused.stderr)
+        self.assertIn("/data/pairs: pairs for a model without an encoder can be planned but not run yet", refused.stderr)
 
     def test_text_is_described_without_a_tokenizer(self):
         self.write_lines()

@@ -16,6 +16,12 @@ void require_executable(const Recipe& recipe, const std::string& name) {
 }
 
 void require_decoder(const Recipe& recipe, const std::string& name, const std::string& command) {
+  if (is_encoder_decoder(recipe.model.architecture))
+    throw Error(ExitCode::bad_recipe,
+                name + ": /model/architecture: is an encoder-decoder's, which makes targets of " +
+                    "sources and is not run to write them yet; " + command +
+                    " needs a decoder, such as gpt2 or llama. What is exported with `checkpoint " +
+                    "export` writes with transformers");
   if (!is_encoder(recipe.model.architecture)) return;
   throw Error(ExitCode::bad_recipe,
               name +

@@ -42,6 +42,7 @@ const Needs needs_emulation = {{"launch.backend", "local"}};
 
 void add_model(std::vector<Tried>& tried) {
   const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
+  add({"model.position", {"relative"}, {{"model.architecture", "t5"}}});
   add({"model.rope_scaling.type", {}, {{"model.position", "rope"}, {"model.rope_scaling.factor", "2"}}});
   add({"model.rope_scaling.truncate", {}, needs_yarn});
   add({"model.sliding_window.tokens", {"32"}});

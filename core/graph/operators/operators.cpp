@@ -74,9 +74,11 @@ bool is_exchanged_again(const Operator& item, Recompute recompute) {
   return recompute == Recompute::full && is_repeated(item, recompute);
 }
 
-double training_flops_per_sample(const Graph& graph, std::int64_t sequence_length, std::int64_t kept_tokens) {
+double training_flops_per_sample(const Graph& graph, std::int64_t sequence_length, std::int64_t target_length,
+                                 std::int64_t kept_tokens) {
   PassSetting setting;
   setting.tokens.sequence_length = sequence_length;
+  setting.tokens.target_length = target_length;
   setting.tokens.kept = kept_tokens;
   BlockCache<double> of_blocks(graph);
   double flops = 0;

@@ -142,8 +142,10 @@ double repeated_flops(const OperatorList& operators, Recompute recompute);
 // Model FLOPs of a training step for one sample: matrix products and attention, forward and backward, without recompute
 // and without the products that make gradients of frozen weights. A decoder's sample is one sequence of this length;
 // for GPT-2 shapes 72·b·s·l·h²(1 + s/6h + V/12lh) with b = 1 (Narayanan et al., arXiv 2104.04473, without its
-// recompute). `kept_tokens`: of each sequence in layers that drop tokens; 0: all.
-double training_flops_per_sample(const Graph& graph, std::int64_t sequence_length, std::int64_t kept_tokens = 0);
+// recompute). `target_length`: tokens of a sample's second sequence; 0: as many. `kept_tokens`: of
+// each sequence in layers that drop tokens; 0: all.
+double training_flops_per_sample(const Graph& graph, std::int64_t sequence_length, std::int64_t target_length = 0,
+                                 std::int64_t kept_tokens = 0);
 
 // Bytes of the tensors that are kept between the passes.
 //

@@ -11,11 +11,12 @@ namespace {
 
 constexpr IntegerRange token_range{1, 1 << 27};
 
-constexpr std::array<std::string_view, 5> architecture_words = {"gpt2", "gpt-rope", "llama", "bert", "roberta"};
+constexpr std::array<std::string_view, 7> architecture_words = {"gpt2",    "gpt-rope", "llama", "bert",
+                                                                "roberta", "bart",     "t5"};
 constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_tanh", "relu",       "squared_relu",
                                                               "swiglu", "geglu",     "geglu_tanh", "clamped_swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
-constexpr std::array<std::string_view, 2> position_words = {"learned", "rope"};
+constexpr std::array<std::string_view, 3> position_words = {"learned", "rope", "relative"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
 
 // The defaults that `model.architecture` selects; each key can be overridden.
@@ -31,13 +32,15 @@ struct Preset {
 };
 
 const Preset& preset_of(Architecture architecture) {
-  // In the order of Architecture: gpt2, gpt_rope, llama, bert, roberta.
-  static constexpr std::array<Preset, 5> presets = {{
+  // In the order of Architecture: gpt2, gpt_rope, llama, bert, roberta, bart, t5.
+  static constexpr std::array<Preset, 7> presets = {{
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, true},
       {Position::rope, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, false},
       {Position::rope, NormKind::rmsnorm, 1e-5, Activation::swiglu, false, false, false, false},
       {Position::learned, NormKind::layernorm, 1e-12, Activation::gelu, true, true, false, true},
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu, true, true, false, true},
+      {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu, true, true, false, true},
+      {Position::relative, NormKind::rmsnorm, 1e-6, Activation::relu, false, false, false, true},
   }};
   return presets[static_cast<std::size_t>(architecture)];
 }
@@ -101,6 +104,10 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
               model.architecture, architecture_words);
   keys.integer({"layers", "Number of transformer layers.", "", Presence::required_without_from}, model.layers,
                layer_range);
+  keys.integer({"decoder_layers", "Layers of the decoder of an encoder-decoder, whose encoder has model.layers.",
+                "bart and t5 layers; others 0"},
+               keys.otherwise(model.decoder_layers, is_encoder_decoder(model.architecture) ? model.layers : 0),
+               {0, layer_range.maximum});
   keys.integer({"hidden_size", "Width of the residual stream.", "", Presence::required_without_from}, model.hidden_size,
                width_range);
   keys.integer({"heads", "Query heads per attention layer.", "", Presence::required_without_from}, model.heads,
@@ -136,7 +143,8 @@ void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& p
               keys.otherwise(model.norm, preset.norm), norm_words);
   keys.number({"norm_eps", "Epsilon added to the variance in norms."}, keys.otherwise(model.norm_eps, preset.norm_eps),
               {0, 1, RangeEnds::open_minimum});
-  keys.choice({"position", "Position encoding: a learned embedding or rotary embeddings (RoPE).",
+  keys.choice({"position",
+               "Position encoding: a learned embedding, rotary embeddings (RoPE), or T5's bias of attention's scores.",
                by_architecture(&Preset::position, position_words)},
               keys.otherwise(model.position, preset.position), position_words);
 }
@@ -218,10 +226,15 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
                           [&](SlidingWindowRecipe& window) { describe_sliding_window(keys, window, model); });
     describe_layer_variants(keys, model);
     describe_preset_switches(keys, model, preset);
+    keys.number({"dropout",
+                 "Dropout probability after embedding, attention and feed-forward, and of attention probabilities but "
+                 "in bart and t5, which have it behind activations."},
+                model.dropout, {0, 1, RangeEnds::open_maximum});
     keys.number(
-        {"dropout", "Dropout probability after embedding, attention and feed-forward, and of attention probabilities."},
-        model.dropout, {0, 1, RangeEnds::open_maximum});
-    keys.number({"init_std", "Standard deviation of the initial weights."}, model.init_std, {0, 10});
+        {"init_std",
+         "Standard deviation of the initial weights; of t5 a factor of those that its authors give each matrix.",
+         "0.02; t5 1"},
+        keys.otherwise(model.init_std, model.architecture == Architecture::t5 ? 1 : 0.02), {0, 10});
     keys.optional_section({"moe", "Mixture of experts; null: every layer is dense."}, model.moe,
                           [&](MixtureOfExpertsRecipe& moe) { describe_experts(keys, moe, model); });
     keys.optional_section(

@@ -325,6 +325,10 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.optional_section(
         {"early_stopping", "Ends a run whose validation loss falls no more; null: all steps are done."},
         training.early_stopping, [&](EarlyStoppingRecipe& stopping) { describe_early_stopping(keys, stopping); });
+    keys.number({"label_smoothing",
+                 "Share of each target that is spread over all tokens in training, not in evaluation; in encoders and "
+                 "encoder-decoders."},
+                training.label_smoothing, {0, 1, RangeEnds::open_maximum});
     keys.number({"clip_norm", "Gradient clipping: maximum global norm; 0: off."}, training.clip_norm, {0, 1e9});
     keys.section({"spikes", "Updates that are skipped because the loss or the gradient norm jumps."},
                  [&] { describe_spikes(keys, training.spikes); });

@@ -14,6 +14,7 @@
 #include "core/recipe/model_from/config_reader.h"
 #include "core/recipe/model_from/huggingface_deepseek.h"
 #include "core/recipe/model_from/huggingface_encoder.h"
+#include "core/recipe/model_from/huggingface_encoder_decoder.h"
 #include "core/recipe/model_from/huggingface_experts.h"
 #include "core/recipe/model_from/huggingface_local.h"
 #include "core/recipe/model_from/huggingface_rope.h"
@@ -153,6 +154,8 @@ ModelRecipe read_model(ConfigReader& reader, HuggingfaceType type) {
   if (type == HuggingfaceType::gpt2) return read_gpt2(reader);
   if (is_deepseek(type)) return read_deepseek(reader, type);
   if (is_encoder(type)) return read_encoder(reader, type);
+  if (type == HuggingfaceType::bart) return read_bart(reader);
+  if (type == HuggingfaceType::t5) return read_t5(reader);
   if (type == HuggingfaceType::gpt_oss) return read_gpt_oss(reader);
   if (type == HuggingfaceType::gemma3_text) return read_gemma3(reader);
   return read_llama_family(reader, type);
@@ -162,9 +165,10 @@ std::optional<HuggingfaceType> read_type(ConfigReader& reader) {
   const std::string name = reader.text("model_type", "");
   const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   if (names != huggingface_names.end()) return names->type;
-  reader.problem("model_type", "is " + quoted_text(name) +
-                                   "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, "
-                                   "deepseek_v3, gpt_oss, gemma3_text, bert, roberta and xlm-roberta can be read");
+  reader.problem("model_type",
+                 "is " + quoted_text(name) +
+                     "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, "
+                     "deepseek_v3, gpt_oss, gemma3_text, bert, roberta, xlm-roberta, bart and t5 can be read");
   return std::nullopt;
 }
 

@@ -17,7 +17,7 @@ namespace llmtrain {
 // query, key and value, qwen3 norms of query and key. mixtral is Mistral with experts in every layer, qwen3_moe is
 // Qwen3 with experts, and qwen2_moe Qwen2 with experts and shared ones that have a gate.
 // deepseek_v2 and deepseek_v3 have latent attention, gpt_oss and gemma3_text local layers: they can be planned. bert,
-// roberta and xlm_roberta are encoders, of which the last two are the same model.
+// roberta and xlm_roberta are encoders, of which the last two are the same model; bart and t5 have a decoder, too.
 enum class HuggingfaceType {
   gpt2,
   llama,
@@ -33,7 +33,9 @@ enum class HuggingfaceType {
   gemma3_text,
   bert,
   roberta,
-  xlm_roberta
+  xlm_roberta,
+  bart,
+  t5
 };
 
 struct HuggingfaceNames {
@@ -43,7 +45,7 @@ struct HuggingfaceNames {
 };
 
 // In the order of the enumeration.
-inline constexpr std::array<HuggingfaceNames, 15> huggingface_names{
+inline constexpr std::array<HuggingfaceNames, 17> huggingface_names{
     {{HuggingfaceType::gpt2, "gpt2", "GPT2LMHeadModel"},
      {HuggingfaceType::llama, "llama", "LlamaForCausalLM"},
      {HuggingfaceType::mistral, "mistral", "MistralForCausalLM"},
@@ -58,7 +60,9 @@ inline constexpr std::array<HuggingfaceNames, 15> huggingface_names{
      {HuggingfaceType::gemma3_text, "gemma3_text", "Gemma3ForCausalLM"},
      {HuggingfaceType::bert, "bert", "BertForMaskedLM"},
      {HuggingfaceType::roberta, "roberta", "RobertaForMaskedLM"},
-     {HuggingfaceType::xlm_roberta, "xlm-roberta", "XLMRobertaForMaskedLM"}}};
+     {HuggingfaceType::xlm_roberta, "xlm-roberta", "XLMRobertaForMaskedLM"},
+     {HuggingfaceType::bart, "bart", "BartForConditionalGeneration"},
+     {HuggingfaceType::t5, "t5", "T5ForConditionalGeneration"}}};
 
 constexpr bool is_qwen(HuggingfaceType type) {
   return type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe ||
@@ -73,13 +77,17 @@ constexpr bool is_encoder(HuggingfaceType type) {
   return type == HuggingfaceType::bert || type == HuggingfaceType::roberta || type == HuggingfaceType::xlm_roberta;
 }
 
+constexpr bool is_encoder_decoder(HuggingfaceType type) {
+  return type == HuggingfaceType::bart || type == HuggingfaceType::t5;
+}
+
 constexpr bool has_experts(HuggingfaceType type) {
   return type == HuggingfaceType::mixtral || type == HuggingfaceType::qwen3_moe || type == HuggingfaceType::qwen2_moe;
 }
 
 // The config.json of a Hugging Face folder as recipe keys: gpt2, llama, and those members of the Llama family that
-// recipe keys can express, bert and roberta. Throws Error(missing_input), and Error(bad_data) that names everything
-// that recipe keys cannot express.
+// recipe keys can express, bert, roberta, bart and t5. Throws Error(missing_input), and Error(bad_data) that names
+// everything that recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
 
 // How many tokens each token attends to, itself included, in a model of one of the types mistral, mixtral and Qwen's

@@ -10,9 +10,11 @@ namespace llmtrain {
 
 // The id of RoBERTa's padding. Its positions count from the row behind it: the rows before are never read.
 inline constexpr std::int64_t roberta_padding = 1;
-// Rows of the table of positions before that of a document's first token.
+// Rows of the table of positions before that of a document's first token. BART's has two, whatever its padding.
 constexpr std::int64_t rows_before_positions(HuggingfaceType type) {
-  return type == HuggingfaceType::roberta || type == HuggingfaceType::xlm_roberta ? roberta_padding + 1 : 0;
+  const bool has_rows =
+      type == HuggingfaceType::roberta || type == HuggingfaceType::xlm_roberta || type == HuggingfaceType::bart;
+  return has_rows ? roberta_padding + 1 : 0;
 }
 
 // The config.json of BERT, RoBERTa or XLM-RoBERTa.

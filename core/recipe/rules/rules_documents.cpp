@@ -21,10 +21,10 @@ const char* key_of_documents(const Recipe& recipe) {
 }
 
 // Masks are a function of the element's place among all pairs of a sequence's tokens, which attention within documents
-// does not compute.
+// does not compute. Encoder-decoders drop nothing there.
 Verdict check_dropout(const Recipe& recipe, const Known&) {
   const char* const key = key_of_documents(recipe);
-  if (key == nullptr || recipe.model.dropout == 0) return {};
+  if (key == nullptr || recipe.model.dropout == 0 || is_encoder_decoder(recipe.model.architecture)) return {};
   return Refusal{number_words(recipe.model.dropout) + " cannot be used with attention within documents",
                  std::string("must be 0 where ") + key, "0"};
 }

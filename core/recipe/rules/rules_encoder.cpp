@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What encoders have not: their blocks are bodies (core/body), which are computed whole, in a type as wide as
-// activations are.
+// What encoders and encoder-decoders have not: their blocks are bodies (core/body), which are computed whole, in a type
+// as wide as activations are.
 #include <spdlog/fmt/fmt.h>
 
 #include <cstdint>
@@ -14,15 +14,23 @@
 namespace llmtrain {
 namespace {
 
-bool is_of_encoder(const Recipe& recipe) { return is_encoder(recipe.model.architecture); }
+bool is_of_encoder(const Recipe& recipe) { return has_bodies(recipe.model.architecture); }
 
-// What must be so in an encoder. Makes no text of what holds.
+// "an encoder's", to which an encoder-decoder's layers are alike but for T5's.
+std::string_view kind_of(const Recipe& recipe) {
+  if (recipe.model.architecture == Architecture::t5) return "\"t5\"";
+  return is_encoder_decoder(recipe.model.architecture) ? "an encoder-decoder's" : "an encoder's";
+}
+
+// What must be so in an encoder, and in an encoder-decoder. Makes no text of what holds.
 Verdict of_encoder(const Recipe& recipe, bool holds, std::string_view what, std::string_view rule,
                    std::string_view hint) {
   if (holds || !is_of_encoder(recipe)) return {};
-  return Refusal{std::string(what), fmt::format("{} where model.architecture is an encoder's", rule),
+  return Refusal{std::string(what), fmt::format("{} where model.architecture is {}", rule, kind_of(recipe)),
                  std::string(hint)};
 }
+
+bool is_t5(const Recipe& recipe) { return recipe.model.architecture == Architecture::t5; }
 
 Verdict number_of_encoder(const Recipe& recipe, std::int64_t number, std::int64_t needed, std::string_view what,
                           std::string_view rule) {
@@ -37,13 +45,18 @@ Verdict check_encoder_kv_heads(const Recipe& recipe, const Known&) {
 
 Verdict check_encoder_head_dim(const Recipe& recipe, const Known&) {
   const ModelRecipe& model = recipe.model;
-  if (model.head_dim * model.heads == model.hidden_size || !is_of_encoder(recipe)) return {};
+  if (model.head_dim * model.heads == model.hidden_size || is_t5(recipe) || !is_of_encoder(recipe)) return {};
   return of_encoder(recipe, false, fmt::format("{} is another size", model.head_dim),
                     "must be model.hidden_size / model.heads", "");
 }
 
 Verdict check_encoder_activation(const Recipe& recipe, const Known&) {
   const Activation activation = recipe.model.activation;
+  if (is_t5(recipe))
+    return of_encoder(recipe, activation != Activation::squared_relu && activation != Activation::clamped_swiglu,
+                      "is another function than its family's",
+                      "must be \"relu\", \"gelu\", \"gelu_tanh\", \"geglu\", \"geglu_tanh\" or \"swiglu\"", "\"relu\"");
+  if (is_encoder_decoder(recipe.model.architecture) && activation == Activation::relu) return {};
   return of_encoder(recipe, activation == Activation::gelu || activation == Activation::gelu_tanh,
                     "is another function than its family's", "must be \"gelu\" or \"gelu_tanh\"", "\"gelu\"");
 }
@@ -63,26 +76,36 @@ Verdict check_encoder_layers(const Recipe& recipe, const Known&) {
   const std::string planned = planned_model_words(model);
   add(!planned.empty(), planned);
   if (words.empty()) return {};
-  return Refusal{"is an encoder's", "must be a decoder's with " + words};
+  return Refusal{fmt::format("is {}", kind_of(recipe)), "must be a decoder's with " + words};
 }
 
 Verdict check_encoder_norm(const Recipe& recipe, const Known&) {
+  if (is_t5(recipe))
+    return of_encoder(recipe, recipe.model.norm == NormKind::rmsnorm, "\"layernorm\" has a mean", "must be \"rmsnorm\"",
+                      "\"rmsnorm\"");
   return of_encoder(recipe, recipe.model.norm == NormKind::layernorm, "\"rmsnorm\" has no mean",
                     "must be \"layernorm\"", "\"layernorm\"");
 }
 
 Verdict check_encoder_position(const Recipe& recipe, const Known&) {
+  if (is_t5(recipe))
+    return of_encoder(recipe, recipe.model.position == Position::relative, "is not a bias of scores",
+                      "must be \"relative\"", "\"relative\"");
+  if (recipe.model.position == Position::relative)
+    return Refusal{"\"relative\" is T5's bias of scores", "needs model.architecture \"t5\"", "\"learned\""};
   return of_encoder(recipe, recipe.model.position == Position::learned, "\"rope\" rotates queries and keys",
                     "must be \"learned\"", "\"learned\"");
 }
 
-Verdict check_encoder_bias(const Recipe& recipe, const Known&) {
-  return of_encoder(recipe, recipe.model.bias, "false leaves out biases", "must be true", "true");
+// All linear layers of T5 have none, and all of the others one.
+Verdict has_biases(const Recipe& recipe, bool biases) {
+  if (is_t5(recipe)) return of_encoder(recipe, !biases, "true adds biases", "must be false", "false");
+  return of_encoder(recipe, biases, "false leaves out biases", "must be true", "true");
 }
 
-Verdict check_encoder_qkv_bias(const Recipe& recipe, const Known&) {
-  return of_encoder(recipe, recipe.model.qkv_bias, "false leaves out biases", "must be true", "true");
-}
+Verdict check_encoder_bias(const Recipe& recipe, const Known&) { return has_biases(recipe, recipe.model.bias); }
+
+Verdict check_encoder_qkv_bias(const Recipe& recipe, const Known&) { return has_biases(recipe, recipe.model.qkv_bias); }
 
 Verdict check_encoder_qk_norm(const Recipe& recipe, const Known&) {
   return of_encoder(recipe, !recipe.model.qk_norm, "true norms each head", "must be false", "false");
@@ -128,12 +151,38 @@ Verdict check_encoder_cuda_graphs(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_encoder_attention(const Recipe& recipe, const Known&) {
+  if (is_t5(recipe) && recipe.kernels.attention == AttentionKernel::flash)
+    return Refusal{"\"flash\" adds no bias to scores",
+                   "must be \"auto\" or \"math\" where model.architecture is \"t5\"", "\"auto\""};
   return of_encoder(recipe, recipe.kernels.attention != AttentionKernel::cudnn, "\"cudnn\" is a decoder's kernel",
                     "must be \"auto\", \"flash\" or \"math\"", "\"auto\"");
 }
 
 Verdict check_encoder_fine_tuning(const Recipe& recipe, const Known&) {
   return of_encoder(recipe, !recipe.data.fine_tuning, "trains on answers", "must be null", "null");
+}
+
+Verdict check_bart_head(const Recipe& recipe, const Known&) {
+  if (recipe.model.tie_embeddings || recipe.model.architecture != Architecture::bart) return {};
+  return Refusal{"false gives the head a matrix of its own, which BART has not",
+                 "must be true where model.architecture is \"bart\"", "true"};
+}
+
+Verdict check_decoder_layers(const Recipe& recipe, const Known&) {
+  const std::int64_t layers = recipe.model.decoder_layers;
+  if (is_encoder_decoder(recipe.model.architecture) == (layers > 0)) return {};
+  if (layers > 0)
+    return Refusal{fmt::format("{} is a decoder's beside an encoder", layers),
+                   "must be 0 where model.architecture is not an encoder-decoder's, whose layers are model.layers",
+                   "0"};
+  return Refusal{"0 leaves no decoder", "must be at least 1 where model.architecture is an encoder-decoder's",
+                 std::to_string(recipe.model.layers)};
+}
+
+Verdict check_label_smoothing(const Recipe& recipe, const Known&) {
+  if (recipe.training.label_smoothing == 0 || is_of_encoder(recipe)) return {};
+  return Refusal{"is above 0, and a decoder's head has plain targets",
+                 "must be 0 where model.architecture is a decoder's", "0"};
 }
 
 }  // namespace
@@ -147,6 +196,9 @@ std::vector<Rule> encoder_rules() {
        check_encoder_layers},
       {"/model/kv_heads", {architecture, "/model/heads"}, check_encoder_kv_heads},
       {"/model/head_dim", {architecture, "/model/heads", "/model/hidden_size"}, check_encoder_head_dim},
+      {"/model/decoder_layers", {architecture, "/model/layers"}, check_decoder_layers},
+      {"/model/tie_embeddings", {architecture}, check_bart_head},
+      {"/training/label_smoothing", {architecture}, check_label_smoothing},
       {"/model/activation", {architecture}, check_encoder_activation},
       {"/model/norm", {architecture}, check_encoder_norm},
       {"/model/position", {architecture}, check_encoder_position},

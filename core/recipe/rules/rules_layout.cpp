@@ -188,7 +188,8 @@ std::string stages_text(const Recipe& recipe) {
 
 // The embedding and the head count as one layer each, in "blocks" only.
 std::int64_t extra_units(const Recipe& recipe) {
-  return recipe.pipeline.balance.kind == BalanceKind::blocks ? block_count(recipe.model) - recipe.model.layers : 0;
+  return recipe.pipeline.balance.kind == BalanceKind::blocks ? block_count(recipe.model) - layer_count(recipe.model)
+                                                             : 0;
 }
 
 // Fewer stages, or more layers for them.
@@ -202,7 +203,7 @@ std::string ways_out(const Recipe& recipe, std::int64_t units) {
 }
 
 Verdict check_balance(const Recipe& recipe, const Known&) {
-  const auto layers = recipe.model.layers, units = layers + extra_units(recipe);
+  const auto layers = layer_count(recipe.model), units = layers + extra_units(recipe);
   const auto kind = recipe.pipeline.balance.kind;
   // check_listed_balance() checks a list.
   if (kind == BalanceKind::list || units >= stage_count(recipe)) return {};
@@ -226,9 +227,11 @@ Verdict check_listed_balance(const Recipe& recipe, const Known&) {
                    "at least 1, or 0 for the first and the last stage, which hold the embedding and the head"};
   }
   const auto sum = std::accumulate(list.begin(), list.end(), std::int64_t{0});
-  if (sum == recipe.model.layers) return {};
+  const std::int64_t layers = layer_count(recipe.model);
+  if (sum == layers) return {};
   return Refusal{fmt::format("the list [{}] holds {} layers", fmt::join(list, ", "), sum),
-                 fmt::format("must add up to model.layers ({})", recipe.model.layers)};
+                 fmt::format("must add up to model.layers{} ({})",
+                             recipe.model.decoder_layers > 0 ? " and model.decoder_layers" : "", layers)};
 }
 
 }  // namespace
@@ -293,8 +296,8 @@ std::vector<Rule> stated_world_rules() {
 }
 
 std::vector<Rule> pipeline_rules() {
-  const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/parallel/zero_stage",
-                                                "/pipeline/loops"};
+  const std::vector<std::string_view> stages = {"/model/layers", "/model/decoder_layers", "/parallel/pipeline",
+                                                "/parallel/zero_stage", "/pipeline/loops"};
   return {
       {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline"}, check_loops},
       {"/pipeline/balance", stages, check_balance},

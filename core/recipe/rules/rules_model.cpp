@@ -210,6 +210,7 @@ Verdict check_cudnn(const Recipe& recipe) {
 Verdict check_attention(const Recipe& recipe, const Known&) {
   if (recipe.kernels.attention == AttentionKernel::cudnn) return check_cudnn(recipe);
   if (recipe.kernels.attention != AttentionKernel::flash || recipe.model.dropout == 0) return {};
+  if (is_encoder_decoder(recipe.model.architecture)) return {};  // whose attention has none
   return Refusal{"\"flash\" has no dropout",
                  "with model.dropout " + number_words(recipe.model.dropout) + " attention uses the math path",
                  "\"auto\""};
@@ -236,7 +237,9 @@ double parameters(const ModelRecipe& model) {
     layer += 3 * as(model.hidden_size) * as(model.moe->ffn_hidden_size) *
              (as(model.moe->experts) + as(model.moe->shared_experts));
   }
-  return as(model.layers) * layer + as(model.hidden_size) * (2 * as(model.vocab_size) + as(model.max_sequence_length));
+  // A decoder's layer beside an encoder has another attention.
+  return as(model.layers) * layer + as(model.decoder_layers) * (layer + attention) +
+         as(model.hidden_size) * (2 * as(model.vocab_size) + as(model.max_sequence_length));
 }
 
 // Elements of the widest tensor of one micro-batch, in every layer.

@@ -13,7 +13,12 @@ Verdict not_with_pairs(const char* beside) {
 
 Verdict check_pairs(const Recipe& recipe, const Known&) {
   const DataRecipe& data = recipe.data;
-  if (!data.pairs) return {};
+  if (!data.pairs) {
+    if (!is_encoder_decoder(recipe.model.architecture) || data.train.empty()) return {};
+    return Refusal{"null, with which an encoder-decoder would have no source to read",
+                   "must be a section, such as {\"source\": \"de\", \"target\": \"en\"}, with an encoder-decoder",
+                   "{}"};
+  }
   if (is_encoder(recipe.model.architecture))
     return Refusal{"has targets that a decoder writes, and this model is an encoder alone",
                    "must be null where model.architecture is an encoder's", "null"};
@@ -36,6 +41,15 @@ Verdict check_pairs_start(const Recipe& recipe, const Known&) {
                  "must be below model.vocab_size (" + std::to_string(recipe.model.vocab_size) + ")"};
 }
 
+Verdict check_pairs_length(const Recipe& recipe, const Known&) {
+  const auto& pairs = recipe.data.pairs;
+  const std::int64_t longest = recipe.model.max_sequence_length;
+  if (!pairs || !pairs->target_length || *pairs->target_length <= longest) return {};
+  return Refusal{std::to_string(*pairs->target_length) + " is too long",
+                 "must be at most model.max_sequence_length (" + std::to_string(longest) + ")",
+                 std::to_string(longest)};
+}
+
 Verdict check_pairs_context(const Recipe& recipe, const Known&) {
   const std::int64_t context = recipe.parallel.context;
   if (!recipe.data.pairs || context == 1) return {};
@@ -48,8 +62,9 @@ Verdict check_pairs_context(const Recipe& recipe, const Known&) {
 std::vector<Rule> pair_rules() {
   return {
       {"/data/pairs/decoder_start", {"/model/vocab_size"}, check_pairs_start},
+      {"/data/pairs/target_length", {"/model/max_sequence_length"}, check_pairs_length},
       {"/data/pairs",
-       {"/model/architecture", "/data/tokenizer", "/data/fine_tuning", "/data/masking", "/data/labels",
+       {"/model/architecture", "/data/train", "/data/tokenizer", "/data/fine_tuning", "/data/masking", "/data/labels",
         "/data/document_mask", "/data/curriculum/sequence_length", "/data/curriculum/vocabulary_rarity"},
        check_pairs},
       {"/parallel/context", {"/data/pairs"}, check_pairs_context},

@@ -88,8 +88,8 @@ std::vector<Ignored> ignored_model(const ModelRecipe& model) {
   const RopeScalingRecipe defaults, scaling = model.rope_scaling.value_or(defaults);
   const bool is_llama3 = scaling.type == RopeScalingType::llama3, is_yarn = scaling.type == RopeScalingType::yarn;
   return {
-      {model.position == Position::learned && model.rope_theta != ModelRecipe{}.rope_theta, "model.rope_theta",
-       "no positions are rotated: model.position is \"learned\""},
+      {model.position != Position::rope && model.rope_theta != ModelRecipe{}.rope_theta, "model.rope_theta",
+       "no positions are rotated: model.position is not \"rope\""},
       {!is_llama3 && (scaling.low_frequency_factor != defaults.low_frequency_factor ||
                       scaling.high_frequency_factor != defaults.high_frequency_factor),
        "model.rope_scaling", "low_frequency_factor and high_frequency_factor are of the type \"llama3\" alone"},

@@ -186,6 +186,7 @@ std::vector<PassInput> load_batch(const SampleSource& samples, std::span<const L
     PassContext context{.seed = recipe.seed, .step = place.step, .kept_tokens = shape.kept_tokens};
     context.first_sample = first;
     context.loss_gradients = gradients;
+    context.label_smoothing = recipe.training.label_smoothing;
     context.batch_rows = static_cast<double>(tokens_of_step(recipe, shape));
     micros.push_back({load_on_host(samples, rank, first, shape.sequences), std::move(context)});
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/json/json_text.h"
+#include "core/recipe/pipeline_order.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
@@ -69,7 +70,7 @@ class NeighbourList {
     // Before interleaved with one loop, which is the same by another name.
     if (mesh_.pipeline > 1) change_schedule(PipelineSchedule::one_forward_one_backward, 1);
     // One stage per layer, and the granularities next to the recipe's.
-    const std::int64_t loops = recipe_.pipeline.loops, finest = recipe_.model.layers / mesh_.pipeline;
+    const std::int64_t loops = recipe_.pipeline.loops, finest = layer_count(recipe_.model) / mesh_.pipeline;
     for (const std::int64_t other : {loops, loops * 2, loops / 2, finest}) {
       if (other < 1) continue;
       change_schedule(PipelineSchedule::breadth_first, other);

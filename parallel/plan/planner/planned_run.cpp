@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/recipe/left_out_base.h"
+#include "core/recipe/step_shapes.h"
 #include "parallel/plan/planner/cut_steps.h"
 
 namespace llmtrain {
@@ -96,7 +97,8 @@ double best_checkpoint_interval(double checkpoint, double between_failures) {
 }
 
 double tokens_per_step(const Recipe& recipe) {
-  return static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
+  return static_cast<double>(recipe.batch.global) *
+         static_cast<double>(recipe.batch.sequence_length + target_length(recipe));
 }
 
 PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile) {

@@ -11,6 +11,7 @@
 #include "core/graph/operators/routed_load.h"
 #include "core/recipe/enum_words.h"
 #include "core/recipe/rules/rules.h"
+#include "core/recipe/step_shapes.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
@@ -24,12 +25,13 @@
 namespace llmtrain {
 namespace {
 
-// Forward FLOPs per token that recompute repeats. On the unsharded graph: sharding does not change the whole model's
+// Forward FLOPs of a sample that recompute repeats. On the unsharded graph: sharding does not change the whole model's
 // FLOPs.
 double recomputed_flops(const Partition& partition) {
   const Graph& graph = *partition.graph;
   PassSetting setting;
   setting.tokens.sequence_length = partition.recipe.batch.sequence_length;
+  setting.tokens.target_length = target_length(partition.recipe);
   setting.program.attention = partition.recipe.kernels.attention;
   const Recompute recompute = partition.recipe.memory.recompute;
   const OperatorLists operators(graph, setting);
@@ -37,7 +39,7 @@ double recomputed_flops(const Partition& partition) {
   double flops = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
     flops += repeated.of(block, [&] { return repeated_flops(operators.of(block), recompute); });
-  return flops / static_cast<double>(setting.tokens.sequence_length);
+  return flops;
 }
 
 // The simulator subtracts times: a difference of zero may come out slightly negative by rounding.
@@ -66,9 +68,10 @@ PlannedThroughput planned_throughput(const Plan& plan, const ClusterProfile& pro
   const Recipe& recipe = plan.layout->recipe();
   const auto devices = static_cast<double>(plan.layout->mesh().world());
   const double tokens = tokens_per_step(recipe);
-  const double model_flops = training_flops_per_sample(plan.layout->graph(), recipe.batch.sequence_length) *
-                             static_cast<double>(recipe.batch.global);
-  const double hardware_flops = model_flops + recomputed_flops(plan.layout->partition()) * tokens;
+  const auto samples = static_cast<double>(recipe.batch.global);
+  const double model_flops =
+      training_flops_per_sample(plan.layout->graph(), recipe.batch.sequence_length, target_length(recipe)) * samples;
+  const double hardware_flops = model_flops + recomputed_flops(plan.layout->partition()) * samples;
   const double seconds = plan.simulation.step_seconds;
   const double peak = peak_flops(profile, recipe.precision);
   return {.tokens_per_second = tokens / seconds,

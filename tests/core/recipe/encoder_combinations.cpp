@@ -9,6 +9,10 @@ std::string encoder(const std::string& model, const std::string& others = "") {
   return R"({"model": {"architecture": "bert")" + model + "}" + others + "}";
 }
 
+std::string pair_model(const std::string& architecture, const std::string& model, const std::string& others = "") {
+  return R"({"model": {"architecture": ")" + architecture + "\"" + model + "}" + others + "}";
+}
+
 }  // namespace
 
 std::vector<Combination> encoder_combinations() {
@@ -60,6 +64,39 @@ std::vector<Combination> encoder_combinations() {
        "/kernels/attention",
        {"\"cudnn\"", "did you mean \"auto\"?"}},
       {encoder("", R"(, "data": {"fine_tuning": {}})"), "/data/fine_tuning", {"did you mean null?"}},
+      {encoder("", R"(, "training": {"label_smoothing": 0.1})"), "", {}},
+      {R"({"training": {"label_smoothing": 0.1}})", "/training/label_smoothing", {"did you mean 0?"}},
+      {encoder(R"(, "decoder_layers": 2)"), "/model/decoder_layers", {"2 is a decoder's beside an encoder"}},
+      {R"({"model": {"position": "relative"}})", "/model/position", {"needs model.architecture \"t5\""}},
+      {pair_model("bart", R"(, "activation": "relu")", R"(, "training": {"label_smoothing": 0.1})"), "", {}},
+      {pair_model("t5", R"(, "activation": "geglu_tanh", "tie_embeddings": false, "head_dim": 5, "decoder_layers": 3)"),
+       "",
+       {}},
+      {pair_model("t5", "", R"(, "parallel": {"pipeline": 2, "zero_stage": 3}, "precision": {"compute": "bf16"})"),
+       "",
+       {}},
+      {pair_model("bart", R"(, "decoder_layers": 0)"), "/model/decoder_layers", {"0 leaves no decoder"}},
+      {pair_model("bart", R"(, "tie_embeddings": false)"), "/model/tie_embeddings", {"did you mean true?"}},
+      {pair_model("bart", R"(, "head_dim": 5)"), "/model/head_dim", {"an encoder-decoder's"}},
+      {pair_model("bart", R"(, "norm": "rmsnorm")"), "/model/norm", {"did you mean \"layernorm\"?"}},
+      {pair_model("bart", R"(, "position": "rope")"), "/model/position", {"did you mean \"learned\"?"}},
+      {pair_model("t5", R"(, "position": "learned")"), "/model/position", {"did you mean \"relative\"?"}},
+      {pair_model("t5", R"(, "norm": "layernorm")"), "/model/norm", {"did you mean \"rmsnorm\"?"}},
+      {pair_model("t5", R"(, "bias": true)"), "/model/bias", {"did you mean false?"}},
+      {pair_model("t5", R"(, "qkv_bias": true)"), "/model/qkv_bias", {"did you mean false?"}},
+      {pair_model("t5", R"(, "activation": "squared_relu")"), "/model/activation", {"did you mean \"relu\"?"}},
+      {pair_model("t5", R"(, "embedding_scale": 2)"), "/model/architecture", {"is \"t5\""}},
+      {pair_model("t5", R"(, "lora": {})"), "/model/lora", {"did you mean null?"}},
+      {pair_model("t5", "", R"(, "parallel": {"tensor": 2})"), "/parallel/tensor", {"did you mean 1?"}},
+      {pair_model("t5", "", R"(, "data": {"train": [{"path": "a.jsonl"}]})"),
+       "/data/pairs",
+       {"null", "did you mean {}?"}},
+      {pair_model("t5", "", R"(, "data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {"target_length": 999}})"),
+       "/data/pairs/target_length",
+       {"999 is too long", "did you mean 128?"}},
+      {pair_model("t5", "", R"(, "pipeline": {"balance": [4, 3]}, "parallel": {"pipeline": 2})"),
+       "/pipeline/balance",
+       {"the list [4, 3] holds 7 layers", "must add up to model.layers and model.decoder_layers (8)"}},
   };
 }
 

@@ -171,7 +171,7 @@ TEST_CASE("A model can be that of a checkpoint or a run", "[recipe]") {
 TEST_CASE("A source of a model that cannot be read is reported with the key", "[recipe]") {
   Models models;
   models.write("empty/notes.txt", "");
-  models.write("broken/config.json", R"({"model_type": "t5"})");
+  models.write("broken/config.json", R"({"model_type": "marian"})");
   models.write("damaged/recipe.json", R"({"model": 5})");
   const auto check = [&](const std::string& source, ExitCode code, const std::string& words) {
     CAPTURE(source);
@@ -185,7 +185,7 @@ TEST_CASE("A source of a model that cannot be read is reported with the key", "[
   };
   check("hf:none", ExitCode::missing_input, "hf download");
   check("hf:empty", ExitCode::missing_input, "config.json");
-  check("hf:broken", ExitCode::bad_data, "\"t5\"");
+  check("hf:broken", ExitCode::bad_data, "\"marian\"");
   check("empty", ExitCode::missing_input, "neither manifest.json nor recipe.json");
   check("damaged", ExitCode::bad_data, "incompatible version");
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helper of masked_tokens_test.py: what a model of hidden tokens computes and learns.
+// Helper of masked_tokens_test.py and source_and_target_test.py: what models of hidden tokens and of sources and
+// targets compute and learn.
 //   passes FOLDER SAMPLES OUTPUT   of a folder of transformers, in float64: the logits and losses of all rows, and all
 //                                  gradients of the mean loss
 //   train RECIPE SAMPLES OUTPUT    the weights after the recipe's steps, and the losses of the steps
 // SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, targets, marks (1 where a row counts) and starts
-// (1 where a document begins).
+// (1 where a document begins); and of another number of rows, where there is a source, source_ids and source_starts.
 #include <ATen/ATen.h>
 
 #include <cstring>
@@ -35,17 +36,22 @@ namespace {
 
 using namespace llmtrain;
 
-class MaskedSamples final : public SampleSource {
+class FileOfSamples final : public SampleSource {
  public:
-  explicit MaskedSamples(const std::string& path)
-      : file_(path), shape_(file_.find("token_ids")->shape), sequence_{shape_[1], true, false} {
+  explicit FileOfSamples(const std::string& path) : file_(path), shape_(file_.find("token_ids")->shape) {
+    if (const SafetensorsEntry* source = file_.find("source_ids")) {
+      sequences_.push_back({source->shape[1], true, false});
+      fields_.push_back({BatchField::source_ids, ElementType::int64, {source->shape[1]}, 0});
+    }
+    const std::size_t last = sequences_.size();
+    sequences_.push_back({shape_[1], true, false});
     for (const BatchField field : {BatchField::token_ids, BatchField::targets})
-      fields_.push_back({field, ElementType::int64, {shape_[1]}, 0});
-    fields_.push_back({BatchField::counted_rows, ElementType::uint8, {shape_[1]}, 0});
+      fields_.push_back({field, ElementType::int64, {shape_[1]}, last});
+    fields_.push_back({BatchField::counted_rows, ElementType::uint8, {shape_[1]}, last});
   }
 
   std::span<const SampleField> fields() const override { return fields_; }
-  std::span<const SampleSequence> sequences() const override { return {&sequence_, 1}; }
+  std::span<const SampleSequence> sequences() const override { return sequences_; }
   std::int64_t samples() const override { return shape_[0]; }
   void read(std::int64_t number, const FieldMemory& into) const override {
     const auto copy = [&](const char* name, auto memory) {
@@ -55,7 +61,10 @@ class MaskedSamples final : public SampleSource {
     copy("token_ids", into.values<std::int64_t>(BatchField::token_ids));
     copy("targets", into.values<std::int64_t>(BatchField::targets));
     copy("marks", into.values<std::uint8_t>(BatchField::counted_rows));
-    copy("starts", into.starts());
+    copy("starts", into.document_starts.back());
+    if (sequences_.size() == 1) return;
+    copy("source_ids", into.values<std::int64_t>(BatchField::source_ids));
+    copy("source_starts", into.document_starts.front());
   }
   double weight(std::size_t, std::int64_t first, std::int64_t count) const override {
     double weight = 0;
@@ -68,14 +77,15 @@ class MaskedSamples final : public SampleSource {
  private:
   std::int64_t value(const char* name, std::int64_t number, std::size_t row) const {
     std::int64_t read = 0;
-    const std::size_t at = static_cast<std::size_t>(number * shape_[1]) + row;
-    std::memcpy(&read, file_.bytes(*file_.find(name)).data() + at * sizeof(read), sizeof(read));
+    const SafetensorsEntry& entry = *file_.find(name);
+    const std::size_t at = static_cast<std::size_t>(number * entry.shape[1]) + row;
+    std::memcpy(&read, file_.bytes(entry).data() + at * sizeof(read), sizeof(read));
     return read;
   }
 
   SafetensorsFile file_;
   std::vector<std::int64_t> shape_;
-  SampleSequence sequence_;
+  std::vector<SampleSequence> sequences_;
   std::vector<SampleField> fields_;
 };
 
@@ -88,7 +98,7 @@ void save(const NamedWeights& tensors, const std::string& file) {
 }
 
 // One micro-batch of all samples.
-PassInput all_of(const MaskedSamples& samples, const Graph& graph) {
+PassInput all_of(const FileOfSamples& samples, const Graph& graph) {
   Recipe recipe;
   const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0, samples.samples()}};
   recipe.batch = {
@@ -97,7 +107,7 @@ PassInput all_of(const MaskedSamples& samples, const Graph& graph) {
 }
 
 void passes(const std::string& folder, const std::string& samples_file, const std::string& output) {
-  const MaskedSamples samples(samples_file);
+  const FileOfSamples samples(samples_file);
   const Graph graph = Graph::build(model_recipe_from_huggingface(folder));
   const HuggingfaceWeights source(folder, graph);
   std::vector<std::size_t> all(graph.parameters.size()), blocks(graph.blocks.size());
@@ -128,7 +138,7 @@ void passes(const std::string& folder, const std::string& samples_file, const st
 }
 
 void train(const std::string& recipe_file, const std::string& samples_file, const std::string& output) {
-  const MaskedSamples samples(samples_file);
+  const FileOfSamples samples(samples_file);
   const Recipe recipe = read_recipe(recipe_file);
   const auto alone = make_solo_communicator();
   LocalModel model(std::make_shared<const Layout>(Partition::make(recipe, 1)), *alone, at::kCPU);

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models all of whose blocks are bodies: what one rank learns, whatever the layout, and plans that are what runs.
-#include <ATen/ATen.h>
-
 #include <catch2/catch.hpp>
-#include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "core/huggingface/tensor_dtype.h"
-#include "parallel/engine/model_state.h"
+#include "tests/parallel/engine/layouts/learned_states.h"
 #include "tests/parallel/engine/planned/planned_run.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -21,38 +16,8 @@ const Overrides of_hidden_tokens{"model.architecture=\"bert\"", "model.kv_heads=
 const Overrides encoder = of_hidden_tokens + Overrides{"model.layers=4", "batch.micro=4", "model.tie_embeddings=false",
                                                        "training.clip_norm=0"};
 
-using States = std::map<std::string, at::Tensor>;
-
-struct Learned {
-  Run run;
-  double evaluated = 0;
-  States states;  // of weights and moments, whole where a rank has them whole
-};
-
-void add_states(const LocalModel& of, States& states) {
-  const StateSlices state = state_slices(of);
-  for (const TensorSlice& slice : state.slices) {
-    void* memory = const_cast<void*>(slice.data);
-    states[slice.name] = at::from_blob(memory, slice.shape, at::dtype(tensor_type(slice.dtype))).clone();
-  }
-}
-
 Learned learn(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps = 3) {
-  const Recipe recipe = setting.recipe(encoder + layout.overrides);
-  std::vector<Run> runs(static_cast<std::size_t>(layout.ranks));
-  Learned learned;
-  std::mutex mutex;
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(recipe, layout.ranks), communicator, at::kCPU);
-    runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
-    const double evaluated = trainer.evaluate();
-    const std::lock_guard lock(mutex);
-    learned.evaluated = evaluated;
-    add_states(trainer.model(), learned.states);
-  });
-  for (const Run& run : runs) check_equal(run, runs.front());
-  learned.run = runs.front();
-  return learned;
+  return learn_states(setting.recipe(encoder + layout.overrides), layout.ranks, steps);
 }
 
 }  // namespace
@@ -76,13 +41,7 @@ TEST_CASE("an encoder learns the same bits on any pipeline, and has the same los
   for (const RankCase& layout : layouts) {
     INFO(in_words(layout.ranks, layout.overrides + compute));
     const Learned got = learn(setting, {layout.ranks, layout.overrides + compute});
-    CHECK(got.run.losses == expected.run.losses);
-    CHECK(got.evaluated == expected.evaluated);
-    REQUIRE(got.states.size() == expected.states.size());
-    for (const auto& [name, state] : expected.states) {
-      INFO(name);
-      CHECK(got.states.at(name).equal(state));
-    }
+    check_same_bits(got, expected);
   }
   // Sums of two ranks' gradients are those of two micro-batches.
   for (const int stage : {0, 1, 2, 3}) {
