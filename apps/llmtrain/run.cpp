@@ -90,6 +90,7 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& started_b
   use_network_interfaces(options.recipe, recipe.launch);
   request.layout = layout_for_run(options.recipe, recipe, request.launch);
   require_fields(request.layout->graph(), recipe.data, options.recipe);
+  require_trained_tokens(request.layout->graph(), recipe, options.recipe);
   request.memory_advice = memory_advice_for_run(request.layout);
   // For errors that only main() names; the runtime is a library of its own and is told, too.
   advise_on_memory(request.memory_advice);

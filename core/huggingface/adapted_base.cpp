@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/checkpoint/stored_model.h"
-#include "core/huggingface/huggingface.h"
+#include "core/huggingface/resized_weights.h"
 #include "core/recipe/checkpoint_source.h"
 
 namespace llmtrain {
@@ -92,8 +92,7 @@ std::unique_ptr<const WeightSource> open_base(const CheckpointReader& checkpoint
   if (!checkpoint.state().base) return nullptr;
   const std::string source = base_source(checkpoint, recipe);
   try {
-    return std::make_unique<FrozenWeights>(
-        std::make_unique<HuggingfaceWeights>(huggingface_folder(source).value_or(source), graph));
+    return std::make_unique<FrozenWeights>(open_huggingface(huggingface_folder(source).value_or(source), graph));
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: holds adapters without their base, which is read from \"{}\": {}",
                                           checkpoint.folder().string(), source, error.what()));

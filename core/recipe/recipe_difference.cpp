@@ -13,6 +13,7 @@ namespace llmtrain {
 namespace {
 
 constexpr std::string_view longest_sequence_key = "model.max_sequence_length";
+constexpr std::string_view tokens_key = "model.vocab_size";
 
 bool holds_sections(const Json& list) {
   return list.is_array() && !list.empty() &&
@@ -126,12 +127,18 @@ OriginDifferences origin_differences(const ModelRecipe& model, const ModelRecipe
     const std::string_view key = difference.key;
     const bool is_free =
         key == "model.rope_theta" || key.starts_with("model.rope_scaling") || key == longest_sequence_key;
+    if (key == tokens_key && model.vocab_size > origin.vocab_size) {
+      found.of_tokens = std::move(difference);
+      continue;
+    }
     (are_rotary && is_free ? found.of_positions : found.of_weights).push_back(std::move(difference));
   }
   return found;
 }
 
 std::string weights_rule(const KeyDifference& difference) {
+  if (difference.key == tokens_key)
+    return "must be the same or larger to start from its weights: tokens can be added, and none left out";
   const std::string rule = "the two must be the same to start from its weights";
   // Where positions are rotary, this key may differ.
   return difference.key != longest_sequence_key ? rule : rule + ", of which each learned position has some";

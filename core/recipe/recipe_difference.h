@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,10 +34,11 @@ std::vector<KeyDifference> model_differences(const ModelRecipe& model, const Mod
 struct OriginDifferences {
   std::vector<KeyDifference> of_weights;    // with which the weights mean another model, or do not fit
   std::vector<KeyDifference> of_positions;  // on which no weight depends: how rotary positions turn, and how far
+  std::optional<KeyDifference> of_tokens;   // the size of a vocabulary that is larger than the origin's
 };
 OriginDifferences origin_differences(const ModelRecipe& model, const ModelRecipe& origin);
 
-// Why a key of OriginDifferences::of_weights must be the same: "the two must be the same …".
+// The rule that a key of OriginDifferences::of_weights breaks: "the two must be the same …".
 std::string weights_rule(const KeyDifference& difference);
 
 }  // namespace llmtrain

@@ -24,7 +24,7 @@
 #include "core/graph/adapters.h"
 #include "core/huggingface/adapted_base.h"
 #include "core/huggingface/adapters.h"
-#include "core/huggingface/huggingface.h"
+#include "core/huggingface/resized_weights.h"
 #include "core/json/json_text.h"
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/left_out_base.h"
@@ -72,10 +72,16 @@ bool is_run(const std::string& source) {
   return std::filesystem::is_directory(std::filesystem::path(source) / "checkpoints", unknown);
 }
 
+// All that a checkpoint holds and the base that it leaves out.
+std::unique_ptr<const WeightSource> all_weights_of(const CheckpointReader& checkpoint, const Recipe& recipe) {
+  return whole_weights(checkpoint, recipe, Graph::build(recipe.model),
+                       scalar_type(element_type(recipe.precision.compute)));
+}
+
 void load_weights_of(LocalModel& model, const std::string& source, const WorkMonitor& monitor) {
   const std::string loading = "loading the weights of " + source;
   if (const auto folder = huggingface_folder(source))
-    return load_weights(model, HuggingfaceWeights(*folder, model.graph()), monitor.begin(loading));
+    return load_weights(model, *open_huggingface(*folder, model.graph()), monitor.begin(loading));
   Communicator& communicator = model.groups().communicator();
   const CheckpointReader checkpoint =
       is_run(source) ? newest_checkpoint_of(source, communicator, monitor) : CheckpointReader(source);
@@ -83,18 +89,19 @@ void load_weights_of(LocalModel& model, const std::string& source, const WorkMon
   // All ranks hash a share of the files: one rank alone would take as many times as long. Those of a run have been
   // verified by the search.
   if (!is_run(source)) verify_together(communicator, checkpoint, monitor);
-  load_weights(model, checkpoint, monitor.begin(loading));
+  const Recipe before = recipe_of(checkpoint);
+  if (before.model.vocab_size == model.graph().model.vocab_size)
+    return load_weights(model, checkpoint, monitor.begin(loading));
+  load_weights(model, ResizedWeights(all_weights_of(checkpoint, before), model.graph(), before.model.vocab_size),
+               monitor.begin(loading));
 }
 
 // What the weights of the model without its adapters are read from, a box at a time. Collective where it is a run.
 std::unique_ptr<const WeightSource> base_of(LocalModel& model, const std::string& source, const WorkMonitor& monitor) {
-  if (const auto folder = huggingface_folder(source))
-    return std::make_unique<HuggingfaceWeights>(*folder, model.graph());
+  if (const auto folder = huggingface_folder(source)) return open_huggingface(*folder, model.graph());
   const CheckpointReader checkpoint =
       is_run(source) ? newest_checkpoint_of(source, model.groups().communicator(), monitor) : CheckpointReader(source);
-  const Recipe recipe = recipe_of(checkpoint);
-  return whole_weights(checkpoint, recipe, Graph::build(recipe.model),
-                       scalar_type(element_type(recipe.precision.compute)));
+  return all_weights_of(checkpoint, recipe_of(checkpoint));
 }
 
 void load_adapters_of(LocalModel& model, const std::string& folder, const WorkMonitor& monitor) {
@@ -114,7 +121,7 @@ void check_first_weights(const Layout& layout) {
   if (!training.init_from) return;
   const std::string& source = *training.init_from;
   if (const auto folder = huggingface_folder(source)) {
-    const HuggingfaceWeights opened(*folder, layout.graph());
+    open_huggingface(*folder, layout.graph());
   } else if (!is_run(source)) {
     check_origin(layout.recipe().model, CheckpointReader(source));
   }
@@ -213,10 +220,10 @@ void Trainer::name_base() {
   Communicator& communicator = model_.groups().communicator();
   std::string fingerprint;
   run_on_first(communicator, [&](const std::atomic<bool>&) {
-    const HuggingfaceWeights base(*folder, model_.graph());
-    const auto is_held = [&](const Parameter& parameter) { return !parameter.is_frozen || base.holds(parameter); };
+    const auto base = open_huggingface(*folder, model_.graph());
+    const auto is_held = [&](const Parameter& parameter) { return !parameter.is_frozen || base->holds(parameter); };
     // Where the folder lacks some of what is frozen, checkpoints are the only place that has it.
-    if (std::ranges::all_of(model_.graph().parameters, is_held)) fingerprint = base_fingerprint(base, model_.graph());
+    if (std::ranges::all_of(model_.graph().parameters, is_held)) fingerprint = base_fingerprint(*base, model_.graph());
   });
   fingerprint = share_text(communicator, fingerprint);
   if (!fingerprint.empty()) base_ = BaseModel{*recipe().training.init_from, fingerprint};

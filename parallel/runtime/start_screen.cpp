@@ -103,14 +103,14 @@ std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const Rank
   return fmt::format("{} {}: {}", launch.ranks, kind_of_ranks(launch), layout_text(recipe, groups));
 }
 
-// The keys in which the model differs from the one that its first weights are from; empty where nothing differs.
-std::vector<KeyDifference> changed_positions(const Recipe& recipe) {
+// How the model differs from the one that its first weights are from.
+OriginDifferences changes_of_origin(const Recipe& recipe) {
   // Later the run's own weights are trained on.
   if (!recipe.training.init_from || RunDirectory::has_checkpoint(recipe)) return {};
   try {
-    auto changes = origin_differences(recipe.model, read_model_origin(*recipe.training.init_from).model).of_positions;
+    OriginDifferences changes = origin_differences(recipe.model, read_model_origin(*recipe.training.init_from).model);
     // From the origin's values to the recipe's.
-    for (KeyDifference& key : changes) std::swap(key.first, key.second);
+    for (KeyDifference& key : changes.of_positions) std::swap(key.first, key.second);
     return changes;
   } catch (const Error&) {
     // A run without its recipe.json, whose checkpoints have the model.
@@ -136,10 +136,16 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   if (batch.growth)
     show("", fmt::format("from {} sequences per step on, and {} more at a time, over {} sequences", batch.growth->start,
                          batch.growth->increment, batch.growth->samples));
-  if (const auto changes = changed_positions(recipe); !changes.empty()) {
+  const OriginDifferences changes = changes_of_origin(recipe);
+  if (!changes.of_positions.empty()) {
     show("weights", printable(*recipe.training.init_from) + ", with other positions:");
-    for (const KeyDifference& key : changes) show("", printable(key.text()));
+    for (const KeyDifference& key : changes.of_positions) show("", printable(key.text()));
   }
+  if (const auto& tokens = changes.of_tokens)
+    show("weights", fmt::format("{}, with {} tokens more, whose rows begin as the mean of its {}",
+                                printable(*recipe.training.init_from),
+                                tokens->first.get<std::int64_t>() - tokens->second.get<std::int64_t>(),
+                                tokens->second.get<std::int64_t>()));
   show("memory", memory_line(recipe, trainer.model()));
   if (multiplies_fp8(recipe.precision.fp8_level)) show("fp8", fp8_line(recipe.precision, trainer.model().graph()));
   show("device", describe_device(trainer.model().device()));

@@ -3,6 +3,8 @@
 
 #include "core/base/error.h"
 #include "core/graph/block_fields.h"
+#include "core/graph/grown_vocabulary.h"
+#include "core/recipe/model_from/model_from.h"
 #include "parallel/layout/executable.h"
 
 namespace llmtrain::app {
@@ -36,6 +38,21 @@ std::vector<std::string> not_run_as_planned(const Recipe& recipe) {
 void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name) {
   for (const std::string& reason : missing_fields(graph, sample_fields(data)))
     throw Error(ExitCode::bad_recipe, name + ": /data: its samples have no " + reason);
+}
+
+void require_trained_tokens(const Graph& graph, const Recipe& recipe, const std::string& name) {
+  if (!recipe.training.init_from) return;
+  ModelOrigin origin;
+  try {
+    origin = read_model_origin(*recipe.training.init_from);
+  } catch (const Error&) {
+    return;
+  }
+  try {
+    require_trained_rows(graph, origin.model.vocab_size, origin.file);
+  } catch (const Error& error) {
+    throw Error(error.code(), name + ": " + error.what());
+  }
 }
 
 void require_training_data(const Recipe& recipe, const std::string& name) {

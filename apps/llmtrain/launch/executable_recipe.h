@@ -21,6 +21,10 @@ std::vector<std::string> not_run_as_planned(const Recipe& recipe);
 // Throws Error(bad_recipe) where the data lack what blocks of the model read of them.
 void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name);
 
+// Throws Error(bad_recipe) where the model has more tokens than the one that its first weights are from, and would not
+// train their rows. An origin that cannot be read is reported by what reads the weights.
+void require_trained_tokens(const Graph& graph, const Recipe& recipe, const std::string& name);
+
 // Throws Error(bad_recipe) where the recipe names no data to train on.
 void require_training_data(const Recipe& recipe, const std::string& name);
 

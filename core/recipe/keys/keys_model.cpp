@@ -127,9 +127,9 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
                 "4 × hidden_size; llama 8/3 × hidden_size, rounded up to a multiple of 256"},
                keys.otherwise(model.ffn_hidden_size, preset_ffn_hidden_size(model.architecture, model.hidden_size)),
                ffn_range);
-  keys.integer(
-      {"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1.", "", Presence::required_without_from},
-      model.vocab_size, token_range);
+  keys.integer({"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1. Beside from: its own, or more.", "",
+                Presence::required_without_from},
+               model.vocab_size, token_range);
   keys.integer({"max_sequence_length", "Longest sequence that the model accepts, in tokens.", "",
                 Presence::required_without_from},
                model.max_sequence_length, sequence_range);

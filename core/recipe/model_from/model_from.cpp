@@ -157,8 +157,10 @@ void check_model_origin(const ModelRecipe& model, const ModelOrigin& origin, Pro
   for (const KeyDifference& difference : origin_differences(model, origin.model).of_weights) {
     if (!problems.is_clean(difference.pointer())) continue;
     const std::string theirs = shown_value(difference.second);
+    // A vocabulary that is larger is none of these differences.
+    const std::string allowed = difference.key == "model.vocab_size" ? " or more," : "";
     problems.add(difference.pointer(), "is " + shown_value(difference.first) + ", but " + theirs + " in " + origin.file,
-                 "must be " + theirs + " or left out, as model.from gives it");
+                 "must be " + theirs + allowed + " or left out, as model.from gives it");
   }
   const std::string pointer_of_length = "/model/max_sequence_length";
   if (origin.window && !model.sliding_window && model.max_sequence_length > *origin.window &&

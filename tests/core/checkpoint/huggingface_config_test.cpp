@@ -23,7 +23,7 @@ TEST_CASE("every key that disagrees with config.json is named at once") {
   other.kv_heads = 1;
   other.head_dim = 5;
   other.ffn_hidden_size = 7;
-  other.vocab_size = 13;
+  other.vocab_size = 10;
   other.max_sequence_length = 9;
   other.norm_eps = 1e-6;
   other.qk_norm = true;

@@ -97,6 +97,20 @@ TEST_CASE("Every key that disagrees with model.from is refused", "[recipe]") {
   CHECK_THAT(lines[3], Catch::Contains("/model/norm_eps: \"small\" is a string"));
 }
 
+TEST_CASE("A model may have more tokens than model.from's, and not fewer", "[recipe]") {
+  Models models;
+  Json json = recipe_from("hf:llama");
+  json["model"]["vocab_size"] = 384;
+  const Recipe recipe = models.read(json);
+  CHECK(recipe.model.vocab_size == 384);
+  CHECK(recipe.training.init_from);
+  json["model"]["vocab_size"] = 319;
+  const auto lines = models.complaints(json);
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("/model/vocab_size: is 319, but 320 in ") &&
+                           Catch::EndsWith("must be 320 or more, or left out, as model.from gives it"));
+}
+
 constexpr const char* gpt2_config = R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4,
   "n_positions": 64, "vocab_size": 320})";
 
