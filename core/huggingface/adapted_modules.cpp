@@ -2,10 +2,11 @@
 #include "core/huggingface/adapted_modules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/huggingface/joined_adapters.h"
 
 namespace llmtrain {
 namespace {
@@ -13,18 +14,6 @@ namespace {
 constexpr const char* peft_prefix = "base_model.model.";
 
 std::string module_of(const HuggingfaceTensor& tensor) { return tensor.name.substr(0, tensor.name.rfind('.')); }
-
-std::string adapted_module(const std::vector<HuggingfaceTensor>& tensors, const Graph& graph, std::size_t matrix) {
-  for (const HuggingfaceTensor& tensor : tensors) {
-    if (tensor.parameters.front() != matrix) continue;
-    if (tensor.parameters.size() > 1) break;
-    return module_of(tensor);
-  }
-  throw Error(ExitCode::bad_recipe,
-              "/model/lora/targets: name " + graph.parameters[matrix].name +
-                  ", which transformers keeps in one matrix with others, so that PEFT has no such "
-                  "adapter; export the model with --to hf, which merges adapters");
-}
 
 void add_saved(std::vector<AdaptedModule>& modules, HuggingfaceTensor tensor) {
   const std::string name = module_of(tensor);
@@ -39,19 +28,14 @@ void add_saved(std::vector<AdaptedModule>& modules, HuggingfaceTensor tensor) {
 
 }  // namespace
 
+std::string AdaptedModule::tensor(const std::string& suffix) const { return peft_prefix + name + "." + suffix; }
+
 std::vector<AdaptedModule> adapted_modules(const Graph& graph, HuggingfaceType type) {
   const std::vector<HuggingfaceTensor> tensors = huggingface_tensors(graph, type);
   std::vector<AdaptedModule> modules;
-  for (std::size_t index = 0; index < graph.parameters.size(); ++index) {
-    const auto& adapter = graph.parameters[index].adapter;
-    if (!adapter) continue;
-    const std::string module = adapted_module(tensors, graph, index), path = peft_prefix + module;
-    AdaptedModule& added = modules.emplace_back(AdaptedModule{.name = module});
-    added.tensors = {{path + ".lora_A.weight", {adapter->a}}, {path + ".lora_B.weight", {adapter->a + 1}}};
-    if (!adapter->has_magnitude) continue;
-    added.tensors.push_back({path + ".lora_magnitude_vector", {adapter->a + 2}});
-    added.measured = index;
-  }
+  for (const HuggingfaceTensor& tensor : tensors)
+    if (count_adapted(tensor.parameters, graph) > 0)
+      modules.push_back({.name = module_of(tensor), .matrices = tensor.parameters});
   for (const HuggingfaceTensor& tensor : tensors) {
     const Parameter& parameter = graph.parameters[tensor.parameters.front()];
     if (!parameter.is_saved_module) continue;
@@ -63,6 +47,24 @@ std::vector<AdaptedModule> adapted_modules(const Graph& graph, HuggingfaceType t
     }
   }
   return modules;
+}
+
+std::map<std::string, std::int64_t> joined_ranks(const Graph& graph, const std::vector<AdaptedModule>& modules) {
+  std::map<std::string, std::int64_t> ranks;
+  for (const AdaptedModule& module : modules)
+    if (const std::int64_t count = count_adapted(module.matrices, graph); count > 1)
+      ranks[module.name] = count * graph.model.lora->rank;
+  return ranks;
+}
+
+std::map<std::string, double> joined_alphas(const Graph& graph, const std::vector<AdaptedModule>& modules) {
+  const LoraRecipe& lora = *graph.model.lora;
+  std::map<std::string, double> alphas;
+  for (const auto& [name, rank] : joined_ranks(graph, modules)) {
+    const double times = static_cast<double>(rank) / static_cast<double>(lora.rank);
+    alphas[name] = lora.alpha * (lora.rank_stabilized ? std::sqrt(times) : times);
+  }
+  return alphas;
 }
 
 }  // namespace llmtrain

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,15 +17,23 @@ namespace llmtrain {
 struct AdaptedModule {
   std::string name;
   bool is_saved = false;  // itself, as its modules_to_save have it
-  // The index of the matrix whose rows' lengths the last tensor's values are above: PEFT keeps whole magnitudes.
-  std::optional<std::size_t> measured{};
-  // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" with its parameter, and the others.
+  // Of an adapter: the matrices, indices into Graph::parameters, that transformers keeps below each other in the
+  // module, some of which have adapters: one, or of GPT-2's c_attn those of query, key and value.
+  std::vector<std::size_t> matrices{};
+  // Of a module that is saved: "base_model.model.model.norm.weight" with its parameter, and a bias, if it has one.
   std::vector<HuggingfaceTensor> tensors{};
+
+  // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" of "lora_A.weight".
+  std::string tensor(const std::string& suffix) const;
 };
 
-// Those of all adapters, A, B and the magnitude, if any, of each, and then those of the modules that are trained beside
-// them. PEFT keeps an embedding that it trains and the head that a model ties to it both, which are of one parameter
-// here. Throws Error(bad_recipe) for adapters to query, key and value of GPT-2, which transformers keeps as one matrix.
+// Those of all adapters, and then those of the modules that are trained beside them. PEFT keeps an embedding that it
+// trains and the head that a model ties to it both, which are of one parameter here.
 std::vector<AdaptedModule> adapted_modules(const Graph& graph, HuggingfaceType type);
+
+// By the names of the modules with several adapters the rank and the alpha of PEFT's one that joins them
+// (core/huggingface/joined_adapters.h): its scale is that of each.
+std::map<std::string, std::int64_t> joined_ranks(const Graph& graph, const std::vector<AdaptedModule>& modules);
+std::map<std::string, double> joined_alphas(const Graph& graph, const std::vector<AdaptedModule>& modules);
 
 }  // namespace llmtrain

@@ -15,6 +15,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/adapted_modules.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/joined_adapters.h"
 #include "core/huggingface/row_lengths.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"
@@ -39,6 +40,8 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
           // GPT-2's matrices are [input, output] there.
           {"fan_in_fan_out", type == HuggingfaceType::gpt2},
           {"target_modules", std::move(targets)},
+          {"rank_pattern", joined_ranks(graph, modules)},
+          {"alpha_pattern", joined_alphas(graph, modules)},
           // The two ends of a tied model are both saved, and stay one matrix where PEFT trains on.
           {"ensure_weight_tying", graph.model.tie_embeddings && !saved.empty()},
           {"modules_to_save", saved.empty() ? Json() : std::move(saved)},
@@ -91,13 +94,18 @@ void save_peft(const fs::path& folder, const Graph& graph, const WeightSource& w
   // They live until the file is written.
   std::vector<at::Tensor> owners;
   std::vector<SafetensorsTensor> tensors;
-  for (const AdaptedModule& module : modules)
-    for (const HuggingfaceTensor& tensor : module.tensors) {
-      at::Tensor& values = owners.emplace_back(values_of(tensor, graph, weights));
-      const bool is_magnitude = module.measured && &tensor == &module.tensors.back();
-      if (is_magnitude) values = values.to(at::kFloat) + row_lengths(weights, graph.parameters[*module.measured]);
-      tensors.push_back({tensor.name, dtype_name(values.scalar_type()), tensor.shape(graph), values.data_ptr()});
-    }
+  const auto add = [&](const std::string& name, at::Tensor values) {
+    const at::Tensor& owner = owners.emplace_back(std::move(values));
+    tensors.push_back({name, dtype_name(owner.scalar_type()), owner.sizes().vec(), owner.data_ptr()});
+  };
+  for (const AdaptedModule& module : modules) {
+    for (const HuggingfaceTensor& tensor : module.tensors) add(tensor.name, values_of(tensor, graph, weights));
+    if (module.is_saved) continue;
+    ModuleAdapter adapter = joined_adapter(module.matrices, graph, weights);
+    add(module.tensor("lora_A.weight"), std::move(adapter.a));
+    add(module.tensor("lora_B.weight"), std::move(adapter.b));
+    if (adapter.magnitude.defined()) add(module.tensor("lora_magnitude_vector"), std::move(adapter.magnitude));
+  }
   create_folder(folder);
   write_safetensors(folder / "adapter_model.safetensors", std::move(tensors));
   // Written last: a folder without it is no adapter, so an interrupted export is recognised as such.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/joined_adapters.h"
 #include "core/huggingface/row_lengths.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"
@@ -36,21 +38,36 @@ struct Fixed {
 };
 
 const std::vector<Fixed>& fixed_keys() {
-  static const std::vector<Fixed> keys{{"peft_type", "LORA"},
-                                       {"bias", "none"},
-                                       {"rank_pattern", Json::object()},
-                                       {"alpha_pattern", Json::object()},
-                                       {"trainable_token_indices", nullptr},
-                                       {"layer_replication", nullptr},
-                                       {"lora_bias", false},
-                                       {"target_parameters", nullptr},
-                                       {"use_qalora", false}};
+  static const std::vector<Fixed> keys{
+      {"peft_type", "LORA"},          {"bias", "none"},     {"trainable_token_indices", nullptr},
+      {"layer_replication", nullptr}, {"lora_bias", false}, {"target_parameters", nullptr},
+      {"use_qalora", false}};
   return keys;
 }
 
-void check_config(const fs::path& file, const LoraRecipe& lora) {
-  const auto config = parse_json<Json>(read_text_file(file), file.string());
+// Whether the adapters of a module are joined as save_peft() joins them; else a module has one of the recipe's rank.
+bool are_joined(const fs::path& file, const Json& config, const Graph& graph,
+                const std::vector<AdaptedModule>& modules) {
+  const Json nothing = Json::object(), ranks = joined_ranks(graph, modules), alphas = joined_alphas(graph, modules);
+  const bool joined = !ranks.empty() && config.value("rank_pattern", nothing) == ranks;
+  const auto require = [&](const char* key, const Json& expected) {
+    if (const Json found = config.value(key, nothing); found != (joined ? expected : nothing))
+      throw Error(ExitCode::bad_data, file.string() + ": " + key + " is " + quoted_text(found.dump()) +
+                                          "; adapters are read where it is {}" +
+                                          (ranks.empty() ? "" : " or " + expected.dump()));
+  };
+  require("rank_pattern", ranks);
+  require("alpha_pattern", alphas);
+  return joined;
+}
+
+Json read_config(const fs::path& file) {
+  auto config = parse_json<Json>(read_text_file(file), file.string());
   if (!config.is_object()) throw Error(ExitCode::bad_data, file.string() + ": is no object");
+  return config;
+}
+
+void check_config(const fs::path& file, const Json& config, const LoraRecipe& lora) {
   for (const auto& [key, value] : fixed_keys())
     if (const auto found = config.find(key); found != config.end() && *found != value)
       throw Error(ExitCode::bad_data, file.string() + ": " + key + " is " + quoted_text(found->dump()) +
@@ -89,12 +106,12 @@ at::Tensor copy_of(const SafetensorsFile& file, const SafetensorsEntry& entry) {
   return tensor.scalar_type() == at::kHalf ? tensor.to(at::kFloat) : tensor;
 }
 
-// A tensor of a module, of the shape that the model has.
-at::Tensor read_tensor(const SafetensorsFile& file, const AdaptedModule& module, const HuggingfaceTensor& tensor,
-                       const Graph& graph) {
-  const SafetensorsEntry* entry = file.find(tensor.name);
-  const std::string where = file.path().string() + ": " + quoted_text(tensor.name);
-  if (entry == nullptr && tensor.name.ends_with("lm_head.weight") && graph.model.tie_embeddings)
+// A tensor of a module.
+at::Tensor read_tensor(const SafetensorsFile& file, const std::string& name, const std::vector<std::int64_t>& shape,
+                       const AdaptedModule& module, const Graph& graph) {
+  const SafetensorsEntry* entry = file.find(name);
+  const std::string where = file.path().string() + ": " + quoted_text(name);
+  if (entry == nullptr && name.ends_with("lm_head.weight") && graph.model.tie_embeddings)
     throw Error(ExitCode::bad_data, where +
                                         " is missing: the recipe's model ties it to the token embedding, which was "
                                         "trained alone; train it with ensure_weight_tying in PEFT");
@@ -103,7 +120,6 @@ at::Tensor read_tensor(const SafetensorsFile& file, const AdaptedModule& module,
                                         (module.is_saved ? "modules_to_save must name the modules that were trained "
                                                            "beside the adapter"
                                                          : "targets must name what the adapter was made for"));
-  const std::vector<std::int64_t> shape = tensor.shape(graph);
   if (entry->shape != shape)
     throw Error(ExitCode::bad_data, where + " has the shape " + Json(entry->shape).dump() +
                                         "; the recipe's model has " + Json(shape).dump());
@@ -124,28 +140,53 @@ void require_tied(const NamedWeights& weights, const Graph& graph, const Hugging
                                       "a model whose tie_embeddings is false");
 }
 
+using ReadTensor = std::function<at::Tensor(const std::string&, const std::vector<std::int64_t>&)>;
+
+void add_adapter(const AdaptedModule& module, const Graph& graph, bool joined, const ReadTensor& read,
+                 const fs::path& path, NamedWeights& weights) {
+  const LoraRecipe& lora = *graph.model.lora;
+  const std::int64_t rank = joined ? lora.rank * count_adapted(module.matrices, graph) : lora.rank;
+  const std::int64_t rows = count_rows(module.matrices, graph);
+  ModuleAdapter adapter;
+  adapter.a = read(module.tensor("lora_A.weight"), {rank, graph.parameters[module.matrices.front()].shape.back()});
+  adapter.b = read(module.tensor("lora_B.weight"), {rows, rank});
+  if (lora.dora) adapter.magnitude = read(module.tensor("lora_magnitude_vector"), {rows});
+  if (split_adapter(adapter, module.matrices, graph, weights)) return;
+  throw Error(ExitCode::bad_data, path.string() + ": " + quoted_text(module.tensor("lora_B.weight")) +
+                                      " changes rows or columns that model.lora.targets leave alone; they must name "
+                                      "what the adapter was made for");
+}
+
 }  // namespace
 
 NamedWeights load_peft(const fs::path& folder, const Graph& graph) {
   if (!graph.model.lora)
     throw Error(ExitCode::bad_recipe, "/model/lora: is null, so that there are no adapters to load " + folder.string() +
                                           " into; set its rank, alpha and targets");
-  check_config(folder / "adapter_config.json", *graph.model.lora);
-  const fs::path path = folder / "adapter_model.safetensors";
-  const SafetensorsFile file(path);
+  const fs::path config_file = folder / "adapter_config.json";
+  const Json config = read_config(config_file);
+  check_config(config_file, config, *graph.model.lora);
+  const auto modules = adapted_modules(graph, huggingface_type_of(graph.model));
+  const bool joined = are_joined(config_file, config, graph, modules);
+  const SafetensorsFile file(folder / "adapter_model.safetensors");
   std::set<std::string> unused;
   for (const SafetensorsEntry& entry : file.entries()) unused.insert(entry.name);
   NamedWeights weights;
-  for (const AdaptedModule& module : adapted_modules(graph, huggingface_type_of(graph.model)))
+  for (const AdaptedModule& module : modules) {
+    const auto read = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+      unused.erase(name);
+      return read_tensor(file, name, shape, module, graph);
+    };
     for (const HuggingfaceTensor& tensor : module.tensors) {
-      const at::Tensor values = read_tensor(file, module, tensor, graph);
-      require_tied(weights, graph, tensor, values, path);
+      const at::Tensor values = read(tensor.name, tensor.shape(graph));
+      require_tied(weights, graph, tensor, values, file.path());
       add_parameters(tensor, graph, values, weights);
-      unused.erase(tensor.name);
     }
+    if (!module.is_saved) add_adapter(module, graph, joined, read, file.path(), weights);
+  }
   if (!unused.empty())
     throw Error(ExitCode::bad_data,
-                path.string() + ": " + quoted_text(*unused.begin()) +
+                file.path().string() + ": " + quoted_text(*unused.begin()) +
                     " belongs to no adapter of the recipe's model, and to no module that is trained beside them; "
                     "model.lora.targets or modules_to_save must name its module");
   return weights;

@@ -27,6 +27,8 @@ torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wa
 
 LENGTH, STEPS, GLOBAL, VOCABULARY, SEED = 32, 20, 4, 96, 3
 LOSS, CHANGE, LOGITS = 1e-4, 1e-3, 1e-4
+# A learning rate of 0 leaves weights as they begin.
+UNCHANGED = {"steps": 1, "learning_rate": {"peak": 0}}
 MODELS = {
     "llama": transformers.LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
@@ -37,7 +39,7 @@ MODELS = {
 }
 MODELS["tied"] = transformers.LlamaConfig(**{**MODELS["llama"].to_dict(), "tie_word_embeddings": True})
 EVERY = ["*.attention.*.weight", "*.ffn.*.weight"]
-# GPT-2 keeps query, key and value in one matrix, to which PEFT has one adapter.
+# GPT-2 keeps query, key and value in one matrix, to which PEFT has one adapter: it trains them otherwise.
 APART = ["*.attention.output.weight", "*.ffn.*.weight"]
 
 
@@ -128,8 +130,7 @@ class Adapters(unittest.TestCase):
     def check(self, name, **lora):
         with tempfile.TemporaryDirectory() as folder:
             case = Case(Path(folder), name, **lora)
-            # A learning rate of 0 leaves the adapters as they begin.
-            case.run("first", steps=1, learning_rate={"peak": 0})
+            case.run("first", **UNCHANGED)
             theirs = case.load("first", is_trainable=True)
             before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
             dropout = lora.get("dropout", 0)
@@ -268,12 +269,35 @@ class Adapters(unittest.TestCase):
     def test_gpt2(self):
         self.check("gpt2", rank=3, alpha=6, targets=APART)
 
-    def test_adapters_to_a_part_of_gpt2s_fused_matrix_are_only_merged(self):
-        with tempfile.TemporaryDirectory() as folder:
-            case = Case(Path(folder), "gpt2", targets=["*.value.weight"])
-            with self.assertRaisesRegex(AssertionError, "ended with 2:[^$]*one matrix with others"):
-                case.run("ours", steps=1)
-            program.run("checkpoint", "export", case.folder / "ours", case.folder / "merged", "--to", "hf")
+    def test_gpt2s_fused_matrix(self):
+        """Query, key and value have adapters of their own, which PEFT gets as one of two or three times the rank."""
+        for settings in ({"targets": ["c_attn", "c_proj"]}, {"targets": ["c_attn"], "dora": True},
+                         {"targets": ["*.query.weight", "*.value.weight"], "rank_stabilized": True}):
+            with self.subTest(**settings), tempfile.TemporaryDirectory() as folder:
+                case = Case(Path(folder), "gpt2", rank=3, alpha=6, **settings)
+                case.run("ours")
+                self.check_merged(case, case.load("ours"))
+                case.run("again", adapters_from="ours-peft", **UNCHANGED)
+                ours, again = (safetensors.torch.load_file(case.folder / f"{name}-peft" / "adapter_model.safetensors")
+                               for name in ("ours", "again"))
+                self.assertEqual(ours.keys(), again.keys())
+                for key, value in ours.items():
+                    # The lengths of rows are taken from magnitudes and added again.
+                    self.assertLessEqual((again[key] - value).abs().max(), 1e-6 if "magnitude" in key else 0, key)
+
+    def test_adapters_of_peft_to_gpt2s_fused_matrix_go_on(self):
+        """Its one A becomes that of each of the three."""
+        for dora in (False, True):
+            with self.subTest(dora=dora), tempfile.TemporaryDirectory() as folder:
+                case = Case(Path(folder), "gpt2", rank=3, alpha=6, dora=dora, targets=["c_attn"])
+                theirs = case.learned_by_peft(
+                    r=3, lora_alpha=6, target_modules=["c_attn"], use_dora=dora, fan_in_fan_out=True)
+                theirs.save_pretrained(case.folder / "saved")
+                case.run("ours", adapters_from="saved", **UNCHANGED)
+                self.check_merged(case, theirs)
+                case.recipe["model"]["lora"]["targets"] = ["*.query.weight"]
+                with self.assertRaisesRegex(AssertionError, "ended with 65:[^$]*c_attn.lora_B.weight. changes rows"):
+                    case.run("refused", adapters_from="saved")
 
 
 if __name__ == "__main__":
