@@ -26,13 +26,24 @@ def write(folder, weights, recipe):
     (folder / "manifest.json").write_text(f'{text},\n"sha256": "{digest}"\n}}\n', encoding="utf-8")
 
 
+def slice_name(tensor, part):
+    """What a slice is called in its file (core/checkpoint/tensor_slice.h)."""
+    if part["shape"] == tensor["shape"]:
+        return tensor["name"]
+    ranges = (f"{start}:{start + size}" for start, size in zip(part["offset"], part["shape"], strict=True))
+    return f"{tensor['name']}[{','.join(ranges)}]"
+
+
 def read(folder):
     """Every logical tensor of the checkpoint, assembled from its slices."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     files = {file["name"]: safetensors.torch.load_file(folder / file["name"]) for file in manifest["files"]}
     tensors = {}
     for tensor in manifest["tensors"]:
-        if len(tensor["slices"]) != 1:
-            raise ValueError(f"{folder}: {tensor['name']} is in {len(tensor['slices'])} slices, one rank writes one")
-        tensors[tensor["name"]] = files[tensor["slices"][0]["file"]][tensor["name"]]
+        parts = [(part, files[part["file"]][slice_name(tensor, part)]) for part in tensor["slices"]]
+        whole = torch.empty(tensor["shape"], dtype=parts[0][1].dtype)
+        for part, values in parts:
+            box = tuple(slice(start, start + size) for start, size in zip(part["offset"], part["shape"], strict=True))
+            whole[box] = values
+        tensors[tensor["name"]] = whole
     return tensors
