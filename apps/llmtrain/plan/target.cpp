@@ -102,6 +102,27 @@ std::vector<TableCell> row(const Candidate& candidate, bool is_answer) {
           {std::string(verdict_word(verdict_of(candidate.report)))}};
 }
 
+// "8 devices are enough: --set …", and where the error of plans decides whether they are, how many have room.
+std::string conclusion_of(const std::vector<Candidate>& candidates, double target, const Candidate* answer) {
+  if (answer == nullptr) return "No number of data ranks is enough; change the layout (plan --search) or batch.global.";
+  const auto settings = [](const Candidate& candidate) {
+    return fmt::format("--set parallel.data={} --set cluster.nodes={}", candidate.report.mesh.data,
+                       candidate.report.recipe.cluster.nodes);
+  };
+  const std::int64_t devices = answer->report.mesh.world();
+  std::string text = fmt::format("{} {} enough: {}", format_number_of(devices, "device"), devices == 1 ? "is" : "are",
+                                 settings(*answer));
+  if (verdict_of(answer->report) != MemoryVerdict::tight) return text;
+  const auto roomy = std::ranges::find_if(candidates, [&](const Candidate& each) {
+    return each.meets(target) && verdict_of(each.report) == MemoryVerdict::fits;
+  });
+  text += ", but tight: memory may not be";
+  return roomy == candidates.end()
+             ? text
+             : fmt::format("{}. {} have room: {}", text, format_number_of(roomy->report.mesh.world(), "device"),
+                           settings(*roomy));
+}
+
 std::string table(const std::vector<Candidate>& candidates, double target, const Candidate* answer) {
   const TextStyle style = style_of_output();
   const PlanReport& first = candidates.front().report;
@@ -119,13 +140,8 @@ std::string table(const std::vector<Candidate>& candidates, double target, const
                    {"memory"},
                    {"", Align::left}});
   for (const Candidate& candidate : candidates) plans.add(row(candidate, &candidate == answer));
-  const std::string conclusion =
-      answer == nullptr ? "No number of data ranks is enough; change the layout (plan --search) or batch.global."
-                        : fmt::format("{} {} enough: --set parallel.data={} --set cluster.nodes={}",
-                                      format_number_of(answer->report.mesh.world(), "device"),
-                                      answer->report.mesh.world() == 1 ? "is" : "are", answer->report.mesh.data,
-                                      answer->report.recipe.cluster.nodes);
-  return paragraph(title, style.width) + '\n' + plans.text(style) + '\n' + paragraph(conclusion, style.width);
+  return paragraph(title, style.width) + '\n' + plans.text(style) + '\n' +
+         paragraph(conclusion_of(candidates, target, answer), style.width);
 }
 
 Json json_of(const Candidate& candidate, double target) {

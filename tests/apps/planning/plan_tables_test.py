@@ -48,6 +48,22 @@ class Target(TableTest):
         self.assert_narrow(text)
         self.assertIn(f"{plans[answer]['devices']} devices are enough: --set parallel.data=", text)
 
+    def test_a_tight_answer_comes_with_one_that_has_room(self):
+        llama = {"architecture": "llama", "layers": 32, "hidden_size": 4096, "heads": 32, "kv_heads": 8,
+                 "ffn_hidden_size": 14336, "vocab_size": 128256, "max_sequence_length": 8192}
+        recipe = self.write("recipe.json", json.dumps({
+            "model": llama, "batch": {"global": 256, "micro": 1}, "training": {"steps": 1000},
+            "precision": {"compute": "bf16"}, "parallel": {"zero_stage": 3},
+            "cluster": {"profile": "h100-sxm-80gb", "devices_per_node": 2}}))
+        found = self.report(recipe, "--target", "30d")
+        verdicts = [plan["verdict"] for plan in found["plans"]]
+        self.assertEqual((found["answer"], verdicts[:4]), (2, ["does not fit", "does not fit", "tight", "fits"]))
+        text = " ".join(self.plan(recipe, "--target", "30d").split())
+        self.assertIn("4 devices are enough: --set parallel.data=4 --set cluster.nodes=2, but tight: memory may not be."
+                      " 8 devices have room: --set parallel.data=8 --set cluster.nodes=4", text)
+        # Where the answer has room itself, nothing is said of it.
+        self.assertNotIn("tight:", self.plan(recipe, "--target", "8h"))
+
     def test_a_time_that_nothing_reaches_and_one_that_is_none(self):
         self.assertIsNone(self.report(GPT3, "--target", "1h")["answer"])
         self.assertIn("No number of data ranks is enough", self.plan(GPT3, "--target", "1h"))
