@@ -65,7 +65,11 @@ class New(ProgramTest):
         said = self.run_program("new", "--model", "llama3-8b", "--machine", "h200", "--output", "mine.json").stderr
         self.assertIn('mine.json: data.tokenizer is "bytes", which use 256 of the model\'s 128256 ids', said)
         self.assertIn("mine.json: data.train is empty", said)
-        self.assertNotIn("tokenizer", self.run_program("new", "--model", "quickstart", "--output", "own.json").stderr)
+        # The batch grows with the devices up to that of the model's authors.
+        self.assertIn("batch.global is 64; for more devices it would be larger (weak scaling), up to the 1024 of", said)
+        said = self.run_program("new", "--model", "quickstart", "--output", "own.json").stderr
+        self.assertNotIn("tokenizer", said)
+        self.assertIn("own.json: batch.global is 8; more devices would share it (strong scaling)", said)
 
     def test_takes_other_numbers_of_devices(self):
         self.make("--model", "quickstart", "--machine", "cpu", "--output", "mine.json")

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
@@ -12,9 +14,19 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/recipe/recipe_io.h"
 
 namespace llmtrain::app {
 namespace {
+
+// What more devices would do: new_recipe() gives each as many sequences, up to the batch of the model's authors.
+std::string scaling_of(const Recipe& made, const Recipe& model) {
+  const std::string batch = fmt::format("batch.global is {}", made.batch.global);
+  if (made.batch.global < model.batch.global)
+    return fmt::format("{}; for more devices it would be larger (weak scaling), up to the {} of {}", batch,
+                       model.batch.global, model.name);
+  return batch + "; more devices would share it (strong scaling)";
+}
 
 int make_recipe(NewRecipe wanted) {
   wanted.model = recipe_file_meant(wanted.model);
@@ -26,13 +38,15 @@ int make_recipe(NewRecipe wanted) {
   write_file_atomically(wanted.output, commented(recipe).dump(2) + "\n");
   write_result(explained(recipe, style_of_output().width));
   const std::string file = wanted.output.string();
-  const std::int64_t bytes = 256, vocabulary = read_recipe(wanted.output).model.vocab_size;
+  const Recipe made = read_recipe(wanted.output);
+  const std::int64_t bytes = 256, vocabulary = made.model.vocab_size;
   if (vocabulary > bytes)
     log().warn(
         "{}: data.tokenizer is \"bytes\", which use {} of the model's {} ids; give the file of its own tokenizer, as "
         "{{\"huggingface\": \"tokenizer.json\"}}",
         file, bytes, vocabulary);
   if (!wanted.data) log().warn("{}: data.train is empty; add a path to train, planning needs none", file);
+  log().info("{}: {}", file, scaling_of(made, read_recipe(wanted.model)));
   log().info("{} is written. Next: llmtrain plan {}", file, file);
   return static_cast<int>(ExitCode::done);
 }
