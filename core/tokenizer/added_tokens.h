@@ -20,6 +20,7 @@ struct AddedToken {
   bool takes_space_after = false;
   bool is_single_word = false;  // found only where no letter, digit or the like stands beside it
   bool is_normalized = false;   // found in normalized text
+  bool is_special = false;      // a mark, such as that of a document's end
 };
 
 // Finds added tokens from left to right, at each place the longest.

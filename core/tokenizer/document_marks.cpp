@@ -25,6 +25,13 @@ std::filesystem::path config_beside(const std::filesystem::path& file) {
   return file.parent_path() / "tokenizer_config.json";
 }
 
+bool splits_special_tokens(const std::filesystem::path& file) {
+  const auto path = config_beside(file);
+  if (!path_exists(path)) return false;
+  const nlohmann::json config = read_json_file(path);
+  return JsonFields(path, config, "").flag("split_special_tokens", false);
+}
+
 DocumentMarks document_marks(const std::filesystem::path& file, const JsonFields& root, const TextTemplates& templates,
                              const std::vector<AddedToken>& added) {
   DocumentMarks marks;

@@ -23,10 +23,13 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file, co
   const std::vector<AddedToken> added = read_added_tokens(fields);
   if (fields.has("post_processor")) templates_ = read_templates(fields.section("post_processor"));
   marks_ = document_marks(file, fields, templates_, added);
+  const bool splits_special = splits_special_tokens(file);
   std::vector<AddedToken> first, after;
   for (AddedToken token : added) {
+    added_.emplace(token.text, token.id);
     // Such a token is decoded to what is found.
     if (token.is_normalized) take_id(token.id, token.text = normalizer_.normalized(std::move(token.text)));
+    if (splits_special && token.is_special) continue;
     (token.is_normalized ? after : first).push_back(std::move(token));
   }
   found_first_.emplace(std::move(first));
@@ -72,7 +75,8 @@ std::vector<AddedToken> HuggingFaceTokenizer::read_added_tokens(const JsonFields
                    .takes_space_before = token.flag("lstrip", false),
                    .takes_space_after = token.flag("rstrip", false),
                    .is_single_word = token.flag("single_word", false),
-                   .is_normalized = token.flag("normalized", false)};
+                   .is_normalized = token.flag("normalized", false),
+                   .is_special = token.flag("special", false)};
     const auto known = vocabulary_.find(one.text);
     if (known && *known != one.id)
       token.fail("has id " + std::to_string(one.id) + ", in /model/vocab it is " + std::to_string(*known));
@@ -83,6 +87,11 @@ std::vector<AddedToken> HuggingFaceTokenizer::read_added_tokens(const JsonFields
     added.push_back(std::move(one));
   }
   return added;
+}
+
+std::optional<TokenId> HuggingFaceTokenizer::id_of_token(std::string_view token) const {
+  const auto added = added_.find(token);
+  return added != added_.end() ? added->second : vocabulary_.find(token);
 }
 
 std::unique_ptr<TextEncoder> HuggingFaceTokenizer::make_encoder() const {

@@ -62,13 +62,11 @@ SpecialTokens special_tokens_beside(const TokenizerRecipe& tokenizer) {
   return read_model_marks(std::filesystem::path(tokenizer.file).parent_path()).special_tokens;
 }
 
-// The id of the special token of that name; none where it is not one token of `opened`.
+// The id of the special token of that name; none where it is no token of `opened`.
 std::optional<std::int64_t> id_of(const SpecialTokens& tokens, const std::string& name, const Tokenizer& opened) {
   const auto token = tokens.find(name);
   if (token == tokens.end()) return std::nullopt;
-  std::vector<TokenId> ids;
-  opened.make_encoder()->encode(token->second, ids);
-  return ids.size() == 1 ? std::optional<std::int64_t>(ids.front()) : std::nullopt;
+  return opened.id_of_token(token->second);
 }
 
 }  // namespace
@@ -81,45 +79,12 @@ std::optional<std::int64_t> padding_of_tokenizer(const TokenizerRecipe& tokenize
 std::optional<std::int64_t> prefix_of_tokenizer(const TokenizerRecipe& tokenizer, const Tokenizer& opened) {
   if (tokenizer.kind == TokenizerKind::bytes) return std::nullopt;
   const DocumentMarks& marks = opened.marks();
-  // SentencePiece's own marks are no text that could be encoded.
-  if (tokenizer.kind == TokenizerKind::huggingface) {
-    const SpecialTokens tokens = special_tokens_beside(tokenizer);
-    for (const char* name : {"bos_token", "eos_token"})
-      if (const auto id = id_of(tokens, name, opened)) return id;
-  }
+  const SpecialTokens tokens = special_tokens_beside(tokenizer);
+  for (const char* name : {"bos_token", "eos_token"})
+    if (const auto id = id_of(tokens, name, opened)) return id;
   for (const std::vector<TokenId>* mark : {&marks.begin, &marks.end})
     if (!mark->empty()) return mark->front();
   return std::nullopt;
-}
-
-namespace {
-
-// Without this file transformers takes a tokenizer for the one of its model's type, with that one's pattern.
-nlohmann::ordered_json transformers_config(const Tokenizer& tokenizer) {
-  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  const auto name = [&](const char* key, const std::vector<TokenId>& mark) {
-    if (!mark.empty()) config[key] = tokenizer.decode(std::vector<std::int64_t>{mark.back()});
-  };
-  name("bos_token", tokenizer.marks().begin);
-  name("eos_token", tokenizer.marks().end);
-  return config;
-}
-
-}  // namespace
-
-void copy_tokenizer(const TokenizerRecipe& tokenizer, const std::filesystem::path& folder) {
-  if (tokenizer.kind == TokenizerKind::bytes) return;
-  const std::filesystem::path file = tokenizer.file;
-  const bool is_json = tokenizer.kind == TokenizerKind::huggingface;
-  write_file_atomically(folder / (is_json ? "tokenizer.json" : "tokenizer.model"), read_file(file));
-  std::error_code ignored;
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"})
-    if (const auto beside = file.parent_path() / name; std::filesystem::exists(beside, ignored))
-      write_file_atomically(folder / name, read_file(beside));
-  copy_named_templates(file.parent_path(), folder);
-  const auto config = folder / "tokenizer_config.json";
-  if (is_json && !std::filesystem::exists(config, ignored))
-    write_file_atomically(config, transformers_config(*open_tokenizer(tokenizer)).dump(2) + "\n");
 }
 
 const TextTemplates& Tokenizer::templates() const {

@@ -27,18 +27,13 @@ Error with_key(const Error& error, const TokenizerRecipe& tokenizer, const std::
 // Covers the files that open_tokenizer() reads: equal hashes mean equal tokens. Throws Error(missing_input).
 std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer);
 
-// The id of the "pad_token" that the files beside a tokenizer's name; none where it is not one token of `opened`, the
-// same tokenizer. Throws Error(bad_data) as read_model_marks() does.
+// The id of the "pad_token" that the files beside a tokenizer's name; none where it is no token of `opened`, the same
+// tokenizer. Throws Error(bad_data) as read_model_marks() does.
 std::optional<std::int64_t> padding_of_tokenizer(const TokenizerRecipe& tokenizer, const Tokenizer& opened);
 
 // The id after which a text's first token is predicted: BOS where the tokenizer has one, whether it puts that before
 // texts or not, else EOS, as transformers knows them; none for bytes. Throws Error(bad_data) as read_model_marks()
 // does.
 std::optional<std::int64_t> prefix_of_tokenizer(const TokenizerRecipe& tokenizer, const Tokenizer& opened);
-
-// Copies a tokenizer's file, and what transformers reads beside it, into the folder of an exported model under the
-// names that transformers looks for; a tokenizer.json without a tokenizer_config.json gets one. Bytes have none. Throws
-// Error(missing_input) or Error(cannot_write).
-void copy_tokenizer(const TokenizerRecipe& tokenizer, const std::filesystem::path& folder);
 
 }  // namespace llmtrain

@@ -10,6 +10,8 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/tokenizer/byte_tokenizer.h"
+#include "core/tokenizer/document_marks.h"
+#include "core/tokenizer/pieces/json_fields.h"
 
 namespace llmtrain {
 namespace {
@@ -27,6 +29,14 @@ std::string with_spaces(std::string_view piece) {
        piece.remove_prefix(end + space.size()))
     text.append(piece.substr(0, end)).push_back(' ');
   return text.append(piece);
+}
+
+// "add_bos_token" of the tokenizer_config.json beside the file.
+bool adds_begin(const std::filesystem::path& file) {
+  const std::filesystem::path path = config_beside(file);
+  if (!path_exists(path)) return true;
+  const nlohmann::json config = read_json_file(path);
+  return JsonFields(path, config, "").flag("add_bos_token", true);
 }
 
 class SentencePieceEncoder final : public TextEncoder {
@@ -53,9 +63,14 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::filesystem::path& file
   if (!status.ok() || model->GetPieceSize() == 0)
     throw Error(ExitCode::bad_data,
                 file.string() + ": is not a model of SentencePiece, or it is damaged; copy it again");
-  if (model->bos_id() >= 0) marks_.begin = {model->bos_id()};
+  if (model->bos_id() >= 0 && adds_begin(file)) marks_.begin = {model->bos_id()};
   if (model->eos_id() >= 0) marks_.end = {model->eos_id()};
   model_ = model;
+}
+
+std::optional<TokenId> SentencePieceTokenizer::id_of_token(std::string_view token) const {
+  const int id = model_->PieceToId(token);
+  return model_->IdToPiece(id) == token ? std::optional<TokenId>(id) : std::nullopt;
 }
 
 std::unique_ptr<TextEncoder> SentencePieceTokenizer::make_encoder() const {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +56,9 @@ class Tokenizer {
   // The largest id + 1.
   virtual std::int64_t vocab_size() const = 0;
   virtual const DocumentMarks& marks() const = 0;
+  // The id of the token that is written so, whether it is found in texts or not; none where there is no such token, as
+  // where tokens have no names.
+  virtual std::optional<TokenId> id_of_token(std::string_view /*token*/) const { return std::nullopt; }
   // What encode_pair() writes; by default texts without marks.
   virtual const TextTemplates& templates() const;
 };

@@ -26,6 +26,7 @@
 #include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/model_from/model_files.h"
 #include "core/recipe/recipe_io.h"
+#include "core/tokenizer/copy_tokenizer.h"
 #include "core/tokenizer/model_marks.h"
 #include "core/tokenizer/open_tokenizer.h"
 

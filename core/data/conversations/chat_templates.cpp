@@ -11,6 +11,7 @@
 #include "core/base/date.h"
 #include "core/base/error.h"
 #include "core/recipe/model_from/model_files.h"
+#include "core/tokenizer/document_marks.h"
 
 namespace llmtrain {
 namespace {
@@ -64,6 +65,11 @@ std::optional<std::tm> time_of(const std::optional<std::string>& date) {
 }  // namespace
 
 ChatTemplates::ChatTemplates(const FineTuningRecipe& recipe, const TokenizerRecipe& tokenizer) {
+  if (tokenizer.kind == TokenizerKind::huggingface && splits_special_tokens(tokenizer.file))
+    throw Error(ExitCode::bad_data,
+                config_beside(tokenizer.file).string() +
+                    ": \"split_special_tokens\" is true, with which the marks of chat templates are "
+                    "text; set it to false to train on conversations");
   Json tokens = Json::object();
   switch (recipe.chat_template.kind) {
     case ChatTemplate::chatml:

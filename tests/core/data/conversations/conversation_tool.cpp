@@ -11,6 +11,7 @@
 #include "core/data/conversations/conversation.h"
 #include "core/data/conversations/text_ends.h"
 #include "core/recipe/recipe_io.h"
+#include "core/tokenizer/copy_tokenizer.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace {
