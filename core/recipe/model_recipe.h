@@ -162,6 +162,17 @@ struct MultiTokenPredictionRecipe {
   bool operator==(const MultiTokenPredictionRecipe&) const = default;
 };
 
+// What a head for classes tells the class of: each sample, or each of its tokens.
+enum class ClassifiedPart { sequence, token };
+
+// A head for classes in place of the one for tokens.
+struct ClassifierRecipe {
+  ClassifiedPart of = ClassifiedPart::sequence;
+  std::vector<std::string> classes{};  // their names, in the order of the logits
+
+  bool operator==(const ClassifierRecipe&) const = default;
+};
+
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
   std::int64_t layers = 0;          // of an encoder-decoder the encoder's
@@ -194,6 +205,7 @@ struct ModelRecipe {
   double init_std = 0.02;
   std::optional<MixtureOfExpertsRecipe> moe;
   std::optional<MultiTokenPredictionRecipe> multi_token_prediction;
+  std::optional<ClassifierRecipe> classifier;  // none: tokens are predicted
   std::optional<LoraRecipe> lora;
 
   bool operator==(const ModelRecipe&) const = default;

@@ -99,6 +99,18 @@ ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
 
 }  // namespace
 
+std::vector<std::string> unnamed_classes(std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) names.push_back("LABEL_" + std::to_string(i));
+  return names;
+}
+
+bool tells_same_classes(const ClassifierRecipe& classifier, const ClassifierRecipe& origin) {
+  const std::size_t count = classifier.classes.size();
+  if (classifier.of != origin.of || origin.classes.size() != count) return false;
+  return classifier.classes == origin.classes || origin.classes == unnamed_classes(count);
+}
+
 std::string KeyDifference::pointer() const {
   std::string path = "/" + key;
   std::replace(path.begin(), path.end(), '.', '/');
@@ -123,6 +135,8 @@ std::vector<KeyDifference> model_differences(const ModelRecipe& model, const Mod
 OriginDifferences origin_differences(const ModelRecipe& model, const ModelRecipe& origin) {
   const bool are_rotary = model.position == Position::rope && origin.position == Position::rope;
   OriginDifferences found;
+  const bool has_same_classes =
+      model.classifier && origin.classifier && tells_same_classes(*model.classifier, *origin.classifier);
   for (KeyDifference& difference : model_differences(model, origin)) {
     const std::string_view key = difference.key;
     const bool is_free =
@@ -131,7 +145,10 @@ OriginDifferences origin_differences(const ModelRecipe& model, const ModelRecipe
       found.of_tokens = std::move(difference);
       continue;
     }
-    (are_rotary && is_free ? found.of_positions : found.of_weights).push_back(std::move(difference));
+    const bool is_of_classes = model.classifier && key.starts_with("model.classifier");
+    if (is_of_classes && has_same_classes) continue;
+    auto& those = are_rotary && is_free ? found.of_positions : is_of_classes ? found.of_classes : found.of_weights;
+    those.push_back(std::move(difference));
   }
   return found;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,10 +31,16 @@ std::vector<KeyDifference> recipe_differences(const Recipe& first, const Recipe&
 // losses and jitter.
 std::vector<KeyDifference> model_differences(const ModelRecipe& model, const ModelRecipe& other);
 
+// Names of classes that have none of their own: LABEL_0, LABEL_1 and so on, as transformers has them.
+std::vector<std::string> unnamed_classes(std::size_t count);
+// Whether the origin's head tells these classes in this order, for all that it says: its own may have no names.
+bool tells_same_classes(const ClassifierRecipe& classifier, const ClassifierRecipe& origin);
+
 // What model_differences() finds of a model and of the one that its first weights are from.
 struct OriginDifferences {
   std::vector<KeyDifference> of_weights;    // with which the weights mean another model, or do not fit
   std::vector<KeyDifference> of_positions;  // on which no weight depends: how rotary positions turn, and how far
+  std::vector<KeyDifference> of_classes;    // of a head for classes, which begins anew where they differ
   std::optional<KeyDifference> of_tokens;   // the size of a vocabulary that is larger than the origin's
 };
 OriginDifferences origin_differences(const ModelRecipe& model, const ModelRecipe& origin);

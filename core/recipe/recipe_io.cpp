@@ -9,6 +9,7 @@
 #include "core/base/file.h"
 #include "core/base/printable.h"
 #include "core/json/document.h"
+#include "core/recipe/model_from/labelled_classes.h"
 #include "core/recipe/model_from/model_from.h"
 #include "core/recipe/recipe_file.h"
 #include "core/recipe/recipe_reader.h"
@@ -136,6 +137,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
   Document document{std::move(json.value), {}};
   // Overrides change the document and not the resolved recipe, so that defaults follow from them too.
   const auto unusable = apply_overrides(overrides, document);
+  fill_classifier(document);
   // Before reading, so that defaults and rules follow from the model that it names.
   const auto origin = fill_model_from(document, name, folder);
   Problems problems(document);

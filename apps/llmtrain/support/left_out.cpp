@@ -32,7 +32,7 @@ const std::array left_out_groups = {
              {"model.from", "model.moe.routing_trace", "data.train", "data.validation", "training.init_from",
               "training.adapters_from", "checkpoint.resume"}},
     files_group,
-    KeyGroup{"needs an encoder", {"data.masking", "data.labels", "training.label_smoothing"}},
+    KeyGroup{"needs an encoder", {"model.classifier", "data.masking", "data.labels", "training.label_smoothing"}},
     KeyGroup{"needs an encoder beside the decoder", {"data.pairs", "model.decoder_layers"}},
     KeyGroup{size_reason,
              {"seed",

@@ -26,10 +26,12 @@ TensorId write_first_token(BodyWriter& writer, TensorId x) {
   return writer.named(writer.slice(x, writer.axes_of(x).at(1), writer.axis("first", 1)), "first_token");
 }
 
-TensorId write_pooler(BodyWriter& writer, TensorId x) {
-  const TensorId pooled = write_square(writer, "pooler", write_first_token(writer, x));
+TensorId write_pooler_of(BodyWriter& writer, TensorId rows) {
+  const TensorId pooled = write_square(writer, "pooler", rows);
   return writer.named(writer.elementwise(ElementwiseKind::tanh, {pooled}), "pooled");
 }
+
+TensorId write_pooler(BodyWriter& writer, TensorId x) { return write_pooler_of(writer, write_first_token(writer, x)); }
 
 TensorId write_classification_head(BodyWriter& writer, const ClassificationHead& head, TensorId x) {
   const TensorId read = write_dropout(writer, "classifier", head.dropout, x);

@@ -21,6 +21,8 @@ TensorId write_masked_language_head(BodyWriter& writer, const MaskedLanguageHead
 // The first token of each sequence of x [sequences, tokens, hidden], through a linear layer "pooler" and tanh:
 // [sequences, first, hidden], whose second axis has one element.
 TensorId write_pooler(BodyWriter& writer, TensorId x);
+// The same of rows that have been chosen.
+TensorId write_pooler_of(BodyWriter& writer, TensorId rows);
 
 // The first token of each sequence: [sequences, first, hidden].
 TensorId write_first_token(BodyWriter& writer, TensorId x);

@@ -39,9 +39,15 @@ Body embedding_body(const ModelRecipe& model) {
   };
   const TensorId token = rows_of("token_ids", "token", model.vocab_size);
   const TensorId position = rows_of(std::string(positions_field), "position", model.max_sequence_length);
-  const AxisId types = writer.axis("types", token_types(model.architecture)), first = writer.axis("first_type", 1);
-  const TensorId table = writer.parameter("token_type.weight", {types, of.hidden});
-  const TensorId type = writer.reduce(body::ReduceKind::sum, writer.slice(table, types, first), {of.hidden});
+  // Where two texts may be compared, samples say of which of them a token is.
+  const auto first_type = [&] {
+    const AxisId types = writer.axis("types", token_types(model.architecture)), first = writer.axis("first_type", 1);
+    const TensorId table = writer.parameter("token_type.weight", {types, of.hidden});
+    return writer.reduce(body::ReduceKind::sum, writer.slice(table, types, first), {of.hidden});
+  };
+  const bool has_types = model.classifier && token_types(model.architecture) > 1;
+  const TensorId type =
+      has_types ? rows_of("token_types", "token_type", token_types(model.architecture)) : first_type();
   const TensorId sum = writer.named(writer.elementwise(body::ElementwiseKind::add, {token, position, type}), "sum");
   return of.finished(
       write_dropout(writer, "embedding", model.dropout, write_norm(writer, "norm", norm_of(model), sum)));
@@ -66,6 +72,26 @@ Body head_body(const ModelRecipe& model) {
   return of.finished(of.writer.cross_entropy(logits, targets));
 }
 
+// The first token of a sequence, through a layer and tanh: BERT's pooler, and RoBERTa's head, which drops before it.
+TensorId write_pooled(TokenBody& of, const ModelRecipe& model) {
+  const TensorId x = of.x();
+  if (model.architecture == Architecture::bert) return body::write_pooler(of.writer, x);
+  return body::write_pooler_of(of.writer,
+                               write_dropout(of.writer, "pooler", model.dropout, write_first_token(of.writer, x)));
+}
+
+Body classifier_body(const ModelRecipe& model) {
+  TokenBody of = begun(model);
+  const ClassifierRecipe& classifier = *model.classifier;
+  const bool is_of_tokens = classifier.of == ClassifiedPart::token;
+  const TensorId x = is_of_tokens ? of.x() : write_pooled(of, model);
+  const TensorId logits = write_classification_head(of.writer, {std::ssize(classifier.classes), model.dropout}, x);
+  std::vector<AxisId> rows = of.writer.axes_of(logits);
+  rows.pop_back();
+  const TensorId targets = of.writer.field(is_of_tokens ? "targets" : "label", std::move(rows));
+  return of.finished(of.writer.cross_entropy(logits, targets));
+}
+
 }  // namespace
 
 void write_encoder(GraphWriter& writer) {
@@ -74,9 +100,10 @@ void write_encoder(GraphWriter& writer) {
   const BodySettings layer(described(layer_body(model), model, true));
   for (std::int64_t index = 0; index < model.layers; ++index)
     writer.add_block("layers." + std::to_string(index), layer);
-  BodyDescription head = described(head_body(model), model);
+  BodyDescription head = described(model.classifier ? classifier_body(model) : head_body(model), model);
   head.losses = {{std::string(loss_names::head), 1}};
-  if (model.tie_embeddings) {
+  head.tells_classes = model.classifier.has_value();
+  if (model.tie_embeddings && !model.classifier) {
     std::erase_if(head.parameters, [](const Parameter& parameter) { return parameter.local_name == "head.weight"; });
     head.shared = {{"head.weight", "embedding", "token.weight"}};
   }

@@ -9,15 +9,16 @@ namespace llmtrain {
 
 class GraphWriter;
 
-// Encoders that are trained to predict hidden tokens: BERT (Devlin et al., arXiv 1810.04805) and RoBERTa (Liu et al.,
-// arXiv 1907.11692). All blocks are bodies:
+// Encoders that are trained to predict hidden tokens, or to tell classes: BERT (Devlin et al., arXiv 1810.04805) and
+// RoBERTa (Liu et al., arXiv 1907.11692). All blocks are bodies:
 //   embedding   rows of tables by token, position in the document and type, added, normed and dropped. All tokens are
-//               of the first type, as those of a text that is not compared with another one.
+//               of the first type, as those of a text that is not compared with another one, where samples have none.
 //   layers.N    attention to all of the document and a feed-forward network, each followed by a norm of its sum with
 //               what it reads
-//   head        a linear layer, activation, norm, and logits by the embedding's table or one of its own, with a bias
+//   head        a linear layer, activation, norm, and logits by the embedding's table or one of its own, with a bias;
+//               or with a classifier logits of classes, of each token or of the first one's pooled row
 // Of their model's keys architecture, layers, hidden_size, heads, ffn_hidden_size, vocab_size, max_sequence_length,
-// activation (but swiglu), norm_eps, dropout, tie_embeddings and init_std matter; rules refuse others
+// activation (but swiglu), norm_eps, dropout, tie_embeddings, init_std and classifier matter; rules refuse others
 // (core/recipe/rules/rules_encoder.cpp).
 void write_encoder(GraphWriter& writer);
 

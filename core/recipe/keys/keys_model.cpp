@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_ta
                                                               "swiglu", "geglu",     "geglu_tanh", "clamped_swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
 constexpr std::array<std::string_view, 3> position_words = {"learned", "rope", "relative"};
+constexpr std::array<std::string_view, 2> classified_words = {"sequence", "token"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
 
 // The defaults that `model.architecture` selects; each key can be overridden.
@@ -189,6 +190,13 @@ void describe_rope_scaling(KeyVisitor& keys, RopeScalingRecipe& scaling, const M
   keys.boolean({"truncate", "yarn: the division begins and ends at whole pairs."}, scaling.truncate);
 }
 
+void describe_classifier(KeyVisitor& keys, ClassifierRecipe& classifier) {
+  keys.choice({"of", "What has a class: a sequence as a whole, or each of its tokens."}, classifier.of,
+              classified_words);
+  keys.texts({"classes", "Names of the classes, in the order of the logits.", "", Presence::required},
+             classifier.classes, "a list of names");
+}
+
 void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
   keys.integer({"rank", "Rows of A and columns of B."}, lora.rank, {1, 1 << 16});
   keys.number({"alpha", "Adapters are multiplied by alpha ÷ rank."}, lora.alpha, {0, 1e9, RangeEnds::open_minimum});
@@ -246,6 +254,10 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
           keys.number({"coefficient", "Coefficient of the mean of their losses."}, prediction.coefficient,
                       {0, 1e6, RangeEnds::open_minimum});
         });
+    keys.optional_section({"classifier", "A head for classes in place of the one for tokens; null: none.",
+                           "of data.labels, if there are any"},
+                          model.classifier,
+                          [&](ClassifierRecipe& classifier) { describe_classifier(keys, classifier); });
     keys.optional_section({"lora", "Low-rank adapters, which are trained in place of the model; null: none."},
                           model.lora, [&](LoraRecipe& lora) { describe_lora(keys, lora); });
   });

@@ -2,9 +2,13 @@
 #include "core/recipe/model_from/huggingface_encoder.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/json/json_file.h"
+#include "core/recipe/recipe_difference.h"
 
 namespace llmtrain {
 namespace {
@@ -39,6 +43,40 @@ void require_padding(ConfigReader& reader) {
                                        std::to_string(roberta_padding));
 }
 
+// What the class of transformers that the weights are of tells classes of, if it does.
+std::optional<ClassifiedPart> read_classified_part(ConfigReader& reader) {
+  const nlohmann::json* const classes = reader.get("architectures");
+  if (classes == nullptr || !classes->is_array() || classes->empty() || !classes->front().is_string()) return {};
+  const std::string name = classes->front().get<std::string>();
+  if (name.ends_with("ForSequenceClassification")) return ClassifiedPart::sequence;
+  if (name.ends_with("ForTokenClassification")) return ClassifiedPart::token;
+  return {};
+}
+
+// By number, from 0. Without names there are as many as transformers has by default.
+std::vector<std::string> read_class_names(ConfigReader& reader) {
+  const nlohmann::json* const names = reader.get("id2label");
+  if (names == nullptr) return unnamed_classes(static_cast<std::size_t>(reader.size("num_labels", 2)));
+  std::vector<std::string> classes;
+  for (std::size_t i = 0; names->is_object() && i < names->size(); ++i) {
+    const auto name = names->find(std::to_string(i));
+    if (name == names->end() || !name->is_string()) break;
+    classes.push_back(name->get<std::string>());
+  }
+  if (!names->is_object() || classes.size() != names->size() || classes.empty())
+    reader.problem("id2label", "has no name for each of the numbers from 0 on");
+  return classes;
+}
+
+std::optional<ClassifierRecipe> read_classifier(ConfigReader& reader) {
+  const auto part = read_classified_part(reader);
+  if (!part) return {};
+  const std::string problem = reader.text("problem_type", "single_label_classification");
+  if (problem != "single_label_classification")
+    reader.problem("problem_type", "is " + quoted_text(problem) + "; single_label_classification is needed");
+  return ClassifierRecipe{*part, read_class_names(reader)};
+}
+
 }  // namespace
 
 ModelRecipe read_encoder(ConfigReader& reader, HuggingfaceType type) {
@@ -58,6 +96,7 @@ ModelRecipe read_encoder(ConfigReader& reader, HuggingfaceType type) {
   model.norm_eps = reader.number("layer_norm_eps", 1e-12);
   model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
   model.init_std = reader.number("initializer_range", 0.02);
+  model.classifier = read_classifier(reader);
   require_types(reader, type);
   if (type != HuggingfaceType::bert) require_padding(reader);
   if (const std::string kind = reader.text("position_embedding_type", "absolute"); kind != "absolute")

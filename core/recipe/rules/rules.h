@@ -55,11 +55,12 @@ struct Rule {
 
 // All rules between keys, and their parts.
 const std::vector<Rule>& all_rules();
-std::vector<Rule> model_rules();      // and of training
-std::vector<Rule> masking_rules();    // of hidden tokens
-std::vector<Rule> label_rules();      // of texts with labels
-std::vector<Rule> pair_rules();       // of sources and targets
-std::vector<Rule> attention_rules();  // of the kinds of attention
+std::vector<Rule> model_rules();       // and of training
+std::vector<Rule> masking_rules();     // of hidden tokens
+std::vector<Rule> label_rules();       // of texts with labels
+std::vector<Rule> classifier_rules();  // of heads for classes
+std::vector<Rule> pair_rules();        // of sources and targets
+std::vector<Rule> attention_rules();   // of the kinds of attention
 std::vector<Rule> encoder_rules();
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();

@@ -23,4 +23,25 @@ TEST_CASE("what data lack of the fields that blocks need is said by name") {
   CHECK(missing_fields(graph, outputs) == std::vector<std::string>{"token_ids, which the embedding reads"});
 }
 
+TEST_CASE("heads for classes read a label of each sample, or targets of the rows that count") {
+  ModelRecipe model = gpt2_model(2, 64, 4);
+  model.architecture = Architecture::bert;
+  const auto read = [&](ClassifiedPart part) {
+    model.classifier = {part, {"a", "b", "c"}};
+    const Graph graph = Graph::build(model);
+    DataRecipe data;
+    data.labels.emplace();
+    data.labels->of = part == ClassifiedPart::token ? LabelledPart::words : LabelledPart::text;
+    CHECK(missing_fields(graph, sample_fields(data)).empty());
+    // Two texts are told apart by their types.
+    CHECK(fields_read(graph, std::vector<std::size_t>{0})[index_of(BatchField::token_types)]);
+    return fields_read(graph, std::vector<std::size_t>{graph.blocks.size() - 1});
+  };
+  FieldSet of_samples{}, of_tokens{};
+  of_samples[index_of(BatchField::label)] = true;
+  of_tokens[index_of(BatchField::targets)] = of_tokens[index_of(BatchField::counted_rows)] = true;
+  CHECK(read(ClassifiedPart::sequence) == of_samples);
+  CHECK(read(ClassifiedPart::token) == of_tokens);
+}
+
 }  // namespace llmtrain::test

@@ -24,7 +24,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "norm": "layernorm", "norm_eps": 1e-5, "position": "learned", "rope_theta": 10000.0, "rope_scaling": null,
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0, "bias": true,
-        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null, "multi_token_prediction": null,
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null, "multi_token_prediction": null, "classifier": null,
         "lora": null})"},
       {"gpt-rope",
        R"({"architecture": "gpt-rope", "layers": 4, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
@@ -33,7 +33,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0,
         "bias": true, "qkv_bias": true, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
-        "moe": null, "multi_token_prediction": null,
+        "moe": null, "multi_token_prediction": null, "classifier": null,
         "lora": null})"},
       {"llama",
        R"({"architecture": "llama", "layers": 4, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8, "head_dim": 8,
@@ -42,7 +42,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0, "bias": false,
         "qkv_bias": false, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
-        "moe": null, "multi_token_prediction": null,
+        "moe": null, "multi_token_prediction": null, "classifier": null,
         "lora": null})"},
       {"bert",
        R"({"architecture": "bert", "layers": 4, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8, "head_dim": 8,
@@ -50,7 +50,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "norm": "layernorm", "norm_eps": 1e-12, "position": "learned", "rope_theta": 10000.0, "rope_scaling": null,
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0, "bias": true,
-        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null, "multi_token_prediction": null,
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null, "multi_token_prediction": null, "classifier": null,
         "lora": null})"},
       {"roberta",
        R"({"architecture": "roberta", "layers": 4, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
@@ -58,7 +58,7 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
         "norm": "layernorm", "norm_eps": 1e-5, "position": "learned", "rope_theta": 10000.0, "rope_scaling": null,
         "sliding_window": null, "attention_scale": null, "attention_sinks": false,
         "parallel_residual": "none", "post_norms": false, "embedding_scale": 1.0, "bias": true,
-        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null, "multi_token_prediction": null,
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null, "multi_token_prediction": null, "classifier": null,
         "lora": null})"},
       {"bart",
        R"({"architecture": "bart", "layers": 4, "decoder_layers": 4, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
@@ -83,6 +83,20 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
     CHECK(to_json(parse(json))["model"] == Json::parse(expected));
   }
   CHECK(parse(small_recipe()).model.architecture == Architecture::gpt2);
+}
+
+TEST_CASE("The classes of labels are those of an encoder's head, unless it says others", "[recipe]") {
+  auto json = small_recipe();
+  json["model"]["architecture"] = "bert";
+  json["data"]["labels"] = {{"classes", {"sad", "glad"}}};
+  const auto classifier = [&] { return parse(json).model.classifier.value(); };
+  CHECK(classifier() == ClassifierRecipe{ClassifiedPart::sequence, {"sad", "glad"}});
+  json["data"]["labels"]["of"] = "words";
+  CHECK(classifier() == ClassifierRecipe{ClassifiedPart::token, {"sad", "glad"}});
+  json["data"].erase("labels");
+  CHECK_FALSE(parse(json).model.classifier);
+  json["model"]["classifier"] = {{"classes", {"a", "b"}}};
+  CHECK(classifier() == ClassifierRecipe{ClassifiedPart::sequence, {"a", "b"}});
 }
 
 TEST_CASE("The llama feed-forward width is 8h/3, rounded up to a multiple of 256", "[recipe]") {

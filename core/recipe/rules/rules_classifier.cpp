@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/json/json_text.h"
+#include "core/recipe/rules/rules.h"
+
+namespace llmtrain {
+namespace {
+
+Verdict check_head_classes(const Recipe& recipe, const Known&) {
+  const auto& classifier = recipe.model.classifier;
+  // Labels have the same rule, and the classifier may be theirs.
+  if (!classifier || recipe.data.labels) return {};
+  if (classifier->classes.size() < 2)
+    return Refusal{fmt::format("has {}", classifier->classes.empty() ? "no class" : "one class"),
+                   "must be the names of at least two classes"};
+  std::set<std::string> names;
+  for (const std::string& name : classifier->classes)
+    if (!names.insert(name).second)
+      return Refusal{"has " + shown_text(name) + " twice", "must be names that each stand for one class"};
+  return {};
+}
+
+Verdict check_classifier(const Recipe& recipe, const Known&) {
+  const auto& classifier = recipe.model.classifier;
+  const DataRecipe& data = recipe.data;
+  if (!classifier) {
+    if (!data.labels || !is_encoder(recipe.model.architecture)) return {};
+    return Refusal{"null, which leaves the head for tokens", "must be a section, or be left out, with data.labels"};
+  }
+  if (!is_encoder(recipe.model.architecture)) {
+    // Another rule says so of labels, and the classifier may be theirs.
+    if (data.labels) return {};
+    return Refusal{"tells classes, and this model predicts the tokens that follow",
+                   "needs an encoder as model.architecture", "null"};
+  }
+  if (data.masking)
+    return Refusal{"tells classes, not the tokens that data.masking hides", "must be null with data.masking", "null"};
+  if (!data.labels) {
+    if (data.train.empty()) return {};
+    return Refusal{"tells classes, of which these data have none", "needs data.labels"};
+  }
+  const bool is_of_words = data.labels->of == LabelledPart::words;
+  if (is_of_words != (classifier->of == ClassifiedPart::token))
+    return Refusal{fmt::format("tells classes of {}, where data.labels has those of {}",
+                               is_of_words ? "sequences" : "tokens", is_of_words ? "words" : "texts"),
+                   fmt::format("must be of \"{}\", or be left out", is_of_words ? "token" : "sequence")};
+  if (classifier->classes != data.labels->classes)
+    return Refusal{"has other classes than data.labels.classes, or another order",
+                   "must have the same ones in the same order, or be left out"};
+  return {};
+}
+
+}  // namespace
+
+std::vector<Rule> classifier_rules() {
+  return {
+      {"/model/classifier/classes", {"/data/labels"}, check_head_classes},
+      {"/model/classifier",
+       {"/model/architecture", "/data/labels", "/data/labels/of", "/data/labels/classes", "/data/masking",
+        "/data/train"},
+       check_classifier},
+  };
+}
+
+}  // namespace llmtrain
