@@ -29,6 +29,11 @@ bool leaves_out(const CheckpointReader& checkpoint, const Parameter& parameter) 
   return checkpoint.state().base && parameter.is_frozen && checkpoint.find(parameter.name) == nullptr;
 }
 
+bool keeps_own(const CheckpointReader& checkpoint, const Parameter& parameter) {
+  const bool has_none = parameter.is_adapter && checkpoint.find(weights_name(checkpoint, parameter)) == nullptr;
+  return has_none || leaves_out(checkpoint, parameter);
+}
+
 void require_weights(const CheckpointReader& checkpoint, const Graph& graph) {
   for (const Parameter& parameter : graph.parameters)
     if (!leaves_out(checkpoint, parameter)) find_tensor(checkpoint, weights_name(checkpoint, parameter), parameter);

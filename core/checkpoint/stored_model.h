@@ -19,6 +19,10 @@ std::string weights_name(const CheckpointReader& checkpoint, const Parameter& pa
 // Whether the checkpoint leaves the parameter's weights out because they are those of the base that it names.
 bool leaves_out(const CheckpointReader& checkpoint, const Parameter& parameter);
 
+// Whether a model keeps the parameter's weights as it has made them where the others are the checkpoint's: those that
+// leaves_out() says, and adapters where the checkpoint has none.
+bool keeps_own(const CheckpointReader& checkpoint, const Parameter& parameter);
+
 // Throws what find_tensor() throws for the weights of any of the model's parameters that is not left out. Reads only
 // the manifest, so that a recipe that asks for more than the checkpoint holds is refused before memory is.
 void require_weights(const CheckpointReader& checkpoint, const Graph& graph);

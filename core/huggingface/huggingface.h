@@ -22,7 +22,8 @@ namespace llmtrain {
 // save_pretrained wrote: gpt2, llama, and those members of the Llama family that recipe keys can express (qwen2:
 // query-key-value biases; qwen3: query-key norms; mistral without a sliding window), also with experts (mixtral,
 // qwen3_moe, qwen2_moe). Dropout and initialization in config.json are ignored. Files may be links, as in the hub's
-// cache; an index may not name files outside the folder. Files stay mapped; what was read does not count as this
+// cache; an index may not name files outside the folder. Of a head for other classes than the model's, or for tokens,
+// it holds nothing (begins_anew()). Files stay mapped; what was read does not count as this
 // process's memory.
 class HuggingfaceWeights final : public WeightSource {
  public:

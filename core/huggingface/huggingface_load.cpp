@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/new_head.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface.h"
@@ -59,6 +60,20 @@ bool is_left_out(std::string_view name, HuggingfaceType type) {
          name.starts_with("cls.seq_relationship.");
 }
 
+// Whether it is of an encoder's head, whatever that is for.
+bool is_of_head(std::string_view name) {
+  return name.starts_with("cls.") || name.starts_with("lm_head.") || name.starts_with("classifier.") ||
+         name.starts_with("qa_outputs.");
+}
+
+using TensorNames = std::set<std::string>;  // without the model's prefix
+
+TensorNames names_of(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType type) {
+  TensorNames names;
+  for (const HuggingfaceTensor& plan : plans) names.insert(without_model_prefix(plan.name, type));
+  return names;
+}
+
 // As it is called today: the first files of BERT have the names that TensorFlow gives norms.
 std::string renamed(std::string_view name, HuggingfaceType type) {
   constexpr std::string_view gamma = ".gamma", beta = ".beta";
@@ -69,12 +84,16 @@ std::string renamed(std::string_view name, HuggingfaceType type) {
   return result;
 }
 
-StoredTensors without_prefixes(const StoredTensors& stored, HuggingfaceType type, TensorProblems& problems) {
+StoredTensors without_prefixes(const StoredTensors& stored, HuggingfaceType type, const TensorNames& expected,
+                               TensorProblems& problems) {
   StoredTensors tensors;
-  for (const auto& [name, tensor] : stored)
+  for (const auto& [name, tensor] : stored) {
     // Older files lack the model's prefix, newer ones have it: names are compared without.
-    if (!is_left_out(name, type) && !tensors.emplace(renamed(name, type), tensor).second)
+    const std::string today = renamed(name, type);
+    if (is_left_out(name, type) && !expected.contains(today)) continue;
+    if (!tensors.emplace(today, tensor).second)
       problems.push_back(quoted_text(name) + " appears twice, with and without its prefix");
+  }
   return tensors;
 }
 
@@ -137,6 +156,19 @@ void take_head_bias(StoredTensors& tensors, const Graph& graph, HuggingfaceType 
                        ", and in a tied model the two are one");
 }
 
+// Those tensors of a head that begin anew are not read, and neither are those of heads for something else.
+void take_head(std::vector<HuggingfaceTensor>& plans, StoredTensors& tensors, const Graph& graph,
+               const ModelRecipe& origin, HuggingfaceType type) {
+  if (!graph.model.classifier) return;
+  std::erase_if(plans, [&](const HuggingfaceTensor& plan) {
+    const bool is_stored = tensors.contains(without_model_prefix(plan.name, type));
+    return begins_anew(graph.parameters[plan.parameters.front()], graph.model, origin, is_stored);
+  });
+  const TensorNames expected = names_of(plans, type);
+  std::erase_if(tensors,
+                [&](const auto& tensor) { return is_of_head(tensor.first) && !expected.contains(tensor.first); });
+}
+
 // Files of encoder-decoders may have the table of tokens once more for each of its readers.
 void take_copies(StoredTensors& tensors, const std::string& embedding, HuggingfaceType type, TensorProblems& problems) {
   if (!is_encoder_decoder(type)) return;
@@ -163,10 +195,9 @@ void take_logits_bias(StoredTensors& tensors, HuggingfaceType type, TensorProble
 
 void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType type, const Graph& graph,
                    const StoredTensors& tensors, TensorProblems& problems) {
-  std::set<std::string> expected;
+  const TensorNames expected = names_of(plans, type);
   for (const HuggingfaceTensor& plan : plans) {
     const std::string name = without_model_prefix(plan.name, type);
-    expected.insert(name);
     const auto found = tensors.find(name);
     if (found == tensors.end()) {
       problems.push_back(quoted_text(plan.name) + " is missing");
@@ -189,22 +220,24 @@ void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType 
 
 HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& graph) {
   const std::string config = (folder / "config.json").string();
-  check_origin(graph.model, model_recipe_from_huggingface(folder), config);
+  const ModelRecipe origin = model_recipe_from_huggingface(folder);
+  check_origin(graph.model, origin, config);
   check_window(graph.model, huggingface_window(folder), config);
   if (const std::string planned = planned_model_words(graph.model); !planned.empty())
     throw Error(ExitCode::bad_data, config +
                                         ": is of a model that can be planned but not run yet, so that its weights " +
                                         "are not read: it has " + planned);
   const HuggingfaceType type = huggingface_type_of(graph.model);
-  const std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
+  std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
   // All tensors are checked before any is read: memory is not filled for a model that is refused.
   TensorProblems problems;
-  StoredTensors tensors = without_prefixes(open_tensors(folder), type, problems);
+  StoredTensors tensors = without_prefixes(open_tensors(folder), type, names_of(plans, type), problems);
   const std::string embedding = without_model_prefix(plans.front().name, type);
   take_copies(tensors, embedding, type, problems);
   take_tied_head(tensors, graph, embedding, type, problems);
   take_logits_bias(tensors, type, problems);
-  take_head_bias(tensors, graph, type, problems);
+  if (!graph.model.classifier) take_head_bias(tensors, graph, type, problems);
+  take_head(plans, tensors, graph, origin, type);
   check_tensors(plans, type, graph, tensors, problems);
   report(folder, problems);
 

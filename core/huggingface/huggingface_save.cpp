@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -129,6 +130,14 @@ void add_experts(Json& config, const MixtureOfExpertsRecipe& moe, HuggingfaceTyp
     config["shared_expert_intermediate_size"] = moe.shared_experts * moe.ffn_hidden_size;
 }
 
+void add_classes(Json& config, const ClassifierRecipe& classifier) {
+  for (std::size_t i = 0; i < classifier.classes.size(); ++i) {
+    config["id2label"][std::to_string(i)] = classifier.classes[i];
+    config["label2id"][classifier.classes[i]] = i;
+  }
+  if (classifier.of == ClassifiedPart::sequence) config["problem_type"] = "single_label_classification";
+}
+
 void add_encoder(Json& config, const ModelRecipe& model, HuggingfaceType type) {
   config["num_hidden_layers"] = model.layers;
   config["hidden_size"] = model.hidden_size;
@@ -139,6 +148,16 @@ void add_encoder(Json& config, const ModelRecipe& model, HuggingfaceType type) {
   config["hidden_act"] = model.activation == Activation::gelu ? "gelu" : "gelu_new";
   config["layer_norm_eps"] = model.norm_eps;
   config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = model.dropout;
+  if (model.classifier) add_classes(config, *model.classifier);
+}
+
+// "BertForMaskedLM", or the class of the same family that tells classes.
+std::string class_name_of(const ModelRecipe& model, std::string_view name) {
+  constexpr std::string_view of_tokens = "ForMaskedLM";
+  if (!model.classifier) return std::string(name);
+  const bool is_of_sequences = model.classifier->of == ClassifiedPart::sequence;
+  return fmt::format("{}{}", name.substr(0, name.size() - of_tokens.size()),
+                     is_of_sequences ? "ForSequenceClassification" : "ForTokenClassification");
 }
 
 void add_bart(Json& config, const ModelRecipe& model) {
@@ -200,7 +219,7 @@ void add_t5(Json& config, const ModelRecipe& model) {
 Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string& dtype) {
   Json config;
   const HuggingfaceNames& names = huggingface_names[static_cast<std::size_t>(type)];
-  config["architectures"] = {names.class_name};
+  config["architectures"] = {class_name_of(model, names.class_name)};
   config["model_type"] = names.model_type;
   config["vocab_size"] = model.vocab_size;
   if (type == HuggingfaceType::gpt2) {

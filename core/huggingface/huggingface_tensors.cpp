@@ -118,6 +118,10 @@ constexpr Place bert_places[] = {
     {"head.norm.bias", "cls.predictions.transform.LayerNorm.bias"},
     {"head.head.weight", "cls.predictions.decoder.weight"},
     {"head.head.bias", "cls.predictions.bias"},
+    {"head.pooler.weight", "bert.pooler.dense.weight"},
+    {"head.pooler.bias", "bert.pooler.dense.bias"},
+    {"head.classifier.weight", "classifier.weight"},
+    {"head.classifier.bias", "classifier.bias"},
 };
 
 constexpr Place roberta_head_places[] = {
@@ -126,9 +130,19 @@ constexpr Place roberta_head_places[] = {
     {"head.head.weight", "lm_head.decoder.weight"},    {"head.head.bias", "lm_head.bias"},
 };
 
-std::vector<std::span<const Place>> places_of(HuggingfaceType type, const ModelRecipe& model) {
+// Its head for classes of sequences has the pooler within.
+constexpr Place roberta_sequence_places[] = {
+    {"head.pooler.weight", "classifier.dense.weight"},
+    {"head.pooler.bias", "classifier.dense.bias"},
+    {"head.classifier.weight", "classifier.out_proj.weight"},
+    {"head.classifier.bias", "classifier.out_proj.bias"},
+};
+
+std::vector<std::span<const Place>> places_of(const ModelRecipe& model, HuggingfaceType type) {
   if (is_encoder_decoder(type)) return encoder_decoder_places(type, model.activation);
   if (type == HuggingfaceType::bert) return {bert_places};
+  if (model.classifier && model.classifier->of == ClassifiedPart::sequence && is_encoder(type))
+    return {roberta_sequence_places, bert_places};
   if (is_encoder(type)) return {roberta_head_places, bert_places};
   if (type == HuggingfaceType::gpt2) return {gpt2_places};
   if (type == HuggingfaceType::mixtral) return {mixtral_places, llama_places};
@@ -189,7 +203,7 @@ std::vector<std::int64_t> HuggingfaceTensor::shape(const Graph& graph) const {
 }
 
 std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, HuggingfaceType type) {
-  const auto places = places_of(type, graph.model);
+  const auto places = places_of(graph.model, type);
   std::vector<HuggingfaceTensor> tensors;
   for (const Block& block : graph.blocks) {
     // Block by block, since only parameters of one block share a tensor.

@@ -364,16 +364,16 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint, const Rep
   }
 }
 
-void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report) {
+void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report,
+                  ParameterNames anew) {
   load_left_out(model, checkpoint);
   // Before the weights, which are then stored with the checkpoint's own scales: their bits are those that were saved.
   for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
   model.reclaim_states();
   for_owned(model, report, [&](const OwnedElements& elements, ShardedParameters& memory) {
     const std::string name = weights_name(checkpoint, *elements.parameter);
-    // A model without adapters gets those that were made with it.
-    if (elements.parameter->is_adapter && checkpoint.find(name) == nullptr) return;
-    if (leaves_out(checkpoint, *elements.parameter)) return;
+    const bool is_new = std::ranges::count(anew, elements.parameter->name) > 0;
+    if (is_new || keeps_own(checkpoint, *elements.parameter)) return;
     const std::string where = checkpoint.folder().string() + ": " + name;
     const double scale = read_number(checkpoint, scale_name(name)).value_or(1);
     // On the host: a GPU would have to be waited for once per tensor.
@@ -385,9 +385,10 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const R
   publish(model);
 }
 
-void load_weights(LocalModel& model, const WeightSource& source, const ReportShare& report) {
+void load_weights(LocalModel& model, const WeightSource& source, const ReportShare& report, ParameterNames anew) {
   for_owned(model, report, [&](const OwnedElements& elements, ShardedParameters& memory) {
-    if (!source.holds(*elements.parameter)) return;
+    const bool is_new = std::ranges::count(anew, elements.parameter->name) > 0;
+    if (is_new || !source.holds(*elements.parameter)) return;
     visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
       const at::Tensor values = source.read(*elements.parameter, box).view({-1});
       require_held(values, memory, elements.parameter->name);

@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -52,9 +54,13 @@ StateSlices copied_slices(const LocalModel& model, std::byte* host, SavedParamet
 void load_state(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report = report_nothing);
 
 // Loads only the weights, from a checkpoint (its master weights if it has them), which may lack those of adapters, or
-// from another source, in pieces of bounded size. What is not given keeps its values.
-void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report = report_nothing);
-void load_weights(LocalModel& model, const WeightSource& source, const ReportShare& report = report_nothing);
+// from another source, in pieces of bounded size. What is not given keeps its values, and so do the parameters whose
+// names are in `anew`.
+using ParameterNames = std::span<const std::string>;
+void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const ReportShare& report = report_nothing,
+                  ParameterNames anew = {});
+void load_weights(LocalModel& model, const WeightSource& source, const ReportShare& report = report_nothing,
+                  ParameterNames anew = {});
 
 // Verifies a checkpoint; each rank takes an equal share of its files. Collective: all ranks call it, and all of them
 // throw if verify() throws on any; blocks.

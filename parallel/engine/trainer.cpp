@@ -21,6 +21,8 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/new_head.h"
+#include "core/checkpoint/stored_model.h"
 #include "core/graph/adapters.h"
 #include "core/huggingface/adapted_base.h"
 #include "core/huggingface/adapters.h"
@@ -78,10 +80,24 @@ std::unique_ptr<const WeightSource> all_weights_of(const CheckpointReader& check
                        scalar_type(element_type(recipe.precision.compute)));
 }
 
-void load_weights_of(LocalModel& model, const std::string& source, const WorkMonitor& monitor) {
+// The names of those parameters that keep their random weights.
+template <class Keeps>
+std::vector<std::string> names_of(const Graph& graph, Keeps keeps) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : graph.parameters)
+    if (!parameter.is_adapter && keeps(parameter)) names.push_back(parameter.name);
+  return names;
+}
+
+// Returns the names of the parameters of which the source has no weights, as of a head for other classes.
+std::vector<std::string> load_weights_of(LocalModel& model, const std::string& source, const WorkMonitor& monitor) {
   const std::string loading = "loading the weights of " + source;
-  if (const auto folder = huggingface_folder(source))
-    return load_weights(model, *open_huggingface(*folder, model.graph()), monitor.begin(loading));
+  const Graph& graph = model.graph();
+  if (const auto folder = huggingface_folder(source)) {
+    const auto weights = open_huggingface(*folder, graph);
+    load_weights(model, *weights, monitor.begin(loading));
+    return names_of(graph, [&](const Parameter& parameter) { return !weights->holds(parameter); });
+  }
   Communicator& communicator = model.groups().communicator();
   const CheckpointReader checkpoint =
       is_run(source) ? newest_checkpoint_of(source, communicator, monitor) : CheckpointReader(source);
@@ -90,10 +106,16 @@ void load_weights_of(LocalModel& model, const std::string& source, const WorkMon
   // verified by the search.
   if (!is_run(source)) verify_together(communicator, checkpoint, monitor);
   const Recipe before = recipe_of(checkpoint);
-  if (before.model.vocab_size == model.graph().model.vocab_size)
-    return load_weights(model, checkpoint, monitor.begin(loading));
-  load_weights(model, ResizedWeights(all_weights_of(checkpoint, before), model.graph(), before.model.vocab_size),
-               monitor.begin(loading));
+  std::vector<std::string> anew = names_of(graph, [&](const Parameter& parameter) {
+    const bool is_stored = checkpoint.find(weights_name(checkpoint, parameter)) != nullptr;
+    return begins_anew(parameter, graph.model, before.model, is_stored);
+  });
+  if (before.model.vocab_size == graph.model.vocab_size)
+    load_weights(model, checkpoint, monitor.begin(loading), anew);
+  else
+    load_weights(model, ResizedWeights(all_weights_of(checkpoint, before), graph, before.model.vocab_size),
+                 monitor.begin(loading), anew);
+  return anew;
 }
 
 // What the weights of the model without its adapters are read from, a box at a time. Collective where it is a run.
@@ -209,7 +231,7 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
 
 void Trainer::load_first_weights() {
   if (std::exchange(has_first_weights_, true)) return;
-  if (const auto& source = recipe().training.init_from) load_weights_of(model_, *source, monitor_);
+  if (const auto& source = recipe().training.init_from) anew_ = load_weights_of(model_, *source, monitor_);
   if (const auto& folder = recipe().training.adapters_from) load_adapters_of(model_, *folder, monitor_);
   name_base();
 }

@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/data/data_cache.h"
@@ -47,6 +49,8 @@ class Trainer {
   // Their tokens that were trained on: fewer where data.curriculum cuts samples.
   std::int64_t tokens_trained() const { return tokens_trained_; }
   const SkippedUpdates& skipped() const { return skipped_; }
+  // The parameters of which init_from has no weights, so that theirs are random: of a head for other classes.
+  const std::vector<std::string>& begun_anew() const { return anew_; }
   StepResult step(StopRequest stop = StopRequest::none);
 
   // Where the experts that this rank's tokens choose are recorded in the steps that follow; null: nowhere. Outlives
@@ -111,6 +115,7 @@ class Trainer {
   bool evaluation_is_due_ = false;
   std::optional<EvaluationHistory> evaluations_;
   bool has_first_weights_ = false;
+  std::vector<std::string> anew_;
   std::optional<BaseModel> base_;  // of adapters, which checkpoints leave out
 };
 

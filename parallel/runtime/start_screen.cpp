@@ -2,6 +2,7 @@
 #include "parallel/runtime/run_training.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include <string>
 #include <utility>
@@ -141,6 +142,9 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
     show("weights", printable(*recipe.training.init_from) + ", with other positions:");
     for (const KeyDifference& key : changes.of_positions) show("", printable(key.text()));
   }
+  if (!trainer.begun_anew().empty())
+    show("new head", printable(fmt::format("{} begin at random, as {} has none of these classes",
+                                           fmt::join(trainer.begun_anew(), ", "), *recipe.training.init_from)));
   if (const auto& tokens = changes.of_tokens)
     show("weights", fmt::format("{}, with {} tokens more, whose rows begin as the mean of its {}",
                                 printable(*recipe.training.init_from),

@@ -2,9 +2,9 @@
 // Helper of huggingface_roundtrip_test.py, which uses the real transformers and safetensors packages:
 //   export RECIPE FOLDER OURS DTYPE [BYTES]   random weights into a transformers folder, in files of at most that many
 //                                     bytes, and under our names into a file
-//   import FOLDER RECIPE OURS         the weights of a transformers folder under our names into a file
-//   model FOLDER                      the folder's config.json in our keys, on standard output
-//   frequencies FOLDER                what its config.json makes of RoPE: the amplitude, and the angle per position of
+//   import FOLDER RECIPE OURS         what there is of the weights of a transformers folder, under our names into a
+//   file model FOLDER                      the folder's config.json in our keys, on standard output frequencies FOLDER
+//   what its config.json makes of RoPE: the amplitude, and the angle per position of
 //                                     each pair of a head's elements
 //   copy FROM TO                      a safetensors file, read and written again
 #include <ATen/core/Tensor.h>
@@ -46,7 +46,7 @@ NamedWeights random_weights(const Graph& graph, at::ScalarType type) {
 NamedWeights read_all(const llmtrain::WeightSource& source, const Graph& graph) {
   NamedWeights weights;
   for (const auto& parameter : graph.parameters)
-    weights[parameter.name] = source.read(parameter, llmtrain::whole_box(parameter));
+    if (source.holds(parameter)) weights[parameter.name] = source.read(parameter, llmtrain::whole_box(parameter));
   return weights;
 }
 
