@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "kernels/host_copy.h"
 #include "parallel/comm/stop_agreement.h"
 #include "parallel/device/transfers.h"
+#include "parallel/engine/class_tally.h"
 #include "parallel/engine/data/batch_loader.h"
 #include "parallel/engine/forward_pass.h"
 
@@ -26,18 +28,22 @@ PassInput evaluated(Batch batch, ExpertDrops drops) {
 }
 
 // Evaluates the first `count` samples; each rank has the sums of the losses of those rows that it has computed, by
-// term. Collective.
+// term, and its counts of classes. Collective.
 Evaluation evaluation_of(const LocalModel& model, const SampleSource& data, std::int64_t count,
-                         const std::vector<at::Tensor>& sums) {
+                         const std::vector<at::Tensor>& sums, const ClassTally& classes) {
   const std::span<const LossTerm> terms = model.graph().row_losses();
   // All tensor ranks have the same losses: count them once.
   const bool counts = model.groups().tensor.position() == 0;
-  const std::vector<double> own = counts ? read_numbers(sums) : std::vector<double>(sums.size());
+  std::vector<double> own = read_numbers(sums);
+  std::ranges::copy(classes.numbers(), std::back_inserter(own));
+  if (!counts) std::ranges::fill(own, 0);
   const std::vector<double> all = model.groups().exchange(own);
+  std::vector<double> total(own.size());
+  for (std::size_t i = 0; i < all.size(); ++i) total[i % own.size()] += all[i];
   Evaluation evaluation;
+  evaluation.figures = classes.figures(std::span(total).subspan(terms.size()));
   for (std::size_t term = 0; term < terms.size(); ++term) {
-    double sum = 0;
-    for (std::size_t rank = 0; rank < all.size(); rank += terms.size()) sum += all[rank + term];
+    const double sum = total[term];
     const double value = sum / data.weight(term, 0, count);
     evaluation.loss += terms[term].coefficient * value;
     evaluation.terms.push_back({terms[term].name, value});
@@ -61,6 +67,7 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
   const std::int64_t micro = recipe.batch.micro;
   // By term of rows. Where they are computed: read once, at the end.
   std::vector<at::Tensor> sums(model.graph().row_losses().size(), at::scalar_tensor(0, at::kDouble));
+  ClassTally classes(recipe.model);
   RoundAhead ahead(model.device());
   StopAgreement agreement(model.groups().communicator());
   // Every rank takes part in every round, with or without samples: gathering ZeRO-3 weights is collective.
@@ -83,10 +90,11 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
     const StagePasses::Output output = pass.run(input);
     for (const auto& [term, rows] : output.losses)
       if (!only_helps) sums[term] = rows.sum(at::kDouble).add_(sums[term]);
+    if (input && !only_helps) classes.add(input->batch, output.logits);
     ahead.end_round();
   }
   pass.finish();
-  return evaluation_of(model, data, count, sums);
+  return evaluation_of(model, data, count, sums, classes);
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {

@@ -150,7 +150,6 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
        "set precision.fp8_level to \"off\""},
       {recipe.data.pairs && !is_encoder_decoder(recipe.model.architecture), "/data/pairs",
        "pairs for a model without an encoder", "set it to null, or model.architecture to \"bart\" or \"t5\""},
-      {recipe.data.labels.has_value(), "/data/labels", "a head for classes", "set it to null"},
       {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},

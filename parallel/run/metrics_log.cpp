@@ -162,13 +162,15 @@ std::string fp8_kinds(const std::vector<Fp8Row>& kinds) {
   return objects.empty() ? "" : fmt::format(R"(,"fp8":{{{}}})", objects);
 }
 
-// Names are those of a model, so that they need no escapes.
-std::string loss_terms(const std::vector<LossTermRow>& terms) {
+// Names are those of a model, or of figures, so that they need no escapes.
+std::string named_numbers(const char* member, const std::vector<LossTermRow>& numbers) {
   std::string columns;
-  for (const LossTermRow& term : terms)
-    columns += fmt::format(R"({}"{}":{})", columns.empty() ? "" : ",", term.name, exact_number(term.value));
-  return columns.empty() ? "" : fmt::format(R"(,"loss_terms":{{{}}})", columns);
+  for (const LossTermRow& one : numbers)
+    columns += fmt::format(R"({}"{}":{})", columns.empty() ? "" : ",", one.name, exact_number(one.value));
+  return columns.empty() ? "" : fmt::format(R"(,"{}":{{{}}})", member, columns);
 }
+
+std::string loss_terms(const std::vector<LossTermRow>& terms) { return named_numbers("loss_terms", terms); }
 
 // Names are the recipe's.
 std::string set_losses(const std::vector<LossTermRow>& sets) {
@@ -281,11 +283,14 @@ void MetricsLog::write_routing(std::int64_t step, const std::vector<std::vector<
 }
 
 void MetricsLog::write(const EvaluationRow& row) {
-  file_.append(fmt::format("{{\"step\":{},\"validation_loss\":{}{}{}}}\n", row.step, exact_number(row.validation_loss),
-                           loss_terms(row.terms), set_losses(row.sets)));
+  file_.append(fmt::format("{{\"step\":{},\"validation_loss\":{}{}{}{}}}\n", row.step,
+                           exact_number(row.validation_loss), loss_terms(row.terms),
+                           named_numbers("figures", row.figures), set_losses(row.sets)));
   if (!tensorboard_) return;
   tensorboard_->write(row.step, {{"validation/loss", row.validation_loss}});
   write_terms("validation/", row.step, row.terms);
+  for (const LossTermRow& figure : row.figures)
+    tensorboard_->write(row.step, {{"validation/" + figure.name, figure.value}});
   for (const LossTermRow& set : row.sets) tensorboard_->write(row.step, {{"validation/loss/" + set.name, set.value}});
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/base/units.h"
+#include "core/metrics/class_counts.h"
 #include "core/page/text_layout.h"
 
 namespace llmtrain {
@@ -48,6 +49,13 @@ std::string ProgressLine::text(std::size_t width) const {
     if (columns(line) <= width) return line;
   }
   return line.substr(0, width);
+}
+
+std::string figures_text(const std::vector<LossTermRow>& figures) {
+  std::string text;
+  for (const LossTermRow& figure : figures)
+    text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", figure_words(figure.name), 100 * figure.value);
+  return text;
 }
 
 std::string terms_text(const std::vector<LossTermRow>& terms) {

@@ -24,6 +24,8 @@ struct ProgressLine {
 
 // "(loss 1.2500, second 0.5000)"; empty where there are none.
 std::string terms_text(const std::vector<LossTermRow>& terms);
+// "accuracy 91.5 %, macro F1 90.8 %".
+std::string figures_text(const std::vector<LossTermRow>& figures);
 
 // How much of a run is done, "━━━╌╌╌": as wide as there is room beside the space that follows it, up to 24 columns.
 // Empty where that is too narrow to show anything.

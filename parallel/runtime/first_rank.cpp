@@ -52,6 +52,12 @@ std::vector<LossTermRow> term_rows(const std::vector<LossValue>& terms) {
   return terms.size() < 2 ? std::vector<LossTermRow>() : named_rows(terms);
 }
 
+std::vector<LossTermRow> figure_rows(const std::vector<Figure>& figures) {
+  std::vector<LossTermRow> rows;
+  for (const Figure& figure : figures) rows.push_back({figure.name, figure.value});
+  return rows;
+}
+
 std::vector<Fp8Row> fp8_rows(const std::vector<Fp8Representation>& kinds) {
   std::vector<Fp8Row> rows;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -209,13 +215,15 @@ void FirstRank::begin_evaluation() { progress_.begin_work(fmt::format("step {}: 
 
 void FirstRank::show_evaluation(const Evaluation& evaluation) {
   const EvaluationRow row{trainer_.steps_done(), evaluation.loss, term_rows(evaluation.terms),
-                          named_rows(evaluation.sets)};
+                          named_rows(evaluation.sets), figure_rows(evaluation.figures)};
   metrics_->write(row);
   report_.add(row);
-  progress_.note(fmt::format("step {}: validation loss {:.4f}{}{}, perplexity {:.2f}", row.step, row.validation_loss,
+  const std::string beside = row.figures.empty()
+                                 ? fmt::format("perplexity {:.2f}", std::exp(evaluation.terms.front().value))
+                                 : figures_text(row.figures);
+  progress_.note(fmt::format("step {}: validation loss {:.4f}{}{}, {}", row.step, row.validation_loss,
                              row.terms.empty() && row.sets.empty() ? "" : " ",
-                             terms_text(row.sets.empty() ? row.terms : row.sets),
-                             std::exp(evaluation.terms.front().value)));
+                             terms_text(row.sets.empty() ? row.terms : row.sets), beside));
 }
 
 void FirstRank::warn_of_long_evaluation(double seconds) {

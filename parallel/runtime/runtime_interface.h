@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/graph/loss_term.h"
 #include "core/machine/host_memory.h"
+#include "core/metrics/class_counts.h"
 #include "core/recipe/recipe.h"
 #include "core/signals/stop_signals.h"
 #include "parallel/layout/layout.h"
@@ -106,6 +107,7 @@ struct EvaluateResult {
   std::optional<double> bits_per_byte;  // where each token stands for a known number of bytes
   std::int64_t tokens = 0;              // the rows that count in the first term
   std::optional<TextFigures> texts;     // of the rolling method
+  std::vector<Figure> figures;          // of a model that tells classes, instead of perplexity
   std::int64_t step = 0;                // of the checkpoint
 };
 

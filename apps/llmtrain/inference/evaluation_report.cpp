@@ -40,6 +40,7 @@ OrderedJson figures_of(const EvaluationData& data, const EvaluateResult& result)
                       {"bits_per_byte", number_or_null(result.bits_per_byte)},
                       {"tokens", result.tokens}};
   for (const LossValue& term : result.terms) json["loss_terms"][term.name] = term.value;
+  for (const Figure& figure : result.figures) json["figures"][figure.name] = figure.value;
   if (!result.texts) return json;
   json["log_likelihood"] = result.texts->log_likelihood;
   json["byte_perplexity"] = number_or_null(perplexity_per(result, &TextFigures::bytes));
@@ -55,22 +56,38 @@ std::string shown(const std::optional<double>& number, int digits) {
 }
 
 // What is printed of one of the data, each behind its name.
-struct Figure {
-  const char* name;
+struct ShownFigure {
+  std::string name;
   std::string value;
 };
 
-std::vector<Figure> shown_figures(const EvaluateResult& result) {
-  std::vector<Figure> figures{{"tokens", fmt::format("{}", result.tokens)},
-                              {"loss", result.loss ? fmt::format("{:.6f}", *result.loss) : "-"},
-                              {"perplexity", shown(result.perplexity, 4)},
-                              {"bits/byte", result.bits_per_byte ? fmt::format("{:.6f}", *result.bits_per_byte) : "-"},
-                              {"per byte", shown(perplexity_per(result, &TextFigures::bytes), 6)},
-                              {"per word", shown(perplexity_per(result, &TextFigures::words), 6)}};
+std::vector<ShownFigure> shown_figures(const EvaluateResult& result) {
+  if (!result.figures.empty()) {
+    std::vector<ShownFigure> figures{{"rows", fmt::format("{}", result.tokens)},
+                                     {"loss", result.loss ? fmt::format("{:.6f}", *result.loss) : "-"}};
+    for (const Figure& figure : result.figures) figures.push_back({figure.name, fmt::format("{:.6f}", figure.value)});
+    return figures;
+  }
+  std::vector<ShownFigure> figures{
+      {"tokens", fmt::format("{}", result.tokens)},
+      {"loss", result.loss ? fmt::format("{:.6f}", *result.loss) : "-"},
+      {"perplexity", shown(result.perplexity, 4)},
+      {"bits/byte", result.bits_per_byte ? fmt::format("{:.6f}", *result.bits_per_byte) : "-"},
+      {"per byte", shown(perplexity_per(result, &TextFigures::bytes), 6)},
+      {"per word", shown(perplexity_per(result, &TextFigures::words), 6)}};
   return figures;
 }
 
+// The lines of a model that tells classes.
+std::string class_lines(const EvaluationData& data, const EvaluateResult& result) {
+  std::string text = fmt::format("data        {}\n", message_text(data.name));
+  for (const ShownFigure& figure : shown_figures(result))
+    text += fmt::format("{:<10}  {}\n", figure.name, figure.value);
+  return text;
+}
+
 std::string as_lines(const EvaluationData& data, const EvaluateResult& result) {
+  if (!result.figures.empty()) return class_lines(data, result);
   std::string text = fmt::format("data        {} ({})\ntokens      {}\n", message_text(data.name), name_of(data.method),
                                  result.tokens);
   if (result.loss) text += fmt::format("loss        {:.6f} nats per token\n", *result.loss);
@@ -90,11 +107,11 @@ std::string as_table(const EvaluateRequest& request, const std::vector<EvaluateR
   std::size_t widest = 4;
   for (const EvaluationData& data : request.data) widest = std::max(widest, data.name.size());
   std::string text = fmt::format("{:<{}}  {:<7}", "data", widest, "method");
-  for (const Figure& figure : shown_figures(results.front())) text += fmt::format("  {:>12}", figure.name);
+  for (const ShownFigure& figure : shown_figures(results.front())) text += fmt::format("  {:>12}", figure.name);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const EvaluationData& data = request.data[i];
     text += fmt::format("\n{:<{}}  {:<7}", message_text(data.name), widest, name_of(data.method));
-    for (const Figure& figure : shown_figures(results[i])) text += fmt::format("  {:>12}", figure.value);
+    for (const ShownFigure& figure : shown_figures(results[i])) text += fmt::format("  {:>12}", figure.value);
   }
   return text + "\n";
 }

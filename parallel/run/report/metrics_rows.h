@@ -70,6 +70,8 @@ struct EvaluationRow {
   double validation_loss = 0;        // as TrainingRow::loss
   std::vector<LossTermRow> terms{};  // where there is more than one
   std::vector<LossTermRow> sets{};   // by name, the losses of the sets of validation data that have one
+  // What predictions come to beside their loss, as shares from 0 to 1: of a model that tells classes its accuracy, say.
+  std::vector<LossTermRow> figures{};
 };
 
 }  // namespace llmtrain

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/metrics/class_counts.h"
 #include "core/page/line_chart.h"
 
 namespace llmtrain {
@@ -74,7 +75,8 @@ Html loss_charts(LossLines lines, const std::string& x_name, bool is_one_run) {
   return line_chart(loss);
 }
 
-// The charts of the loss, of the loss of each named set of validation data, and of each term.
+// The charts of the loss and of figures of predictions, of the loss of each named set of validation data, and of each
+// term.
 Html all_loss_charts(const Runs& runs, const std::string& x_name, const std::vector<ChartMark>& marks) {
   Html charts;
   const auto add_losses = [&](LossLines lines) {
@@ -92,6 +94,15 @@ Html all_loss_charts(const Runs& runs, const std::string& x_name, const std::vec
     add_losses({"loss term “" + term + "”", "without its coefficient",
                 lines_of(runs, &RunCurves::terms, term, &RunCurves::Term::loss),
                 lines_of(runs, &RunCurves::terms, term, &RunCurves::Term::validation_loss)});
+  for (const std::string& figure : term_names(runs, &RunCurves::figures)) {
+    LineChart chart{.title = capitalized(figure_words(figure)),
+                    .note = "Of validation data",
+                    .x_name = x_name,
+                    .unit = ChartUnit::percent};
+    chart.marks = marks;
+    chart.lines = lines_of(runs, &RunCurves::figures, figure, &RunCurves::Term::validation_loss);
+    charts += line_chart(chart);
+  }
   return charts;
 }
 
@@ -142,6 +153,7 @@ void RunCurves::add(const TrainingRow& row, double x) {
 void RunCurves::add(const EvaluationRow& row, double x) {
   validation_loss.add(x, row.validation_loss);
   for (const LossTermRow& of_term : row.terms) named(terms, of_term.name).validation_loss.add(x, of_term.value);
+  for (const LossTermRow& figure : row.figures) named(figures, figure.name).validation_loss.add(x, figure.value);
   for (const LossTermRow& set : row.sets) named(sets, set.name).validation_loss.add(x, set.value);
 }
 

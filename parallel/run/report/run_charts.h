@@ -23,7 +23,8 @@ struct RunCurves {
     Curve loss, validation_loss;
   };
   std::vector<Term> terms;
-  std::vector<Term> sets;  // of validation data that have a name; without curves of training
+  std::vector<Term> sets;     // of validation data that have a name; without curves of training
+  std::vector<Term> figures;  // of predictions in evaluations, without curves of training
   Curve expert_load, dropped_share, balance_loss, z_loss, router_entropy;  // of a model with experts
   Curve loss_scale;                                                        // with fp16
   Curve saturated_share;                                                   // with FP8 gradients

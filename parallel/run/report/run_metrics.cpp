@@ -83,8 +83,8 @@ RunMetrics read_metrics(const std::filesystem::path& file) {
     // A run that is going on, or that was killed, may have left the last line incomplete.
     if (!row.is_object() || !row.contains("step")) continue;
     if (row.contains("validation_loss"))
-      metrics.evaluations.push_back(
-          {whole(row, "step"), number(row, "validation_loss"), terms_of(row), losses_of(row, "validation_losses")});
+      metrics.evaluations.push_back({whole(row, "step"), number(row, "validation_loss"), terms_of(row),
+                                     losses_of(row, "validation_losses"), losses_of(row, "figures")});
     if (row.contains("loss")) metrics.training.push_back(training_row(row));
   }
   return metrics;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/metrics/class_counts.h"
 #include "core/page/html_page.h"
 #include "core/page/line_chart.h"
 #include "core/page/text_layout.h"
@@ -96,6 +97,8 @@ Html cards(const Recipe& recipe, const RunProgress& progress, const std::optiona
                       fmt::format("at step {}{}", progress.validation()->step,
                                   progress.best_validation() ? ", best " + loss_text(progress.best_validation()->loss)
                                                              : std::string()));
+  for (const LossTermRow& figure : progress.validation_figures())
+    text += html_card("Validation " + figure_words(figure.name), fmt::format("{:.1f} %", 100 * figure.value), "");
   for (const LossTermRow& set : progress.validation_sets())
     text += html_card("Validation loss of " + set.name, loss_text(set.value), "");
   text += term_cards(progress);
@@ -128,6 +131,7 @@ void RunProgress::add(const EvaluationRow& row) {
   validation_ = {row.step, row.validation_loss};
   validation_terms_ = row.terms;
   validation_sets_ = row.sets;
+  validation_figures_ = row.figures;
   keep_best(best_validation_, *validation_);
 }
 

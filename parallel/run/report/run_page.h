@@ -30,6 +30,7 @@ class RunProgress {
   // Those of the newest evaluation, where the loss has several.
   const std::vector<LossTermRow>& validation_terms() const { return validation_terms_; }
   const std::vector<LossTermRow>& validation_sets() const { return validation_sets_; }
+  const std::vector<LossTermRow>& validation_figures() const { return validation_figures_; }
   const std::optional<LossFigure>& best_validation() const { return best_validation_; }
   // Medians over the last hundred rows; not a number without one.
   double step_seconds() const;
@@ -39,7 +40,7 @@ class RunProgress {
   RunCurves curves_;
   std::optional<TrainingRow> last_;
   std::optional<LossFigure> best_, validation_, best_validation_;
-  std::vector<LossTermRow> validation_terms_, validation_sets_;
+  std::vector<LossTermRow> validation_terms_, validation_sets_, validation_figures_;
   std::deque<TrainingRow> recent_;
 };
 

@@ -72,7 +72,8 @@ EvaluateResult result_of(const Evaluation& evaluation, const EvaluateRequest& re
   EvaluateResult result;
   result.loss = evaluation.loss;
   result.tokens = evaluation.tokens;
-  result.perplexity = std::exp(evaluation.terms.front().value);
+  result.figures = evaluation.figures;
+  if (result.figures.empty()) result.perplexity = std::exp(evaluation.terms.front().value);
   if (evaluation.terms.size() > 1) result.terms = evaluation.terms;
   return result;
 }
