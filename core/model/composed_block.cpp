@@ -86,7 +86,7 @@ std::optional<at::Device> device_of(const Tensors& values) {
   return values.front().device();
 }
 
-// Of rows of tokens the gradients of those that count, else of all.
+// The gradients of all rows, or where they are of tokens of those that count.
 at::Tensor loss_gradients(const Batch& batch, std::int64_t rows, bool are_tokens, double gradient,
                           const at::TensorOptions& options) {
   const at::Tensor& which = batch.field(BatchField::counted_rows);

@@ -58,8 +58,6 @@ class MaskedTokens(TrainingTest):
             self.refused(2, ["an encoder's", "needs a decoder"], *command)
         self.refused(2, ["/data/masking", "null"], "run", "recipe.json", "--set", "data.masking=null")
         self.refused(2, ["/parallel/tensor"], "run", "recipe.json", "--ranks", "2", "--set", "parallel.tensor=2")
-        self.refused(2, ["/data/labels", "can be planned but not run yet"], "run", "recipe.json", "--set",
-                     "data.masking=null", "--set", 'data.labels={"classes": ["a", "b"]}')
 
 
 if __name__ == "__main__":

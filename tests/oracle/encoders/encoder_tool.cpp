@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helper of masked_tokens_test.py and source_and_target_test.py: what models of hidden tokens and of sources and
-// targets compute and learn.
+// Helper of masked_tokens_test.py, classifiers_test.py and source_and_target_test.py: what encoders, and models of
+// sources and targets, compute and learn.
 //   passes FOLDER SAMPLES OUTPUT   of a folder of transformers, in float64: the logits and losses of all rows, and all
 //                                  gradients of the mean loss
 //   train RECIPE SAMPLES OUTPUT    the weights after the recipe's steps, and the losses of the steps
-// SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, targets, marks (1 where a row counts) and starts
-// (1 where a document begins); and of another number of rows, where there is a source, source_ids and source_starts.
+// SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, starts (1 where a document begins), and what there
+// is of token_types, targets with marks (1 where a row counts), and label [samples]; and of another number of rows,
+// where there is a source, source_ids and source_starts.
 #include <ATen/ATen.h>
 
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,18 +38,20 @@ namespace {
 
 using namespace llmtrain;
 
-class FileOfSamples final : public SampleSource {
+class SavedSamples final : public SampleSource {
  public:
-  explicit FileOfSamples(const std::string& path) : file_(path), shape_(file_.find("token_ids")->shape) {
+  explicit SavedSamples(const std::string& path) : file_(path), shape_(file_.find("token_ids")->shape) {
     if (const SafetensorsEntry* source = file_.find("source_ids")) {
       sequences_.push_back({source->shape[1], true, false});
       fields_.push_back({BatchField::source_ids, ElementType::int64, {source->shape[1]}, 0});
     }
     const std::size_t last = sequences_.size();
     sequences_.push_back({shape_[1], true, false});
-    for (const BatchField field : {BatchField::token_ids, BatchField::targets})
-      fields_.push_back({field, ElementType::int64, {shape_[1]}, last});
-    fields_.push_back({BatchField::counted_rows, ElementType::uint8, {shape_[1]}, last});
+    for (const BatchField field : {BatchField::token_ids, BatchField::token_types, BatchField::targets})
+      if (has(std::string(batch_field_names[index_of(field)])))
+        fields_.push_back({field, ElementType::int64, {shape_[1]}, last});
+    if (has("marks")) fields_.push_back({BatchField::counted_rows, ElementType::uint8, {shape_[1]}, last});
+    if (has("label")) fields_.push_back({BatchField::label, ElementType::int64, {}, std::nullopt});
   }
 
   std::span<const SampleField> fields() const override { return fields_; }
@@ -59,7 +63,9 @@ class FileOfSamples final : public SampleSource {
         memory[row] = static_cast<typename decltype(memory)::value_type>(value(name, number, row));
     };
     copy("token_ids", into.values<std::int64_t>(BatchField::token_ids));
+    copy("token_types", into.values<std::int64_t>(BatchField::token_types));
     copy("targets", into.values<std::int64_t>(BatchField::targets));
+    copy("label", into.values<std::int64_t>(BatchField::label));
     copy("marks", into.values<std::uint8_t>(BatchField::counted_rows));
     copy("starts", into.document_starts.back());
     if (sequences_.size() == 1) return;
@@ -67,6 +73,7 @@ class FileOfSamples final : public SampleSource {
     copy("source_starts", into.document_starts.front());
   }
   double weight(std::size_t, std::int64_t first, std::int64_t count) const override {
+    if (has("label")) return static_cast<double>(count);
     double weight = 0;
     for (std::int64_t number = first; number < first + count; ++number)
       for (std::size_t row = 0; row < static_cast<std::size_t>(shape_[1]); ++row)
@@ -75,10 +82,12 @@ class FileOfSamples final : public SampleSource {
   }
 
  private:
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   std::int64_t value(const char* name, std::int64_t number, std::size_t row) const {
     std::int64_t read = 0;
     const SafetensorsEntry& entry = *file_.find(name);
-    const std::size_t at = static_cast<std::size_t>(number * entry.shape[1]) + row;
+    const std::int64_t each = entry.shape.size() > 1 ? entry.shape[1] : 1;
+    const std::size_t at = static_cast<std::size_t>(number * each) + row;
     std::memcpy(&read, file_.bytes(entry).data() + at * sizeof(read), sizeof(read));
     return read;
   }
@@ -98,7 +107,7 @@ void save(const NamedWeights& tensors, const std::string& file) {
 }
 
 // One micro-batch of all samples.
-PassInput all_of(const FileOfSamples& samples, const Graph& graph) {
+PassInput all_of(const SavedSamples& samples, const Graph& graph) {
   Recipe recipe;
   const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0, samples.samples()}};
   recipe.batch = {
@@ -107,7 +116,7 @@ PassInput all_of(const FileOfSamples& samples, const Graph& graph) {
 }
 
 void passes(const std::string& folder, const std::string& samples_file, const std::string& output) {
-  const FileOfSamples samples(samples_file);
+  const SavedSamples samples(samples_file);
   const Graph graph = Graph::build(model_recipe_from_huggingface(folder));
   const HuggingfaceWeights source(folder, graph);
   std::vector<std::size_t> all(graph.parameters.size()), blocks(graph.blocks.size());
@@ -138,7 +147,7 @@ void passes(const std::string& folder, const std::string& samples_file, const st
 }
 
 void train(const std::string& recipe_file, const std::string& samples_file, const std::string& output) {
-  const FileOfSamples samples(samples_file);
+  const SavedSamples samples(samples_file);
   const Recipe recipe = read_recipe(recipe_file);
   const auto alone = make_solo_communicator();
   LocalModel model(std::make_shared<const Layout>(Partition::make(recipe, 1)), *alone, at::kCPU);
@@ -164,7 +173,7 @@ void train(const std::string& recipe_file, const std::string& samples_file, cons
 
 int main(int count, char** words) {
   if (count != 5) {
-    std::cerr << "usage: masked_tokens_tool passes FOLDER SAMPLES OUTPUT | train RECIPE SAMPLES OUTPUT\n";
+    std::cerr << "usage: encoder_tool passes FOLDER SAMPLES OUTPUT | train RECIPE SAMPLES OUTPUT\n";
     return 2;
   }
   try {
