@@ -20,6 +20,11 @@ double adapters_in_use(const ClusterProfile& profile) {
   return static_cast<double>(most > 0 ? std::min(all, most) : all);
 }
 
+double efficiency_in_use(const ClusterProfile& profile) {
+  const double stated = profile.program.network.efficiency;
+  return stated > 0 ? stated : profile.network.efficiency;
+}
+
 double node_count(const RankGroup& group) {
   return static_cast<double>(group.ranks) / static_cast<double>(std::max<std::int64_t>(1, group.inside_node));
 }
@@ -51,6 +56,7 @@ CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devic
     : profile_(profile),
       devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))),
       adapters_(adapters_in_use(profile)),
+      efficiency_(efficiency_in_use(profile)),
       emulated_(emulated) {}
 
 double CollectiveCost::seconds(Collective collective, double bytes, const RankGroup& group) const {
@@ -144,16 +150,16 @@ double CollectiveCost::reduction(double bytes, const RankGroup& group, double ef
 WireSeconds CollectiveCost::ring_wires(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1) return {};
   return {inside_node(bytes, std::min(group.inside_node, group.ranks)),
-          adapter_seconds(bytes, group, profile_.network.efficiency) + emulated_ring(bytes, group)};
+          adapter_seconds(bytes, group, efficiency_) + emulated_ring(bytes, group)};
 }
 
 double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
-  return reduction(bytes, group, profile_.network.efficiency);
+  return reduction(bytes, group, efficiency_);
 }
 
 // An all-reduce is a reduce-scatter followed by an all-gather, each one half of it (Patarasuk and Yuan, 2009).
 double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
-  return reduction(bytes, group, profile_.network.efficiency) / 2;
+  return reduction(bytes, group, efficiency_) / 2;
 }
 
 // Each of a ring's n − 1 steps is a hop over NVLink or over the network. NCCL's own tuning model counts them so, with
@@ -168,11 +174,10 @@ double CollectiveCost::ring_latency(const RankGroup& group) const {
 
 double CollectiveCost::gather_weights(double bytes, double messages, const RankGroup& group) const {
   if (group.ranks <= 1 || bytes <= 0) return 0;
-  const NetworkProfile& network = profile_.network;
   // Gathers of most programs reach what their all-reduces reach; that some fill only so many adapters is a fact of
   // these programs, not of the network.
   const double reached = profile_.program.data.gather_adapters / adapters_;
-  const double efficiency = reached > 0 ? std::min(reached, network.efficiency) : network.efficiency;
+  const double efficiency = reached > 0 ? std::min(reached, efficiency_) : efficiency_;
   return reduction(bytes, group, efficiency) / 2 + messages * ring_latency(group);
 }
 
@@ -183,7 +188,7 @@ WireSeconds CollectiveCost::all_to_all_wires(double bytes, const RankGroup& grou
   const NodeProfile& node = profile_.node;
   const NetworkProfile& network = profile_.network;
   // All ranks of a node exchange at the same time, so each has an equal share of the adapters.
-  const double rank_bandwidth = adapters_ * network.adapter_bandwidth * network.efficiency / devices_per_node_;
+  const double rank_bandwidth = adapters_ * network.adapter_bandwidth * efficiency_ / devices_per_node_;
   return {bytes * (inside - 1) / ranks / (node.link_bandwidth * node.link_efficiency),
           bytes * (ranks - inside) / ranks / rank_bandwidth + emulated_all_to_all(bytes, group)};
 }

@@ -33,6 +33,8 @@ class CollectiveCost {
   // The same for sharded weights (ZeRO-3), which move in so many messages, each around a ring of all ranks: its latency
   // grows with their number. A program may reach only a part of a node's adapters (DataFacts).
   double gather_weights(double bytes, double messages, const RankGroup& group) const;
+  // The latency of an all-gather or reduce-scatter around a ring between nodes, which no tree shortens; 0 inside one.
+  double ring_latency(const RankGroup& group) const;
   // Each rank holds `bytes` and sends an equal part to every other, in ranks − 1 messages.
   double all_to_all(double bytes, const RankGroup& group) const;
   // One message between neighbours, while all other neighbours of the same axis send theirs.
@@ -51,12 +53,12 @@ class CollectiveCost {
   double emulated_ring(double bytes, const RankGroup& group) const;  // one all-reduce
   double emulated_all_to_all(double bytes, const RankGroup& group) const;
   double emulated_message(double bytes, const RankGroup& group) const;
-  double ring_latency(const RankGroup& group) const;  // of one all-gather between nodes
   double reduction(double bytes, const RankGroup& group, double efficiency) const;
 
   const ClusterProfile& profile_;
   double devices_per_node_ = 1;
-  double adapters_ = 1;  // of a node, that its traffic goes over
+  double adapters_ = 1;    // of a node, that its traffic goes over
+  double efficiency_ = 1;  // of their bandwidth, that collectives reach
   EmulatedLink emulated_;
 };
 

@@ -73,6 +73,8 @@ WorkPair product_cost(const PricedLayout& priced, const Operator& item) {
   cost.backward = priced.roofline.product(input_gradient, type);
   if (item.has_weight_gradient) cost.backward += priced.roofline.product(weight_gradient, type);
   if (item.uses_fp8) add_casts(priced, product, item.has_weight_gradient, cost);
+  if (item.module == OperatorModule::experts && priced.program().experts.launches_each)
+    for (Work* work : {&cost.forward, &cost.backward}) work->operators *= product.batch;
   return {cost.forward * item.parts, cost.backward * item.parts};
 }
 
@@ -172,6 +174,14 @@ WireSeconds wires_of(const PricedLayout& priced, Range block, Direction directio
   return sum;
 }
 
+// How many times as long as on its own the host of a rank takes to launch an operator (HostFacts).
+double host_turns(const PricedLayout& priced) {
+  const Mesh& mesh = priced.mesh();
+  const bool crosses_nodes = mesh.pipeline > 1 && mesh.world() > mesh.devices_per_node;
+  if (!priced.program().host.takes_turns || mesh.tensor == 1 || !crosses_nodes) return 1;
+  return 1 + static_cast<double>(mesh.tensor) / 2;
+}
+
 }  // namespace
 
 AxisGroup group_of(const PricedLayout& priced, RankAxis axis) {
@@ -249,7 +259,7 @@ double shown_share(const PricedLayout& priced, Range block, const Exchange& exch
       return std::max(overlap.exposed, priced.profile.compute_slowdown);
     }
     case Exposure::gathered_again:
-      return priced.program().overlap.sequence_regather;
+      return priced.program().memory.keeps_gathered ? 0 : priced.program().overlap.sequence_regather;
     case Exposure::beside_parts:
       return share_beside_parts(priced, block, exchange.direction);
   }
@@ -339,7 +349,8 @@ StageCost block_cost(const PricedLayout& priced, const OperatorList& operators) 
   const Recompute recompute = priced.setting().recompute;
   auto [all, repeated] = work_of(priced, operators);
   // The host launches a pass as one CUDA graph, whose operators the device starts by itself.
-  if (priced.recipe().kernels.cuda_graphs) all.forward.operators = all.backward.operators = repeated.operators = 0;
+  const double launches = priced.recipe().kernels.cuda_graphs ? 0 : host_turns(priced);
+  for (Work* work : {&all.forward, &all.backward, &repeated}) work->operators *= launches;
   StageCost cost;
   cost.forward.communication_seconds = communication_seconds(priced, operators, Direction::forward);
   cost.forward.seconds = priced.roofline.seconds(all.forward) + cost.forward.communication_seconds;

@@ -61,7 +61,7 @@ bool Roofline::multiplies_fp8() const {
 }
 
 double Roofline::table_efficiency(const EfficiencyTable::Found& found) const {
-  return tables_->training_speed * found.efficiency;
+  return profile_.program.kernels.speed * tables_->training_speed * found.efficiency;
 }
 
 Reached Roofline::product_efficiency(const MatrixProduct& product, MatrixType type) const {

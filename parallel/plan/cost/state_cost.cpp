@@ -116,7 +116,9 @@ double update_seconds(const PricedLayout& priced, std::size_t rank, BlockCache<s
   };
   const double elements = shard(dense, priced.dense_ranks) + shard(experts, priced.expert_ranks);
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * priced.program().traffic.optimizer;
-  double seconds = priced.roofline.pass(bytes).seconds + tensors * priced.profile.host.tensor_seconds;
+  const double stated = priced.program().host.tensor_seconds;
+  double seconds =
+      priced.roofline.pass(bytes).seconds + tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
   if (priced.recipe().memory.offload.optimizer) {
     // Gradients go to the host's optimizer, updated weights come back.
     const StateTypes types = most_states(precision);

@@ -19,10 +19,12 @@ constexpr Names expert_names = {"FP8 maxima of expert states", "expert gradients
 struct Gradients {
   double bytes = 0;
   double maxima = 0;  // bytes
+  double tensors = 0;
 };
 struct Moved {
   Gradients gradients, last_gradients;
-  double weights = 0;  // bytes
+  double weights = 0;         // bytes
+  double weight_tensors = 0;  // that these are of
 };
 
 // Bytes of what data ranks agree on for an FP8 group's scales. All scale a tensor's gradients alike. Where they share
@@ -38,7 +40,7 @@ double maxima_bytes(const StateGroup& group) {
 
 class Writer {
  public:
-  Writer(const PricedLayout& priced, double messages) : priced_(priced), messages_(messages) {}
+  Writer(const PricedLayout& priced, double blocks) : priced_(priced), blocks_(blocks) {}
 
   void add(const Moved& moved, const StateRanks& ranks, const Names& names) {
     add_gradients(When::reduction, moved.gradients, ranks, names);
@@ -46,7 +48,7 @@ class Writer {
     // Without sharding every rank updates all weights itself: none move.
     if (ranks.zero_stage > 0)
       add(When::gather, Collective::all_gather, names.weights, ranks.gathering, moved.weights,
-          sharding_seconds(moved.weights, ranks));
+          sharding_seconds(moved.weights, moved.weight_tensors, ranks));
   }
   std::vector<StateTransfer> take() { return std::move(transfers_); }
 
@@ -66,7 +68,8 @@ class Writer {
     if (ranks.zero_stage == 0)
       return add(when, Collective::all_reduce, names.gradients, ranks.data, bytes,
                  collectives.all_reduce(bytes, ranks.data));
-    add(when, Collective::reduce_scatter, names.gradients, ranks.gathering, bytes, sharding_seconds(bytes, ranks));
+    add(when, Collective::reduce_scatter, names.gradients, ranks.gathering, bytes,
+        sharding_seconds(bytes, gradients.tensors, ranks));
     // With fewer shards than data ranks the shards' sums are added up across the replicas.
     const double shard = bytes / static_cast<double>(ranks.gathering.ranks);
     add(when, Collective::all_reduce, names.shards, ranks.replicas, shard,
@@ -74,14 +77,16 @@ class Writer {
   }
 
   // How long one gather of sharded weights takes, or one scatter of gradients: ZeRO-3 moves them in one message per
-  // block during passes, the other stages at once.
-  double sharding_seconds(double bytes, const StateRanks& ranks) const {
-    return ranks.zero_stage == 3 ? priced_.collectives.gather_weights(bytes, messages_, ranks.gathering)
-                                 : priced_.collectives.all_gather(bytes, ranks.gathering);
+  // block during passes, the other stages at once, or as the program says, by tensors.
+  double sharding_seconds(double bytes, double tensors, const StateRanks& ranks) const {
+    const CollectiveCost& collectives = priced_.collectives;
+    if (ranks.zero_stage == 3) return collectives.gather_weights(bytes, blocks_, ranks.gathering);
+    const double messages = priced_.program().data.tensor_messages * tensors;
+    return collectives.all_gather(bytes, ranks.gathering) + messages * collectives.ring_latency(ranks.gathering);
   }
 
   const PricedLayout& priced_;
-  double messages_;
+  double blocks_;
   std::vector<StateTransfer> transfers_;
 };
 
@@ -100,8 +105,12 @@ std::vector<StateTransfer> state_transfers(const PricedLayout& priced, std::size
     Gradients& gradients = is_last ? moved.last_gradients : moved.gradients;
     gradients.bytes += whole * group.types.gradient_bytes();
     gradients.maxima += maxima_bytes(group);
+    const auto tensors = static_cast<double>(group.parameters.size());
+    gradients.tensors += tensors;
     // Frozen weights that are not sharded have no owner from whom others would get them.
-    if (!group.is_frozen || group.zero_stage == 3) moved.weights += whole * group.types.weight_bytes();
+    if (group.is_frozen && group.zero_stage != 3) continue;
+    moved.weights += whole * group.types.weight_bytes();
+    moved.weight_tensors += tensors;
   }
   Writer writer(priced, static_cast<double>(partition.stages[stage].blocks.size()));
   writer.add(dense, priced.dense_ranks, dense_names);

@@ -74,6 +74,17 @@ void hold_graphs(const Partition& partition, std::size_t index, BlockMemories& b
   stage.hold({Category::buffers, from_before * held, Event::backward_starts, Event::backward_ends});
 }
 
+// What a block keeps where it does not gather again: whole inputs of products, of which it has a part without that.
+double gathered_bytes(const OperatorList& operators, Recompute recompute, double tensor) {
+  double bytes = 0;
+  for (const Operator& item : operators) {
+    if (is_repeated(item, recompute)) continue;
+    for (const Exchange& exchange : item.exchanges)
+      if (exchange.exposure == Exposure::gathered_again) bytes += exchange.bytes * (1 - 1 / tensor);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 const BlockMemory& BlockMemories::of(std::size_t block) {
@@ -81,7 +92,13 @@ const BlockMemory& BlockMemories::of(std::size_t block) {
     const OperatorList& list = operators_.of(block);
     const Recompute recompute = operators_.setting().recompute;
     const double output = output_bytes(operators_.graph(), block, operators_.setting());
-    return BlockMemory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
+    BlockMemory memory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
+    if (!keeps_gathered_) return memory;
+    const double gathered = gathered_bytes(list, recompute, static_cast<double>(partition_.mesh.tensor));
+    memory.saved += gathered;
+    memory.peak.forward += gathered;
+    memory.peak.backward += gathered;
+    return memory;
   });
 }
 

@@ -26,8 +26,9 @@ struct BlockMemory {
 // Computes the memory of blocks that are alike once. Both arguments outlive it.
 class BlockMemories {
  public:
-  BlockMemories(const Partition& partition, const OperatorLists& operators)
-      : partition_(partition), operators_(operators), cache_(operators.graph()) {}
+  // `keeps_gathered`: MemoryFacts.
+  BlockMemories(const Partition& partition, const OperatorLists& operators, bool keeps_gathered)
+      : partition_(partition), operators_(operators), keeps_gathered_(keeps_gathered), cache_(operators.graph()) {}
 
   const BlockMemory& of(std::size_t block);
   const OperatorLists& operators() const { return operators_; }
@@ -37,6 +38,7 @@ class BlockMemories {
 
   const Partition& partition_;
   const OperatorLists& operators_;
+  bool keeps_gathered_;
   BlockCache<BlockMemory> cache_;
 };
 

@@ -14,6 +14,18 @@ namespace {
 constexpr ProfileRange ratio_range{0, 1e3};
 constexpr ProfileRange copies_range{0, 8};
 constexpr ProfileRange adapters_range{0, 1e6};
+constexpr ProfileRange tensor_seconds_range{0, 1};
+
+void visit_memory(ProfileReader& reader, MemoryFacts& memory) {
+  reader.section("memory", [&] {
+    reader.boolean("keeps_gathered", memory.keeps_gathered);
+    reader.boolean("reduces_by_block", memory.reduces_by_block);
+    reader.boolean("keeps_compute_gradients", memory.keeps_compute_gradients);
+    reader.number("allocator_reserve", memory.allocator_reserve, fraction_or_none_range);
+    reader.number("loss_copies", memory.loss_copies, copies_range);
+    reader.number("parallel_loss_copies", memory.parallel_loss_copies, copies_range);
+  });
+}
 
 // The single list of a program's keys with their ranges.
 void visit_program(ProfileReader& reader, Program& program) {
@@ -23,6 +35,7 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.section("kernels", [&] {
     reader.choice("rates", program.kernels.rates, kernel_rates_words);
     reader.number("attention_backward", program.kernels.attention_backward, fraction_range);
+    reader.number("speed", program.kernels.speed, fraction_range);
   });
   reader.attention_by_device("attention", program.attention);
   reader.section("traffic", [&] {
@@ -44,23 +57,28 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.number("backward", program.host.backward, ratio_range);
     reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
     reader.boolean("synchronous", program.host.synchronous);
+    reader.boolean("takes_turns", program.host.takes_turns);
+    reader.number("tensor_seconds", program.host.tensor_seconds, tensor_seconds_range);
   });
-  reader.section("network", [&] { reader.integer("adapters", program.network.adapters, adapters_range); });
-  reader.section("data", [&] { reader.number("gather_adapters", program.data.gather_adapters, ratio_range); });
+  reader.section("network", [&] {
+    reader.integer("adapters", program.network.adapters, adapters_range);
+    reader.number("efficiency", program.network.efficiency, fraction_or_none_range);
+  });
+  reader.section("data", [&] {
+    reader.number("gather_adapters", program.data.gather_adapters, ratio_range);
+    reader.number("tensor_messages", program.data.tensor_messages, ratio_range);
+  });
   reader.section("fp8", [&] {
     reader.boolean("states", program.fp8.states);
     reader.boolean("agrees_on_scales", program.fp8.agrees_on_scales);
     reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
     reader.number("scale_bytes", program.fp8.scale_bytes, fraction_or_none_range);
   });
-  reader.section("experts", [&] { reader.boolean("sends_tokens_once", program.experts.sends_tokens_once); });
-  reader.section("memory", [&] {
-    reader.boolean("reduces_by_block", program.memory.reduces_by_block);
-    reader.boolean("keeps_compute_gradients", program.memory.keeps_compute_gradients);
-    reader.number("allocator_reserve", program.memory.allocator_reserve, fraction_or_none_range);
-    reader.number("loss_copies", program.memory.loss_copies, copies_range);
-    reader.number("parallel_loss_copies", program.memory.parallel_loss_copies, copies_range);
+  reader.section("experts", [&] {
+    reader.boolean("sends_tokens_once", program.experts.sends_tokens_once);
+    reader.boolean("launches_each", program.experts.launches_each);
   });
+  visit_memory(reader, program.memory);
   reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
   reader.sources("sources", program.sources);
 }

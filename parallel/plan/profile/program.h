@@ -36,6 +36,8 @@ struct KernelFacts {
   KernelRates rates = KernelRates::fitted;
   // The rate of attention's backward ÷ that of its forward, of which alone there are tables.
   double attention_backward = 0.7;
+  // The rate that products and attention reach relative to these tables at their training_speed.
+  double speed = 1;
 };
 
 // Memory traffic relative to the least that the operators need to read and write: below 1 where fusion or caches save
@@ -71,18 +73,30 @@ struct HostFacts {
   // The host waits for each operator before it launches the next one (CUDA_LAUNCH_BLOCKING=1), so that its time comes
   // on top of the device's; otherwise it runs ahead, and the longer of both counts.
   bool synchronous = false;
+  // Where pipeline ranks are on several nodes, the hosts of tensor ranks take turns with half of their work: operators
+  // take 1 + tensor / 2 times as long to launch.
+  bool takes_turns = false;
+  // Host time per parameter tensor and step, where the program walks through tensors one by one to clip gradients and
+  // update weights; 0: the profile's, which is that of operators over many tensors.
+  double tensor_seconds = 0;
 };
 
 struct NetworkFacts {
   // All that a node sends to others goes over so many of its adapters, where NCCL finds no paths over more; 0: over
   // all.
   std::int64_t adapters = 0;
+  // The part of their bandwidth that collectives between nodes reach, where messages are small or the fabric is not the
+  // profile's; 0: the profile's.
+  double efficiency = 0;
 };
 
 struct DataFacts {
   // Gathers and scatters of sharded weights (ZeRO-3) between nodes reach the bandwidth of so many of a node's adapters;
   // 0: as other collectives do.
   double gather_adapters = 0;
+  // Messages per parameter tensor in which ZeRO-1 and -2 move gradients and updated weights, each around a ring of all
+  // ranks; 0: a few large ones, whose latency does not count.
+  double tensor_messages = 0;
 };
 
 // When weights are cast to FP8.
@@ -110,9 +124,13 @@ struct ExpertFacts {
   // A token goes once to each node with any of its experts, and from there once to each rank with any of them; results
   // come back likewise, added up on the way (DeepEP). Otherwise as parallel.expert_all_to_all says.
   bool sends_tokens_once = false;
+  // The host launches the product of each local expert on its own; otherwise those of all experts at once.
+  bool launches_each = false;
 };
 
 struct MemoryFacts {
+  // What sequence parallelism gathers for a product stays until its backward, which need not gather it again.
+  bool keeps_gathered = false;
   // ZeRO-2 reduces the gradients of each block as its backward ends, and holds those of two blocks; otherwise whole
   // gradients are held until their stage is reduced.
   bool reduces_by_block = false;

@@ -68,6 +68,7 @@ Row row_of(const Columns& columns) {
   row.note = columns.at("note");
   row.inexact = text_of(columns, "inexact");
   row.inexact_memory = text_of(columns, "inexact_memory");
+  row.is_allocated = text_of(columns, "memory_of") == "allocator";
   row.value = std::stod(columns.at("value"));
   row.devices = std::stoll(columns.at("devices"));
   row.recipe_texts = recipes_of(columns);
@@ -169,7 +170,12 @@ std::optional<double> value_of(const Row& row, const std::vector<PlanReport>& re
   if (row.metric == "bubble_fraction") return first.step.bubble_fraction;
   if (row.metric == "peak_memory") {
     const double unit = row.unit == "GiB" ? 1024.0 * 1024 * 1024 : 1e9;
-    return mean(reports, [](const PlanReport& report) { return fullest_rank(report).peak_bytes; }) / unit;
+    return mean(reports,
+                [&](const PlanReport& report) {
+                  const PlannedRank& rank = fullest_rank(report);
+                  return row.is_allocated ? rank.allocated_bytes() : rank.peak_bytes;
+                }) /
+           unit;
   }
   const double seconds = mean(reports, [](const PlanReport& report) { return report.step.seconds; });
   if (row.metric == "step_seconds") return seconds;

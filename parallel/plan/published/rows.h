@@ -25,6 +25,7 @@ struct Row {
   std::string unit;
   std::string note;
   std::string inexact;         // what of the row no recipe states; empty where one states all
+  bool is_allocated = false;   // of memory: what the framework's allocator states, not the device
   std::string inexact_memory;  // likewise of its memory alone, where its time is counted
   double value = 0;
   std::int64_t devices = 0;

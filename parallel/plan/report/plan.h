@@ -80,6 +80,12 @@ struct PlannedRank {
   // The most that the peak may become once layers have left FP8 (precision.high_precision.fallback_steps), however many
   // do; none where none can.
   std::optional<double> fallback_peak_bytes{};
+
+  // The part of the peak that a framework's allocator has handed out and its logs state: without the device's context
+  // and the buffers of communicators, which the device counts, too.
+  double allocated_bytes() const {
+    return peak_bytes - bytes[MemoryCategory::framework] - bytes[MemoryCategory::communication];
+  }
 };
 
 // A change of one recipe key that makes the plan fit or faster, with the resulting figures.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/report/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -59,6 +60,7 @@ Json rank_json(const PlannedRank& rank) {
                {"count", rank.count},
                {"pipeline_rank", rank.pipeline_rank},
                {"peak_bytes", whole(rank.peak_bytes)},
+               {"allocated_bytes", whole(std::max(0.0, rank.allocated_bytes()))},
                {"bytes", bytes},
                {"host_bytes", whole(rank.host_bytes)},
                {"peak_instruction", rank.peak_instruction}};

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "core/base/file.h"
 #include "parallel/plan/accuracy/verdict.h"
@@ -73,26 +74,24 @@ std::map<std::string, Score> score() {
   return scores;
 }
 
-// What recipes/scores/accuracy.json should say of a quantity: the sum of squared errors and their number, by program
-// and of "all".
-struct SquaredErrors {
-  double sum = 0;
-  int rows = 0;
-
-  void add(double error) {
-    sum += error * error;
-    ++rows;
-  }
-};
+// The error that recipes/scores/accuracy.json should state of these: the root mean square, or what makes twice the
+// stated error hold nine of ten.
+double stated_error(std::vector<double> errors) {
+  std::ranges::sort(errors);
+  double squares = 0;
+  for (const double error : errors) squares += error * error;
+  const auto rows = static_cast<double>(errors.size());
+  return std::max(std::sqrt(squares / rows), errors[static_cast<std::size_t>(std::ceil(0.9 * rows)) - 1] / 2);
+}
 
 TEST_CASE("the errors that plans state are those of the scored rows") {
-  std::map<std::string, std::map<std::string, SquaredErrors>> found;
+  std::map<std::string, std::map<std::string, std::vector<double>>> found;
   for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
     const auto predicted = predict(row, layouts, profile);
     if (!predicted || row.metric == "bubble_fraction" || row.metric == "data_parallel_communication") return;
     auto& quantity = found[row.metric == "peak_memory" ? "memory" : "step"];
     for (const std::string& program : {row.program, std::string("all")})
-      quantity[program].add(error_of(row, *predicted));
+      quantity[program].push_back(error_of(row, *predicted));
   });
   const auto stated = nlohmann::json::parse(read_file(root / "recipes/scores/accuracy.json"));
   for (const auto& [quantity, programs] : found) {
@@ -101,9 +100,9 @@ TEST_CASE("the errors that plans state are those of the scored rows") {
       INFO(quantity << " of " << program << ": scripts/score_planner --accuracy writes what follows from the rows");
       const auto& said =
           program == "all" ? stated.at(quantity).at("all") : stated.at(quantity).at("by_program").at(program);
-      CHECK(said.at("rows") == errors.rows);
+      CHECK(said.at("rows") == errors.size());
       // Half a point: what a reader of "± 6 %" may expect to hold.
-      CHECK(std::abs(said.at("error").get<double>() - std::sqrt(errors.sum / errors.rows)) < 0.005);
+      CHECK(std::abs(said.at("error").get<double>() - stated_error(errors)) < 0.005);
     }
   }
 }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What facts of a program cost beyond its operators.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/cost/operator_cost.h"
+#include "parallel/plan/cost/state_transfers.h"
+#include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/memory/memory_model.h"
+#include "tests/support/source_folder.h"
+
+namespace llmtrain {
+namespace {
+
+const std::filesystem::path clusters = test::source_folder() / "recipes/clusters";
+
+struct Planned {
+  Planned(const std::vector<std::string>& overrides, const Program& program)
+      : layout(Partition::make(
+            parse_recipe(R"({"model": {"architecture": "llama", "layers": 8, "hidden_size": 1024, "heads": 16,
+              "vocab_size": 51200, "max_sequence_length": 1024}, "batch": {"global": 64, "micro": 1},
+              "training": {"steps": 1}, "precision": {"compute": "bf16"}, "cluster": {"profile": "h100-sxm-80gb",
+              "nodes": 2, "devices_per_node": 8}})",
+                         "test", ".", overrides),
+            8)),
+        profile(load_profile("h100-sxm-80gb", clusters)) {
+    profile.program = program;
+    profile.program.name = "other";
+  }
+
+  PricedLayout priced() const { return {layout.partition(), profile}; }
+  double forward_seconds() const {
+    const PassCost pass = make_step_costs(priced()).stages.back().forward;
+    return pass.seconds - pass.communication_seconds - profile.host.micro_batch_seconds;
+  }
+
+  Layout layout;
+  ClusterProfile profile;
+};
+
+// So slow a host that nothing else counts.
+double forward_of_host(const std::vector<std::string>& overrides, const Program& program) {
+  Planned planned(overrides, program);
+  planned.profile.host.operator_seconds = 1;
+  return planned.forward_seconds();
+}
+
+TEST_CASE("hosts of tensor ranks take turns where pipeline ranks are on several nodes, and nowhere else") {
+  Program turns;
+  turns.host.takes_turns = true;
+  const auto factor = [&](const std::vector<std::string>& overrides) {
+    return forward_of_host(overrides, turns) / forward_of_host(overrides, {});
+  };
+  CHECK(factor({"parallel.tensor=2", "parallel.pipeline=2"}) == Approx(2));
+  CHECK(factor({"parallel.tensor=4", "parallel.pipeline=2"}) == Approx(3));
+  CHECK(factor({"parallel.tensor=8", "parallel.pipeline=2"}) == Approx(5));
+  CHECK(factor({"parallel.pipeline=2"}) == 1);
+  CHECK(factor({"parallel.tensor=8"}) == 1);
+  CHECK(factor({"parallel.tensor=4", "parallel.pipeline=2", "cluster.nodes=1"}) == 1);
+}
+
+TEST_CASE("each expert's products are launched on their own where the program says so") {
+  const std::vector<std::string> experts = {R"(model.moe={"experts": 32, "top_k": 2})", "parallel.expert=4"};
+  Program each;
+  each.experts.launches_each = true;
+  // Each of a layer's three products, or two that count as one launch less, has eight experts on a rank.
+  const double more = forward_of_host(experts, each) - forward_of_host(experts, {});
+  CHECK(std::fmod(more, 7) == Approx(0).margin(1e-3));
+  CHECK(more > 8 * 7);
+}
+
+TEST_CASE("products reach the part of their tables' rate that the program states") {
+  Program whole, part;
+  whole.kernels.rates = part.kernels.rates = KernelRates::measured;
+  part.kernels.speed = 0.5;
+  const MatrixProduct product{4096, 4096, 4096};
+  const Planned one({}, whole), other({}, part);
+  CHECK(other.priced().roofline.product_efficiency(product, MatrixType::compute).fraction ==
+        Approx(0.5 * one.priced().roofline.product_efficiency(product, MatrixType::compute).fraction));
+}
+
+TEST_CASE("ZeRO-1 that moves tensors one by one waits for the ring of all ranks with each") {
+  const std::vector<std::string> sharded = {"parallel.zero_stage=1"};
+  Program tensors;
+  tensors.data.tensor_messages = 2;
+  const Planned at_once(sharded, {}), one_by_one(sharded, tensors);
+  const PricedLayout plain = at_once.priced(), waits = one_by_one.priced();
+  const std::vector<StateTransfer> before = state_transfers(plain, 0), after = state_transfers(waits, 0);
+  REQUIRE(before.size() == after.size());
+  const auto count = static_cast<double>(plain.graph().parameters.size());
+  // 14 hops over NVLink and one between the nodes.
+  for (std::size_t i = 0; i < before.size(); ++i)
+    CHECK(after[i].seconds - before[i].seconds == Approx(2 * count * (14 * 3.4e-6 + 14e-6)));
+}
+
+TEST_CASE("an optimizer that walks through tensors takes its time for each") {
+  Program walks;
+  walks.host.tensor_seconds = 1;
+  Planned planned({}, walks), other({}, {});
+  const double more =
+      make_step_costs(planned.priced()).optimizer_seconds[0] - make_step_costs(other.priced()).optimizer_seconds[0];
+  CHECK(more == Approx(static_cast<double>(planned.layout.graph().parameters.size())).epsilon(1e-3));
+}
+
+TEST_CASE("collectives between nodes reach the part of the adapters' bandwidth that the program states") {
+  Program half;
+  Planned plain({}, {});
+  half.network.efficiency = plain.profile.network.efficiency / 2;
+  const Planned slow({}, half);
+  const RankGroup group{2, 8, 1};
+  const double bytes = 1e10, latency = 2 * plain.profile.network.latency_seconds;
+  CHECK(slow.priced().collectives.all_reduce(bytes, group) - latency ==
+        Approx(2 * (plain.priced().collectives.all_reduce(bytes, group) - latency)));
+}
+
+TEST_CASE("what is gathered and kept is the rest of two inputs per layer, and is not gathered again") {
+  const std::vector<std::string> sequence = {"parallel.tensor=4", "parallel.sequence=true"};
+  Program keeps;
+  keeps.memory.keeps_gathered = true;
+  const Planned kept(sequence, keeps), again(sequence, {});
+  const auto saved = [](const Planned& planned) {
+    const StepMemory memory = make_step_memory(planned.priced());
+    return memory.stages[0].held(MemoryEvent::forward_starts, MemoryEvent::backward_ends);
+  };
+  // Inputs of queries and of the feed-forward network, of 1,024 tokens and elements in 16 bits; and the head's.
+  CHECK(saved(kept) - saved(again) == Approx((2 * 8 + 1) * 1024.0 * 1024 * 2 * 3 / 4));
+  CHECK(make_step_costs(kept.priced()).stages[0].backward.communication_seconds <
+        make_step_costs(again.priced()).stages[0].backward.communication_seconds);
+}
+
+}  // namespace
+}  // namespace llmtrain
