@@ -15,10 +15,10 @@
 namespace llmtrain {
 namespace {
 
-const std::filesystem::path clusters = test::source_folder() / "recipes/clusters";
+const std::filesystem::path profiles_folder = test::source_folder() / "recipes/clusters";
 
-struct Planned {
-  Planned(const std::vector<std::string>& overrides, const Program& program)
+struct PlannedAs {
+  PlannedAs(const std::vector<std::string>& overrides, const Program& program)
       : layout(Partition::make(
             parse_recipe(R"({"model": {"architecture": "llama", "layers": 8, "hidden_size": 1024, "heads": 16,
               "vocab_size": 51200, "max_sequence_length": 1024}, "batch": {"global": 64, "micro": 1},
@@ -26,7 +26,7 @@ struct Planned {
               "nodes": 2, "devices_per_node": 8}})",
                          "test", ".", overrides),
             8)),
-        profile(load_profile("h100-sxm-80gb", clusters)) {
+        profile(load_profile("h100-sxm-80gb", profiles_folder)) {
     profile.program = program;
     profile.program.name = "other";
   }
@@ -43,7 +43,7 @@ struct Planned {
 
 // So slow a host that nothing else counts.
 double forward_of_host(const std::vector<std::string>& overrides, const Program& program) {
-  Planned planned(overrides, program);
+  PlannedAs planned(overrides, program);
   planned.profile.host.operator_seconds = 1;
   return planned.forward_seconds();
 }
@@ -66,9 +66,9 @@ TEST_CASE("each expert's products are launched on their own where the program sa
   const std::vector<std::string> experts = {R"(model.moe={"experts": 32, "top_k": 2})", "parallel.expert=4"};
   Program each;
   each.experts.launches_each = true;
-  // Each of a layer's three products, or two that count as one launch less, has eight experts on a rank.
+  // Eight experts on a rank: seven launches more of each product.
   const double more = forward_of_host(experts, each) - forward_of_host(experts, {});
-  CHECK(std::fmod(more, 7) == Approx(0).margin(1e-3));
+  CHECK(std::remainder(more, 7) == Approx(0).margin(1e-3));
   CHECK(more > 8 * 7);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("products reach the part of their tables' rate that the program states
   whole.kernels.rates = part.kernels.rates = KernelRates::measured;
   part.kernels.speed = 0.5;
   const MatrixProduct product{4096, 4096, 4096};
-  const Planned one({}, whole), other({}, part);
+  const PlannedAs one({}, whole), other({}, part);
   CHECK(other.priced().roofline.product_efficiency(product, MatrixType::compute).fraction ==
         Approx(0.5 * one.priced().roofline.product_efficiency(product, MatrixType::compute).fraction));
 }
@@ -86,7 +86,7 @@ TEST_CASE("ZeRO-1 that moves tensors one by one waits for the ring of all ranks 
   const std::vector<std::string> sharded = {"parallel.zero_stage=1"};
   Program tensors;
   tensors.data.tensor_messages = 2;
-  const Planned at_once(sharded, {}), one_by_one(sharded, tensors);
+  const PlannedAs at_once(sharded, {}), one_by_one(sharded, tensors);
   const PricedLayout plain = at_once.priced(), waits = one_by_one.priced();
   const std::vector<StateTransfer> before = state_transfers(plain, 0), after = state_transfers(waits, 0);
   REQUIRE(before.size() == after.size());
@@ -99,7 +99,7 @@ TEST_CASE("ZeRO-1 that moves tensors one by one waits for the ring of all ranks 
 TEST_CASE("an optimizer that walks through tensors takes its time for each") {
   Program walks;
   walks.host.tensor_seconds = 1;
-  Planned planned({}, walks), other({}, {});
+  PlannedAs planned({}, walks), other({}, {});
   const double more =
       make_step_costs(planned.priced()).optimizer_seconds[0] - make_step_costs(other.priced()).optimizer_seconds[0];
   CHECK(more == Approx(static_cast<double>(planned.layout.graph().parameters.size())).epsilon(1e-3));
@@ -107,9 +107,9 @@ TEST_CASE("an optimizer that walks through tensors takes its time for each") {
 
 TEST_CASE("collectives between nodes reach the part of the adapters' bandwidth that the program states") {
   Program half;
-  Planned plain({}, {});
+  PlannedAs plain({}, {});
   half.network.efficiency = plain.profile.network.efficiency / 2;
-  const Planned slow({}, half);
+  const PlannedAs slow({}, half);
   const RankGroup group{2, 8, 1};
   const double bytes = 1e10, latency = 2 * plain.profile.network.latency_seconds;
   CHECK(slow.priced().collectives.all_reduce(bytes, group) - latency ==
@@ -120,13 +120,13 @@ TEST_CASE("what is gathered and kept is the rest of two inputs per layer, and is
   const std::vector<std::string> sequence = {"parallel.tensor=4", "parallel.sequence=true"};
   Program keeps;
   keeps.memory.keeps_gathered = true;
-  const Planned kept(sequence, keeps), again(sequence, {});
-  const auto saved = [](const Planned& planned) {
+  const PlannedAs kept(sequence, keeps), again(sequence, {});
+  const auto saved = [](const PlannedAs& planned) {
     const StepMemory memory = make_step_memory(planned.priced());
     return memory.stages[0].held(MemoryEvent::forward_starts, MemoryEvent::backward_ends);
   };
-  // Inputs of queries and of the feed-forward network, of 1,024 tokens and elements in 16 bits; and the head's.
-  CHECK(saved(kept) - saved(again) == Approx((2 * 8 + 1) * 1024.0 * 1024 * 2 * 3 / 4));
+  // Inputs of queries and of the feed-forward network, of 1,024 tokens and elements in 16 bits.
+  CHECK(saved(kept) - saved(again) == Approx(2 * 8 * 1024.0 * 1024 * 2 * 3 / 4));
   CHECK(make_step_costs(kept.priced()).stages[0].backward.communication_seconds <
         make_step_costs(again.priced()).stages[0].backward.communication_seconds);
 }
