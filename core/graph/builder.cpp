@@ -26,7 +26,9 @@ AttentionSettings attention_settings(const ModelRecipe& model, std::int64_t laye
   settings.latent = model.latent_attention;
   settings.scale = model.attention_scale;
   settings.has_sinks = model.attention_sinks;
-  const std::int64_t rotated = settings.latent ? settings.latent->rope_head_dim : model.head_dim;
+  settings.has_gate = model.attention_gate;
+  const std::int64_t rotated =
+      settings.latent ? settings.latent->rope_head_dim : model.rotary_dim.value_or(model.head_dim);
   if (model.position == Position::rope)
     settings.rope = {model.max_sequence_length, rotated, model.rope_theta, model.rope_scaling};
   if (!model.sliding_window || !model.sliding_window->is_local(layer)) return settings;
@@ -45,6 +47,10 @@ LayerSettings layer_settings(const ModelRecipe& model, std::int64_t layer) {
                          .attention = attention_settings(model, layer),
                          .feed_forward = {model.activation, model.ffn_hidden_size}};
   settings.parallel = model.parallel_residual;
+  const LayerKind kind = model.kind_of(layer);
+  settings.has_mixer = kind.has_mixer;
+  settings.has_feed_forward = kind.has_feed_forward;
+  if (kind.is_linear) settings.linear_attention = model.linear_attention;
   settings.has_post_norms = model.post_norms;
   if (has_experts(model, layer)) settings.feed_forward.experts = model.moe;
   return settings;

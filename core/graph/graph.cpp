@@ -22,7 +22,9 @@ std::int64_t sum(const std::vector<Parameter>& parameters, Count count) {
 
 }  // namespace
 
-bool has_experts(const ModelRecipe& model, std::int64_t layer) { return model.moe && model.moe->are_in(layer); }
+bool has_experts(const ModelRecipe& model, std::int64_t layer) {
+  return model.moe && model.moe->are_in(layer) && model.kind_of(layer).has_feed_forward;
+}
 
 std::int64_t Block::hidden_size() const {
   return std::visit([](const auto& of_kind) { return of_kind.hidden_size; }, settings);

@@ -62,7 +62,7 @@ struct Block {
 constexpr std::int64_t cosine_router_width = 256;
 
 // Whether transformer layer `layer` (from 0) has a mixture of experts: the last of every `model.moe.every` layers, but
-// none of the first `model.moe.dense_layers`.
+// none of the first `model.moe.dense_layers` and none without a feed-forward network.
 bool has_experts(const ModelRecipe& model, std::int64_t layer);
 
 class ReplayedRouting;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace llmtrain {
@@ -18,7 +21,9 @@ enum class Activation { gelu, gelu_tanh, relu, squared_relu, swiglu, geglu, gegl
 enum class ParallelResidual { none, two_norms, one_norm };
 enum class NormKind { layernorm, rmsnorm };
 // relative: a learned bias of scores by how far a key lies from its query (Raffel et al., arXiv 1910.10683).
-enum class Position { learned, rope, relative };
+enum class Position { learned, rope, relative, none };
+// Rules by which linear attention updates the states of its heads.
+enum class LinearAttentionKind { gated_delta, mamba2 };
 enum class Router { linear, cosine };
 enum class ScoreFunction { softmax, sigmoid };
 enum class RouterPriority { position, score };
@@ -138,6 +143,41 @@ struct LatentAttentionRecipe {
   bool operator==(const LatentAttentionRecipe&) const = default;
 };
 
+// Linear attention: each head carries a state of key_head_dim × value_head_dim numbers from token to token, by the
+// gated delta rule (Yang et al., arXiv 2412.06464) or as Mamba-2, whose B and C are keys and queries of groups of heads
+// (Dao and Gu, arXiv 2405.21060, section 5). Tokens are computed in chunks.
+struct LinearAttentionRecipe {
+  LinearAttentionKind kind = LinearAttentionKind::gated_delta;
+  std::int64_t key_heads = 0;  // of queries, too; Mamba-2's groups
+  std::int64_t value_heads = 0;
+  std::int64_t key_head_dim = 0;    // Mamba-2's state size
+  std::int64_t value_head_dim = 0;  // Mamba-2's head size
+  std::int64_t convolution = 4;     // tokens that the convolution before it sees
+  bool convolution_bias = false;    // mamba2 true
+  std::int64_t chunk = 64;          // tokens; mamba2 256
+
+  std::int64_t key_features() const { return key_heads * key_head_dim; }
+  std::int64_t value_features() const { return value_heads * value_head_dim; }
+
+  bool operator==(const LinearAttentionRecipe&) const = default;
+};
+
+// What a layer consists of: what mixes tokens, a feed-forward network, or both.
+struct LayerKind {
+  bool has_mixer = true;
+  bool is_linear = false;  // its mixer is linear attention
+  bool has_feed_forward = true;
+};
+
+// In the order of layer_kind_words.
+inline constexpr std::array<LayerKind, 5> layer_kinds_in_order{{{},
+                                                                {.is_linear = true},
+                                                                {.has_feed_forward = false},
+                                                                {.is_linear = true, .has_feed_forward = false},
+                                                                {.has_mixer = false}}};
+inline constexpr std::array<std::string_view, 5> layer_kind_words{"attention", "linear", "attention_alone",
+                                                                  "linear_alone", "feed_forward_alone"};
+
 // Local attention (Beltagy et al., arXiv 2004.05150): queries of most layers see the latest tokens alone.
 struct SlidingWindowRecipe {
   std::int64_t tokens = 0;        // that a query sees, its own included
@@ -194,11 +234,15 @@ struct ModelRecipe {
   std::optional<SlidingWindowRecipe> sliding_window;
   std::optional<double> attention_scale;  // of products of queries and keys; none: 1 ÷ √head_dim
   bool attention_sinks = false;
+  bool attention_gate = false;               // of what heads make, by a sigmoid of a projection of the layer's input
+  std::optional<std::int64_t> rotary_dim{};  // elements of each head that are rotated; none: all
   ParallelResidual parallel_residual = ParallelResidual::none;
   bool post_norms = false;
   double embedding_scale = 1;
-  bool bias = true;      // every linear but query, key, value; layernorm's shift too
-  bool qkv_bias = true;  // query, key and value
+  std::optional<LinearAttentionRecipe> linear_attention;
+  std::vector<std::string> layer_kinds;  // layer_kind_words, repeated over the layers; empty: "attention"
+  bool bias = true;                      // every linear but query, key, value; layernorm's shift too
+  bool qkv_bias = true;                  // query, key and value
   bool qk_norm = false;
   bool tie_embeddings = true;
   double dropout = 0;
@@ -208,7 +252,18 @@ struct ModelRecipe {
   std::optional<ClassifierRecipe> classifier;  // none: tokens are predicted
   std::optional<LoraRecipe> lora;
 
+  // Of the model's layer of that number, from 0; of those behind the last one, which predict further tokens, the usual
+  // one. A word that is none of layer_kind_words counts as the usual one.
+  LayerKind kind_of(std::int64_t layer) const;
+
   bool operator==(const ModelRecipe&) const = default;
 };
+
+inline LayerKind ModelRecipe::kind_of(std::int64_t layer) const {
+  if (layer_kinds.empty() || layer >= layers) return {};
+  const std::string& word = layer_kinds[static_cast<std::size_t>(layer) % layer_kinds.size()];
+  const auto found = std::ranges::find(layer_kind_words, word);
+  return found == layer_kind_words.end() ? LayerKind() : layer_kinds_in_order[found - layer_kind_words.begin()];
+}
 
 }  // namespace llmtrain

@@ -23,7 +23,8 @@ class Recipes(ProgramTest):
         # arXiv 2407.21783: 8.03B parameters; Narayanan et al., arXiv 2104.04473: 175B parameters on 1,024 A100.
         self.assertEqual(recipes["llama3-8b"]["parameters"], 8030261248)
         # As transformers counts them on the meta device.
-        counts = {"gpt-oss-20b": 20914757184, "gpt-oss-120b": 116829156672, "gemma3-27b": 27009346304}
+        counts = {"gpt-oss-20b": 20914757184, "gpt-oss-120b": 116829156672, "gemma3-27b": 27009346304,
+                  "qwen3-next-80b-a3b": 79674391296, "nemotron-h-8b": 8100852736}
         self.assertEqual({name: recipes[name]["parameters"] for name in counts}, counts)
         self.assertEqual(recipes["gpt3-175b"]["devices"], 1024)
         self.assertAlmostEqual(recipes["gpt3-175b"]["parameters"] / 175e9, 1, delta=0.01)

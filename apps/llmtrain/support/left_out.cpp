@@ -16,11 +16,14 @@ struct KeyGroup {
 
 constexpr std::string_view size_reason = "a size or a constant, of which plan and run take all that validate accepts";
 
-const KeyGroup further_sizes{size_reason,
-                             {"model.latent_attention.key_value_rank", "model.latent_attention.nope_head_dim",
-                              "model.latent_attention.rope_head_dim", "model.latent_attention.value_head_dim",
-                              "model.moe.groups", "model.sliding_window.rope_theta",
-                              "model.multi_token_prediction.coefficient", "model.lora.alpha", "model.lora.targets"}};
+const KeyGroup further_sizes{
+    size_reason,
+    {"model.latent_attention.key_value_rank", "model.latent_attention.nope_head_dim",
+     "model.latent_attention.rope_head_dim", "model.latent_attention.value_head_dim",
+     "model.linear_attention.key_heads", "model.linear_attention.value_heads", "model.linear_attention.key_head_dim",
+     "model.linear_attention.value_head_dim", "model.linear_attention.convolution", "model.linear_attention.chunk",
+     "model.moe.groups", "model.sliding_window.rope_theta", "model.multi_token_prediction.coefficient",
+     "model.lora.alpha", "model.lora.targets"}};
 
 const KeyGroup files_group{
     "what files of data call something",

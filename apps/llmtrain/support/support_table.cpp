@@ -28,6 +28,11 @@ const Needs needs_latent_attention = {{"model.position", "rope"},
                                       {"model.latent_attention.nope_head_dim", "16"},
                                       {"model.latent_attention.rope_head_dim", "8"},
                                       {"model.latent_attention.value_head_dim", "16"}};
+const Needs needs_linear_attention = {{"model.layer_kinds", R"(["linear", "attention"])"},
+                                      {"model.linear_attention.key_heads", "2"},
+                                      {"model.linear_attention.value_heads", "4"},
+                                      {"model.linear_attention.key_head_dim", "16"},
+                                      {"model.linear_attention.value_head_dim", "16"}};
 const Needs needs_expert_ranks = {{"model.moe.experts", "4"}, {"parallel.data", "4"}, {"parallel.expert", "2"}};
 const Needs needs_expert_shards = {{"model.moe.experts", "4"}, {"parallel.data", "4"}, {"parallel.zero_stage", "3"}};
 const Needs needs_yarn = {
@@ -49,7 +54,11 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.sliding_window.global_every", {"0", "2"}, {{"model.sliding_window.tokens", "32"}}});
   add({"model.sliding_window.rope_scaling", {}, {{"model.sliding_window.tokens", "32"}}});
   add({"model.attention_scale", {"0.1"}});
+  add({"model.rotary_dim", {"auto", "8"}, {{"model.position", "rope"}}});
   add({"model.embedding_scale", {"8"}});
+  add({"model.linear_attention.kind", {}, needs_linear_attention});
+  add({"model.linear_attention.convolution_bias", {}, needs_linear_attention});
+  add({"model.layer_kinds", {R"(["attention_alone", "feed_forward_alone"])"}});
   add({"model.dropout", {"0.1"}});
   add({"model.latent_attention.query_rank", {"0", "32"}, needs_latent_attention});
   add({"model.multi_token_prediction.depth", {"1"}});

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/graph/blocks/graph_writer.h"
+#include "core/graph/blocks/linear_attention.h"
 #include "core/graph/operators/operator_writer.h"
 
 namespace llmtrain {
@@ -52,9 +53,11 @@ void add_attention(GraphWriter& writer, const AttentionSettings& attention) {
   // Query, key and value split by output features, that is by heads, and the output by input features: one sum over the
   // tensor ranks per half of a layer (arXiv 1909.08053, section 3). They are adjacent, weights before biases, so that
   // flat storage makes them one matrix.
-  const Linear projections[] = {{"attention.query", query, hidden, even_outputs(heads)},
-                                {"attention.key", key, hidden, repeated_outputs(kv_heads), Joined::product},
-                                {"attention.value", key, hidden, repeated_outputs(kv_heads), Joined::product}};
+  std::vector<Linear> projections = {{"attention.query", query, hidden, even_outputs(heads)},
+                                     {"attention.key", key, hidden, repeated_outputs(kv_heads), Joined::product},
+                                     {"attention.value", key, hidden, repeated_outputs(kv_heads), Joined::product}};
+  if (attention.has_gate)
+    projections.push_back({"attention.gate", query, hidden, even_outputs(heads), Joined::product});
   for (const Linear& projection : projections) writer.add_matrix(projection);
   for (const Linear& projection : projections)
     if (writer.model().qkv_bias) writer.add_bias(projection);
@@ -138,17 +141,18 @@ void add_prediction_input(GraphWriter& writer, const NormSettings& norm) {
   writer.add_matrix({"projection", hidden, 2 * hidden});
 }
 
-}  // namespace
-
-void write_graph(GraphWriter& writer, const LayerSettings& layer) {
-  writer.read_value();
-  writer.make_value();
-  writer.block().is_unit = !layer.predicts;
-  if (layer.predicts) add_prediction_input(writer, layer.norm);
+void add_mixer(GraphWriter& writer, const LayerSettings& layer) {
   writer.add_norm("attention_norm", layer.norm);
-  layer.attention.latent ? add_latent_attention(writer, layer.attention) : add_attention(writer, layer.attention);
-  if (layer.attention.has_sinks) add_sinks(writer, layer.attention);
+  if (layer.linear_attention) {
+    add_linear_attention(writer, *layer.linear_attention);
+  } else {
+    layer.attention.latent ? add_latent_attention(writer, layer.attention) : add_attention(writer, layer.attention);
+    if (layer.attention.has_sinks) add_sinks(writer, layer.attention);
+  }
   if (layer.has_post_norms) writer.add_norm("attention_post_norm", layer.norm);
+}
+
+void add_feed_forward_half(GraphWriter& writer, const LayerSettings& layer) {
   if (layer.parallel != ParallelResidual::one_norm) writer.add_norm("ffn_norm", layer.norm);
   if (layer.feed_forward.experts) {
     add_experts(writer, *layer.feed_forward.experts, layer.feed_forward.activation);
@@ -156,15 +160,26 @@ void write_graph(GraphWriter& writer, const LayerSettings& layer) {
     add_feed_forward(writer, "ffn", layer.feed_forward.activation, layer.feed_forward.width, 0);
   }
   if (layer.has_post_norms) writer.add_norm("ffn_post_norm", layer.norm);
+}
+
+}  // namespace
+
+void write_graph(GraphWriter& writer, const LayerSettings& layer) {
+  writer.read_value();
+  writer.make_value();
+  writer.block().is_unit = !layer.predicts;
+  if (layer.predicts) add_prediction_input(writer, layer.norm);
+  if (layer.has_mixer) add_mixer(writer, layer);
+  if (layer.has_feed_forward) add_feed_forward_half(writer, layer);
   writer.add_adapters();
 }
 
 void write_operators(OperatorWriter& writer, const LayerSettings& layer) {
   if (layer.predicts) write_prediction_input(writer, layer);
   writer.begin_half(LayerHalf::attention);
-  write_attention(writer, layer);
+  if (layer.has_mixer) write_attention(writer, layer);
   writer.begin_half(LayerHalf::feed_forward);
-  write_feed_forward(writer, layer);
+  if (layer.has_feed_forward) write_feed_forward(writer, layer);
   writer.begin_half(LayerHalf::none);
 }
 

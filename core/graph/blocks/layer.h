@@ -28,6 +28,7 @@ struct AttentionSettings {
   std::optional<std::int64_t> window{};       // tokens that a query sees, its own included; none: all before it
   std::optional<double> head_norm_epsilon{};  // of root-mean-square norms of each query and key; none: no such norms
   std::optional<RopeSettings> rope{};
+  bool has_gate = false;          // of what heads make (Qiu et al., arXiv 2505.06708)
   std::optional<double> scale{};  // of products of queries and keys; none: 1 ÷ √head_dim
   bool has_sinks = false;         // a learned logit per head in each softmax (OpenAI, arXiv 2508.10925)
   double dropout = 0;             // of probabilities
@@ -55,7 +56,10 @@ struct LayerSettings {
   std::int64_t hidden_size = 0;
   NormSettings norm{};
   double dropout = 0;  // of what both halves add to the residual stream
+  // What mixes tokens, and a feed-forward network; one of the two may be missing.
+  bool has_mixer = true, has_feed_forward = true;
   AttentionSettings attention{};
+  std::optional<LinearAttentionRecipe> linear_attention{};  // in place of attention
   FeedForwardSettings feed_forward{};
   // Whether the two halves read the same input (Wang and Komatsuzaki, GPT-J), in place of the second the first's sum.
   ParallelResidual parallel = ParallelResidual::none;

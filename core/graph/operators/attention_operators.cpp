@@ -162,14 +162,36 @@ void write_query_key_norm(OperatorWriter& writer, const AttentionShape& shape, d
 void write_projections(OperatorWriter& writer, const AttentionSettings& attention, const AttentionShape& shape) {
   // One product for query, key and value.
   const char* weight = "attention.query.weight";
-  const double columns = shape.query + shape.key + shape.value;
+  const double columns = shape.query + shape.key + shape.value + (attention.has_gate ? shape.output : 0);
   Operator& inputs = writer.linear("attention.query_key_value", {shape.tokens, columns, shape.hidden}, weight);
   writer.save(inputs, "attention.input", writer.input_bytes(weight) * shape.residual(), writer.kept_elsewhere());
   writer.enter_features(inputs);
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
-  const double rotated = shape.tokens * (shape.query + shape.key);
-  if (attention.head_norm_epsilon) write_query_key_norm(writer, shape, rotated);
-  if (attention.rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+  const double normed = shape.tokens * (shape.query + shape.key);
+  if (attention.head_norm_epsilon) write_query_key_norm(writer, shape, normed);
+  if (!attention.rope) return;
+  const double rotated = normed * static_cast<double>(attention.rope->head_dim) / shape.head_dim;
+  writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+}
+
+// The output times the sigmoid of the gate. Both are kept, and so is their product, by the output's projection.
+void write_gate(OperatorWriter& writer, const AttentionShape& shape) {
+  const double elements = shape.tokens * shape.output;
+  Operator& gate = writer.elementwise("attention.gate", 3 * elements, 5 * elements);
+  gate.backward_working = 2 * shape.element * elements;
+  writer.save(gate, "attention.gate", shape.element * elements);
+  writer.save(gate, "attention.ungated", shape.element * elements);
+}
+
+// What the heads make on this rank, in features.
+double write_heads(OperatorWriter& writer, const LayerSettings& layer) {
+  const AttentionSettings& attention = layer.attention;
+  if (layer.linear_attention) return write_linear_attention(writer, *layer.linear_attention);
+  const AttentionShape shape = attention_shape(writer, attention);
+  attention.latent ? write_latent_projections(writer, layer, shape) : write_projections(writer, attention, shape);
+  write_core(writer, attention, shape);
+  if (attention.has_gate) write_gate(writer, shape);
+  return shape.output;
 }
 
 }  // namespace
@@ -206,8 +228,7 @@ void write_post_norm(OperatorWriter& writer, const LayerSettings& layer, const s
 }
 
 void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
-  const AttentionSettings& attention = layer.attention;
-  const AttentionShape shape = attention_shape(writer, attention);
+  const LocalShape& shape = writer.shape();
   Operator& norm = writer.norm("attention.norm", layer.norm);
   // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
   if (!layer.predicts) writer.save_input(norm);
@@ -215,20 +236,19 @@ void write_attention(OperatorWriter& writer, const LayerSettings& layer) {
   if (writer.is_own())
     writer.save(norm, "attention_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
 
-  attention.latent ? write_latent_projections(writer, layer, shape) : write_projections(writer, attention, shape);
-  write_core(writer, attention, shape);
-
+  const double features = write_heads(writer, layer);
   Operator& output =
-      writer.linear("attention.output", {shape.tokens, shape.hidden, shape.output}, "attention.output.weight");
+      writer.linear("attention.output", {shape.tokens, shape.hidden, features}, "attention.output.weight");
   // The weight's gradient of the output projection needs its input. core/model casts it to FP8 again.
   const double kept = writer.is_own() ? shape.element : writer.input_bytes("attention.output.weight");
-  writer.save(output, "attention.output", kept * shape.tokens * shape.output);
+  writer.save(output, "attention.output", kept * shape.tokens * features);
   // What tensor ranks made in both halves is added up at once where these read the same input (GPT-NeoX).
   if (layer.parallel == ParallelResidual::none) writer.leave_features(output);
   if (layer.has_post_norms) write_post_norm(writer, layer, "attention");
   Operator& residual = writer.residual("attention.residual", layer.dropout);
   // The gradient of the next half is alive together with that of the output.
   residual.backward_working += shape.element * shape.residual();
+  if (!layer.has_feed_forward) residual.forward_working = shape.element * shape.residual();
   if (layer.dropout > 0 && !writer.is_own())
     writer.save(residual, "attention.residual_mask", dropout_mask_bytes * shape.residual());
 }

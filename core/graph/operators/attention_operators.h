@@ -25,4 +25,8 @@ AttentionShape attention_shape(const OperatorWriter& writer, const AttentionSett
 // are exchanged in place of rows of the whole width.
 void write_latent_projections(OperatorWriter& writer, const LayerSettings& layer, const AttentionShape& shape);
 
+// Linear attention up to the output's projection: its projections, the convolution, the rule and the gated norm.
+// Returns how many features its heads make on this rank.
+double write_linear_attention(OperatorWriter& writer, const LinearAttentionRecipe& linear);
+
 }  // namespace llmtrain

@@ -270,7 +270,11 @@ void write_input_norm(OperatorWriter& writer, const LayerSettings& layer) {
   if (layer.parallel == ParallelResidual::one_norm) return;
   Operator& norm = writer.norm("feed_forward.norm", layer.norm);
   // Where both halves read the layer's input, that is kept.
-  if (layer.parallel == ParallelResidual::none) writer.save(norm, "middle", shape.element * shape.residual());
+  if (!layer.has_mixer) {
+    writer.save_input(norm);
+  } else if (layer.parallel == ParallelResidual::none) {
+    writer.save(norm, "middle", shape.element * shape.residual());
+  }
   const double kept = reads_fp8(writer, layer.feed_forward) ? shape.fp8_input : shape.element;
   writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());
   if (writer.is_own())

@@ -7,7 +7,30 @@
 namespace llmtrain {
 namespace {
 
+constexpr std::array<std::string_view, 2> linear_attention_words = {"gated_delta", "mamba2"};
 constexpr std::array<std::string_view, 3> parallel_residual_words = {"none", "two_norms", "one_norm"};
+
+void describe_linear_attention(KeyVisitor& keys, LinearAttentionRecipe& linear) {
+  keys.choice({"kind",
+               "Rule by which a head's state follows its tokens: the gated delta rule, as in Qwen3-Next, or that of "
+               "Mamba-2, as in Nemotron-H."},
+              linear.kind, linear_attention_words);
+  keys.integer({"key_heads", "Heads of queries and keys; Mamba-2's groups.", "", Presence::required}, linear.key_heads,
+               head_range);
+  keys.integer({"value_heads", "Heads of values, each with a state; Mamba-2's heads.", "", Presence::required},
+               linear.value_heads, head_range);
+  keys.integer({"key_head_dim", "Elements of each query and key; Mamba-2's state size.", "", Presence::required},
+               linear.key_head_dim, width_range);
+  keys.integer({"value_head_dim", "Elements of each value.", "", Presence::required}, linear.value_head_dim,
+               width_range);
+  keys.integer({"convolution", "Tokens that the convolution of each feature of queries, keys and values sees."},
+               linear.convolution, {1, 1024});
+  const bool is_mamba = linear.kind == LinearAttentionKind::mamba2;
+  keys.boolean({"convolution_bias", "Biases of the convolution.", "gated_delta false, mamba2 true"},
+               keys.otherwise(linear.convolution_bias, is_mamba));
+  keys.integer({"chunk", "Tokens that are computed at once, from one state to the next.", "gated_delta 64, mamba2 256"},
+               keys.otherwise(linear.chunk, is_mamba ? 256 : 64), {1, 1 << 16});
+}
 
 }  // namespace
 
@@ -31,6 +54,16 @@ void describe_layer_variants(KeyVisitor& keys, ModelRecipe& model) {
   keys.boolean({"attention_sinks",
                 "A learned logit per head takes part in the softmax of each query, as in GPT-OSS. Run on CPUs."},
                model.attention_sinks);
+  keys.boolean(
+      {"attention_gate",
+       "What the heads make is multiplied by a sigmoid of a projection of the layer's input, as in Qwen3-Next. "
+       "Planned, not run."},
+      model.attention_gate);
+  keys.automatic_integer(
+      {"rotary_dim",
+       "Elements of each head's queries and keys that are rotated, the first ones; auto: all. Others "
+       "than auto planned, not run."},
+      model.rotary_dim, width_range);
   keys.choice(
       {"parallel_residual",
        "Attention and the feed-forward network both read the layer's input, through two norms as in GPT-NeoX or "
@@ -42,6 +75,17 @@ void describe_layer_variants(KeyVisitor& keys, ModelRecipe& model) {
                model.post_norms);
   keys.number({"embedding_scale", "Factor of token embeddings; other than 1 planned, not run."}, model.embedding_scale,
               {0, 1e6, RangeEnds::open_minimum});
+  keys.optional_section(
+      {"linear_attention",
+       "Linear attention, which carries a state from token to token in place of all keys and values, in "
+       "the layers that layer_kinds names; null: none. Planned, not run."},
+      model.linear_attention, [&](LinearAttentionRecipe& linear) { describe_linear_attention(keys, linear); });
+  keys.texts(
+      {"layer_kinds",
+       "What the layers consist of, repeated over all of them: attention or linear (attention), each followed by a "
+       "feed-forward network; attention_alone, linear_alone or feed_forward_alone. Empty: attention. Planned, not "
+       "run."},
+      model.layer_kinds, "a list of kinds of layers");
 }
 
 }  // namespace llmtrain

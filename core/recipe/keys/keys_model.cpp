@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 7> architecture_words = {"gpt2",    "gpt-
 constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_tanh", "relu",       "squared_relu",
                                                               "swiglu", "geglu",     "geglu_tanh", "clamped_swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
-constexpr std::array<std::string_view, 3> position_words = {"learned", "rope", "relative"};
+constexpr std::array<std::string_view, 4> position_words = {"learned", "rope", "relative", "none"};
 constexpr std::array<std::string_view, 2> classified_words = {"sequence", "token"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
 
@@ -145,7 +145,8 @@ void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& p
   keys.number({"norm_eps", "Epsilon added to the variance in norms."}, keys.otherwise(model.norm_eps, preset.norm_eps),
               {0, 1, RangeEnds::open_minimum});
   keys.choice({"position",
-               "Position encoding: a learned embedding, rotary embeddings (RoPE), or T5's bias of attention's scores.",
+               "Position encoding: a learned embedding, rotary embeddings (RoPE), T5's bias of attention's scores, or "
+               "none, which is planned, not run.",
                by_architecture(&Preset::position, position_words)},
               keys.otherwise(model.position, preset.position), position_words);
 }

@@ -16,6 +16,7 @@
 #include "core/recipe/model_from/huggingface_encoder.h"
 #include "core/recipe/model_from/huggingface_encoder_decoder.h"
 #include "core/recipe/model_from/huggingface_experts.h"
+#include "core/recipe/model_from/huggingface_hybrid.h"
 #include "core/recipe/model_from/huggingface_local.h"
 #include "core/recipe/model_from/huggingface_rope.h"
 
@@ -158,6 +159,8 @@ ModelRecipe read_model(ConfigReader& reader, HuggingfaceType type) {
   if (type == HuggingfaceType::t5) return read_t5(reader);
   if (type == HuggingfaceType::gpt_oss) return read_gpt_oss(reader);
   if (type == HuggingfaceType::gemma3_text) return read_gemma3(reader);
+  if (type == HuggingfaceType::qwen3_next) return read_qwen3_next(reader);
+  if (type == HuggingfaceType::nemotron_h) return read_nemotron_h(reader);
   return read_llama_family(reader, type);
 }
 
@@ -165,10 +168,10 @@ std::optional<HuggingfaceType> read_type(ConfigReader& reader) {
   const std::string name = reader.text("model_type", "");
   const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   if (names != huggingface_names.end()) return names->type;
-  reader.problem("model_type",
-                 "is " + quoted_text(name) +
-                     "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, "
-                     "deepseek_v3, gpt_oss, gemma3_text, bert, roberta, xlm-roberta, bart and t5 can be read");
+  reader.problem("model_type", "is " + quoted_text(name) +
+                                   "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, "
+                                   "deepseek_v3, gpt_oss, gemma3_text, qwen3_next, nemotron_h, bert, roberta, "
+                                   "xlm-roberta, bart and t5 can be read");
   return std::nullopt;
 }
 

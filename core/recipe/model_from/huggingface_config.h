@@ -16,8 +16,9 @@ namespace llmtrain {
 // The model types of transformers that recipe keys can express. Mistral is Llama without biases, qwen2 has biases of
 // query, key and value, qwen3 norms of query and key. mixtral is Mistral with experts in every layer, qwen3_moe is
 // Qwen3 with experts, and qwen2_moe Qwen2 with experts and shared ones that have a gate.
-// deepseek_v2 and deepseek_v3 have latent attention, gpt_oss and gemma3_text local layers: they can be planned. bert,
-// roberta and xlm_roberta are encoders, of which the last two are the same model; bart and t5 have a decoder, too.
+// deepseek_v2 and deepseek_v3 have latent attention, gpt_oss and gemma3_text local layers, qwen3_next and nemotron_h
+// layers of linear attention: they can be planned. bert, roberta and xlm_roberta are encoders, of which the last two
+// are the same model; bart and t5 have a decoder, too.
 enum class HuggingfaceType {
   gpt2,
   llama,
@@ -31,6 +32,8 @@ enum class HuggingfaceType {
   deepseek_v3,
   gpt_oss,
   gemma3_text,
+  qwen3_next,
+  nemotron_h,
   bert,
   roberta,
   xlm_roberta,
@@ -58,6 +61,8 @@ inline constexpr std::array<HuggingfaceNames, 17> huggingface_names{
      {HuggingfaceType::deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM"},
      {HuggingfaceType::gpt_oss, "gpt_oss", "GptOssForCausalLM"},
      {HuggingfaceType::gemma3_text, "gemma3_text", "Gemma3ForCausalLM"},
+     {HuggingfaceType::qwen3_next, "qwen3_next", "Qwen3NextForCausalLM"},
+     {HuggingfaceType::nemotron_h, "nemotron_h", "NemotronHForCausalLM"},
      {HuggingfaceType::bert, "bert", "BertForMaskedLM"},
      {HuggingfaceType::roberta, "roberta", "RobertaForMaskedLM"},
      {HuggingfaceType::xlm_roberta, "xlm-roberta", "XLMRobertaForMaskedLM"},

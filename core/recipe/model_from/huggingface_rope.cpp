@@ -87,13 +87,15 @@ void require_whole_heads(ConfigReader& reader, const std::string& key) {
   if (reader.number(key, 1) != 1) reader.problem(key, "is not 1; only the rotation of whole heads is supported");
 }
 
-}  // namespace
-
-void read_rope(ConfigReader& reader, ModelRecipe& model, double theta) {
-  model.rope_theta = reader.number("rope_theta", theta);
-  require_whole_heads(reader, "partial_rotary_factor");
+// The key of the object that says more, "rope_scaling" or "rope_parameters".
+std::string rope_key(ConfigReader& reader) {
   const JsonValue* scaling = reader.get("rope_scaling");
-  const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
+  return scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
+}
+
+void read_rotation(ConfigReader& reader, ModelRecipe& model, double theta) {
+  model.rope_theta = reader.number("rope_theta", theta);
+  const std::string key = rope_key(reader);
   const JsonValue* rope = reader.get(key);
   if (rope == nullptr) return;
   const std::string pointer = key + "/";
@@ -106,8 +108,26 @@ void read_rope(ConfigReader& reader, ModelRecipe& model, double theta) {
   for (const auto& item : rope->items())
     if (item.value().is_object())
       reader.problem(pointer + item.key(), "sets RoPE for some layers only; RoPE per layer is not supported");
-  require_whole_heads(reader, pointer + "partial_rotary_factor");
   model.rope_theta = reader.number(pointer + "rope_theta", model.rope_theta);
+}
+
+}  // namespace
+
+void read_rope(ConfigReader& reader, ModelRecipe& model, double theta) {
+  for (const std::string& key : {std::string("partial_rotary_factor"), rope_key(reader) + "/partial_rotary_factor"})
+    require_whole_heads(reader, key);
+  read_rotation(reader, model, theta);
+}
+
+void read_partial_rope(ConfigReader& reader, ModelRecipe& model, double theta, double share) {
+  share = reader.number("partial_rotary_factor", share);
+  share = reader.number(rope_key(reader) + "/partial_rotary_factor", share);
+  const auto rotated = static_cast<std::int64_t>(share * static_cast<double>(model.head_dim));
+  if (share > 1 || rotated < 2 || rotated % 2 != 0)
+    reader.problem("partial_rotary_factor", "is " + JsonValue(share).dump() + ", which rotates no pairs of a head");
+  else if (share < 1)
+    model.rotary_dim = rotated;
+  read_rotation(reader, model, theta);
 }
 
 double read_rope_of_global_layers(ConfigReader& reader, ModelRecipe& model) {

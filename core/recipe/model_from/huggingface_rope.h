@@ -15,6 +15,10 @@ namespace llmtrain {
 // `theta` is the theta of the model's type where the file has none.
 void read_rope(ConfigReader& reader, ModelRecipe& model, double theta);
 
+// The same of types that rotate a share of each head, whose dimension has been read: "partial_rotary_factor", else
+// `share`.
+void read_partial_rope(ConfigReader& reader, ModelRecipe& model, double theta, double share);
+
 // The same of gemma3_text, whose layers have positions of two kinds: newer files have an object of "rope_parameters"
 // for each, older ones "rope_local_base_freq" beside those of global layers. Returns the theta of local layers, which
 // have no scaling.

@@ -25,6 +25,11 @@ void add_layer_keys(const ModelRecipe& model, std::vector<PlannedKey>& keys) {
   keys.push_back({model.post_norms, "/model/post_norms", "true", "use false"});
   keys.push_back({model.multi_token_prediction.has_value(), "/model/multi_token_prediction",
                   "layers that predict further tokens", "set it to null"});
+  keys.push_back({model.attention_gate, "/model/attention_gate", "true", "use false"});
+  keys.push_back({model.rotary_dim.has_value(), "/model/rotary_dim", "a part of each head", "use \"auto\""});
+  keys.push_back({model.position == Position::none, "/model/position", "\"none\"", "use \"rope\" or \"learned\""});
+  keys.push_back({model.linear_attention.has_value(), "/model/linear_attention", "linear attention", "set it to null"});
+  keys.push_back({!model.layer_kinds.empty(), "/model/layer_kinds", "layers of several kinds", "leave it empty"});
   keys.push_back({model.embedding_scale != 1, "/model/embedding_scale", "a factor of embeddings", "use 1"});
 }
 

@@ -61,6 +61,7 @@ std::vector<Rule> label_rules();       // of texts with labels
 std::vector<Rule> classifier_rules();  // of heads for classes
 std::vector<Rule> pair_rules();        // of sources and targets
 std::vector<Rule> attention_rules();   // of the kinds of attention
+std::vector<Rule> hybrid_rules();      // of layers of several kinds, and of linear attention
 std::vector<Rule> encoder_rules();
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();

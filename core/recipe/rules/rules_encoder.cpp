@@ -61,11 +61,13 @@ Verdict check_encoder_activation(const Recipe& recipe, const Known&) {
                     "is another function than its family's", "must be \"gelu\" or \"gelu_tanh\"", "\"gelu\"");
 }
 
-// Keys of a decoder's layers, which a body would ignore. Experts have a rule of their own.
+// Keys of a decoder's layers, which a body would ignore.
 Verdict check_encoder_layers(const Recipe& recipe, const Known&) {
   if (!is_of_encoder(recipe)) return {};
   ModelRecipe model = recipe.model;
+  // These have rules of their own.
   model.moe.reset();
+  model.position = Position::learned;
   std::string words;
   const auto add = [&](bool is_wanted, const std::string& more) {
     if (is_wanted) words += (words.empty() ? "" : " and ") + more;

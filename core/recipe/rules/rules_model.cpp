@@ -232,6 +232,13 @@ double parameters(const ModelRecipe& model) {
     attention = 3 * (as(model.heads) + 1) * (as(latent.head_dim()) + as(latent.value_head_dim)) * inner +
                 as(model.hidden_size) * inner;
   }
+  if (model.linear_attention) {
+    const LinearAttentionRecipe& linear = *model.linear_attention;
+    const double features =
+        as(linear.key_heads) * as(linear.key_head_dim) + as(linear.value_heads) * as(linear.value_head_dim);
+    attention = std::max(
+        attention, (3 * features + 2 * as(linear.value_heads)) * (as(model.hidden_size) + as(linear.convolution)));
+  }
   double layer = attention + 3 * as(model.hidden_size) * as(model.ffn_hidden_size);
   if (model.moe) {
     layer += 3 * as(model.hidden_size) * as(model.moe->ffn_hidden_size) *
@@ -247,7 +254,11 @@ double activations(const Recipe& recipe) {
   const auto& model = recipe.model;
   const auto length = recipe.batch.sequence_length;
   const std::int64_t value_size = model.latent_attention ? model.latent_attention->value_head_dim : 0;
-  const auto widest = std::max({model.vocab_size, model.ffn_hidden_size, model.hidden_size,
+  const auto& linear = model.linear_attention;
+  const std::int64_t linear_width =
+      linear ? std::max(linear->key_heads, linear->value_heads) * std::max(linear->key_head_dim, linear->value_head_dim)
+             : 0;
+  const auto widest = std::max({linear_width, model.vocab_size, model.ffn_hidden_size, model.hidden_size,
                                 model.heads * (model.head_dim + value_size), model.heads * length});
   // Both factors are bounded by their keys' ranges, so this product fits 64 bits; the others are in floating point.
   return static_cast<double>(recipe.batch.micro * length) * static_cast<double>(widest) *

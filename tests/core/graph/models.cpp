@@ -140,6 +140,55 @@ ModelRecipe gemma3_27b() {
   return model;
 }
 
+ModelRecipe qwen3_next_80b() {
+  ModelRecipe model = llama2_7b();
+  model.layers = 48;
+  model.hidden_size = 2048;
+  model.heads = 16;
+  model.kv_heads = 2;
+  model.head_dim = 256;
+  model.rotary_dim = 64;
+  model.ffn_hidden_size = 512;
+  model.vocab_size = 151936;
+  model.qk_norm = model.attention_gate = true;
+  model.linear_attention =
+      LinearAttentionRecipe{.key_heads = 16, .value_heads = 32, .key_head_dim = 128, .value_head_dim = 128};
+  model.layer_kinds = {"linear", "linear", "linear", "attention"};
+  model.moe = MixtureOfExpertsRecipe{.experts = 512,
+                                     .top_k = 10,
+                                     .capacity_factor = 0,
+                                     .ffn_hidden_size = 512,
+                                     .shared_experts = 1,
+                                     .shared_gate = true,
+                                     .normalize_gates = true};
+  return model;
+}
+
+ModelRecipe nemotron_h_8b() {
+  ModelRecipe model = llama2_7b();
+  model.layers = 52;
+  model.hidden_size = 4096;
+  model.heads = 32;
+  model.kv_heads = 8;
+  model.head_dim = 128;
+  model.ffn_hidden_size = 21504;
+  model.vocab_size = 131072;
+  model.activation = Activation::squared_relu;
+  model.position = Position::none;
+  model.linear_attention = LinearAttentionRecipe{.kind = LinearAttentionKind::mamba2,
+                                                 .key_heads = 8,
+                                                 .value_heads = 128,
+                                                 .key_head_dim = 128,
+                                                 .value_head_dim = 64,
+                                                 .convolution_bias = true,
+                                                 .chunk = 128};
+  for (const char layer : std::string_view("M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"))
+    model.layer_kinds.emplace_back(layer == 'M'   ? "linear_alone"
+                                   : layer == '*' ? "attention_alone"
+                                                  : "feed_forward_alone");
+  return model;
+}
+
 OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting) {
   return block_operators(graph, block, setting);
 }

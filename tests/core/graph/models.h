@@ -19,7 +19,10 @@ ModelRecipe qwen3_30b_a3b();  // 128 narrow experts, top 8
 ModelRecipe deepseek_v2_lite();
 ModelRecipe deepseek_v3();
 ModelRecipe gpt_oss(std::int64_t layers, std::int64_t experts);
-ModelRecipe gemma3_27b();  // without multi-token prediction
+ModelRecipe gemma3_27b();
+// Layers of linear attention between others.
+ModelRecipe qwen3_next_80b();
+ModelRecipe nemotron_h_8b();  // without multi-token prediction
 
 // What is counted of one block:
 OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting);

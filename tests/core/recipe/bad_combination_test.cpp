@@ -54,6 +54,10 @@ TEST_CASE("Latent attention has heads of its own sizes, and positions", "[recipe
   check(test::latent_attention_combinations());
 }
 
+TEST_CASE("Layers of several kinds have sizes, and ranks split their states' heads alone", "[recipe]") {
+  check(test::hybrid_combinations());
+}
+
 TEST_CASE("Encoders have what their family has, on ranks with whole layers", "[recipe]") {
   check(test::encoder_combinations());
 }

@@ -25,6 +25,7 @@ std::vector<Combination> pair_combinations();
 std::vector<Combination> curriculum_combinations();
 std::vector<Combination> attention_combinations();
 std::vector<Combination> latent_attention_combinations();
+std::vector<Combination> hybrid_combinations();
 std::vector<Combination> encoder_combinations();
 std::vector<Combination> window_combinations();
 std::vector<Combination> residual_combinations();

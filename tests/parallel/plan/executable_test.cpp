@@ -46,6 +46,13 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
+      {{"/model/linear_attention", "/model/layer_kinds", "/model/position"},
+       [](Recipe& recipe) {
+         recipe.model.linear_attention.emplace(), recipe.model.layer_kinds = {"linear"};
+         recipe.model.position = Position::none;
+       }},
+      {{"/model/attention_gate", "/model/rotary_dim"},
+       [](Recipe& recipe) { recipe.model.attention_gate = true, recipe.model.rotary_dim = 8; }},
       {{"/model/sliding_window", "/model/attention_sinks"}, windows_on_a_gpu},
       {{"/model/sliding_window"},
        [](Recipe& recipe) { recipe.model.sliding_window.emplace(), recipe.training.token_dropping.emplace(); }},
