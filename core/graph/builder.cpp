@@ -67,7 +67,7 @@ bool are_alike(BlockSettings left, BlockSettings right) {
 bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto facts = [](const Parameter& parameter) {
     return std::tie(parameter.local_name, parameter.shape, parameter.split, parameter.joined,
-                    parameter.is_high_precision, parameter.is_frozen);
+                    parameter.is_high_precision, parameter.is_frozen, parameter.is_packed);
   };
   const auto is_same = [&](std::size_t left_index, std::size_t right_index) {
     const Parameter &left = graph.parameters[left_index], &right = graph.parameters[right_index];

@@ -71,6 +71,7 @@ struct Parameter {
   bool is_layer_matrix = false;
   bool is_high_precision = false;          // of these: the recipe keeps it in the compute type
   bool is_frozen = false;                  // never trained: has no gradient and no optimizer states
+  bool is_packed = false;                  // of these: frozen, and kept in 4 bits (LoraBase::nf4)
   bool is_adapter = false;                 // A or B of a low-rank adapter
   bool is_saved_module = false;            // trained beside adapters, of a module that model.lora.modules_to_save names
   std::optional<MatrixAdapter> adapter{};  // to this matrix

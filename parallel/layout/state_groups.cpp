@@ -21,11 +21,12 @@ struct GroupKey {
   bool is_fp8 = false;
   bool is_frozen = false;
   bool is_muon = false;
+  bool is_packed = false;
 
   bool operator==(const GroupKey&) const = default;
   bool is_of(const StateGroup& group) const {
     return group.kind == kind && group.readers == readers && group.is_fp8 == is_fp8 && group.is_frozen == is_frozen &&
-           group.is_muon == is_muon;
+           group.is_muon == is_muon && group.is_packed == is_packed;
   }
 };
 
@@ -36,8 +37,13 @@ std::vector<std::size_t> ranks_of(std::span<const std::size_t> stages, std::int6
   return {ranks.begin(), ranks.end()};
 }
 
-StateTypes types_of(const GroupKey& key, const PrecisionRecipe& precision) {
-  if (key.is_frozen) return frozen_state_types(precision);
+StateTypes types_of(const GroupKey& key, const Recipe& recipe) {
+  const PrecisionRecipe& precision = recipe.precision;
+  if (key.is_frozen) {
+    StateTypes types = frozen_state_types(precision);
+    if (key.is_packed) types.packed_bytes = recipe.model.lora->nf4_bytes();
+    return types;
+  }
   if (key.is_muon) return muon_state_types(precision);
   return key.is_fp8 ? fp8_state_types(precision) : state_types(precision);
 }
@@ -61,7 +67,8 @@ StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const
   group.is_fp8 = key.is_fp8;
   group.is_frozen = key.is_frozen;
   group.is_muon = key.is_muon;
-  group.types = types_of(key, recipe.precision);
+  group.is_packed = key.is_packed;
+  group.types = types_of(key, recipe);
   group.parameters.reserve(most);
   group.sizes.reserve(most);
   group.shards = key.kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
@@ -76,7 +83,7 @@ GroupKey key_of(const Parameter& parameter, const Recipe& recipe, const std::vec
   const bool is_muon =
       recipe.training.optimizer.name == OptimizerKind::muon && parameter.is_layer_matrix && !parameter.is_frozen;
   const Kind kind = parameter.has_expert_axis ? Kind::experts : Kind::dense;
-  return {kind, readers, is_fp8, parameter.is_frozen, is_muon};
+  return {kind, readers, is_fp8, parameter.is_frozen, is_muon, parameter.is_packed};
 }
 
 // Parameters of a block that follow each other and are of one group.

@@ -28,8 +28,9 @@ struct StateTypes {
   // it exists from a stage's first backward to its reduction.
   std::optional<ElementType> accumulator = std::nullopt;
   bool is_trained = true;  // else there are neither gradients nor moments
+  double packed_bytes = 0;  // per weight, where these are kept in blocks of fewer bits than a type has; else 0
 
-  double weight_bytes() const { return element_bytes(weight); }
+  double weight_bytes() const { return packed_bytes > 0 ? packed_bytes : static_cast<double>(element_bytes(weight)); }
   double gradient_bytes() const { return is_trained ? element_bytes(gradient) : 0; }
   double master_bytes() const { return master ? element_bytes(*master) : 0; }
   double moment_bytes() const {
@@ -67,6 +68,7 @@ struct StateGroup {
   std::vector<std::size_t> holders;  // the pipeline ranks of the readers, ascending
   bool is_fp8 = false;
   bool is_frozen = false;
+  bool is_packed = false;  // of these, in 4 bits
   bool is_muon = false;  // whole matrices, trained by Muon (core/optim/muon.h); else by AdamW
   StateTypes types;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory

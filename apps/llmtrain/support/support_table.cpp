@@ -82,6 +82,8 @@ void add_model(std::vector<Tried>& tried) {
   add({"model.lora.rank_stabilized", {}, {{"model.lora.rank", "8"}}});
   add({"model.lora.dora", {}, {{"model.lora.rank", "8"}}});
   add({"model.lora.dropout", {"0.1"}, {{"model.lora.rank", "8"}}});
+  add({"model.lora.base", {}, {{"model.lora.rank", "8"}}});
+  add({"model.lora.double_quantization", {}, {{"model.lora.rank", "8"}}});
   add({"model.lora.modules_to_save", {R"(["embed_tokens"])"}, {{"model.lora.rank", "8"}}});
 }
 

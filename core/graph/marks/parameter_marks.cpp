@@ -33,6 +33,13 @@ void require_joint(const Graph& graph, const char* pointer) {
   }
 }
 
+// Embeddings, norms and the head keep their type, as in bitsandbytes.
+void pack(Graph& graph) {
+  const auto& lora = graph.model.lora;
+  if (!lora || lora->base != LoraBase::nf4) return;
+  for (Parameter& parameter : graph.parameters) parameter.is_packed = parameter.is_layer_matrix && parameter.is_frozen;
+}
+
 void match_names(Graph& graph, NamePatterns patterns) {
   for (Parameter& parameter : graph.parameters)
     if (parameter.is_layer_matrix && patterns.match(parameter.name)) parameter.is_high_precision = true;
@@ -63,6 +70,7 @@ void freeze(Graph& graph, const std::vector<std::string>& patterns) {
   require_joint(graph, "/training/freeze");
   if (std::ranges::all_of(graph.parameters, &Parameter::is_frozen))
     throw Error(ExitCode::bad_recipe, "/training/freeze: freezes all parameters; must leave some to train");
+  pack(graph);
 }
 
 void keep_precision(Graph& graph, const HighPrecisionRecipe& high_precision) {

@@ -124,7 +124,20 @@ void OperatorWriter::add_adapter_dropout(std::string name, double elements) {
   if (!is_own()) save(item, item.name + "_mask", dropout_mask_bytes * elements);
 }
 
+// Reads the packed numbers and writes as many of the compute type, which are there while the product runs. The backward
+// does so again (Dettmers et al., arXiv 2305.14314, equation 5).
+void OperatorWriter::unpack(const std::string& name, std::string_view weight) {
+  double elements = 0;
+  for (const Parameter& matrix : weights_from(weight))
+    if (matrix.is_packed) elements += static_cast<double>(local_elements(matrix, setting_.shards));
+  if (elements == 0) return;
+  const double moved = elements * (1 + graph_.model.lora->nf4_bytes() / shape_.element);
+  Operator& item = elementwise(name + "_unpacked", moved, moved);
+  item.forward_scratch = item.backward_scratch = shape_.element * elements;
+}
+
 Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product, std::string_view weight) {
+  unpack(name, weight);
   Operator& item = this->product(std::move(name), product, weight);
   const std::vector<std::size_t>& parameters = graph_.blocks[block_].parameters;
   const std::size_t first = graph_.index_of(graph_.parameter(block_, weight));

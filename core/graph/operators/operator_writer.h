@@ -106,6 +106,8 @@ class OperatorWriter {
   void add_adapter_dropout(std::string name, double elements);
   // The parameter of that local name and those that are joined to it.
   std::span<const Parameter> weights_from(std::string_view first) const;
+  // Makes packed weights again in the compute type, in each pass.
+  void unpack(const std::string& name, std::string_view weight);
   void agree_on_scales(Operator& item) const;
   void hold_widened_operands(Operator& item) const;
   void hold_fp32_copies(Operator& item) const;

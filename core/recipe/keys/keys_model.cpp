@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_ta
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
 constexpr std::array<std::string_view, 4> position_words = {"learned", "rope", "relative", "none"};
 constexpr std::array<std::string_view, 2> classified_words = {"sequence", "token"};
+constexpr std::array<std::string_view, 2> lora_base_words = {"compute", "nf4"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
 
 // The defaults that `model.architecture` selects; each key can be overridden.
@@ -214,6 +215,12 @@ void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
               "Patterns of names of modules that are trained as a whole beside adapters, such as head, with * for any "
               "text; or modules of transformers, such as embed_tokens."},
              lora.modules_to_save, "a list of patterns");
+  keys.choice({"base",
+               "How the layers' frozen matrices are kept: in the compute type, or in 4-bit NormalFloat with a scale per 64 "
+               "elements (QLoRA), from which each product makes them again. nf4 planned, not run."},
+              lora.base, lora_base_words);
+  keys.boolean({"double_quantization", "With nf4: scales have 8 bits, and one scale of their own for each 256 of them."},
+               lora.double_quantization);
 }
 
 }  // namespace

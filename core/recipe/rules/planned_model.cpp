@@ -25,6 +25,8 @@ void add_layer_keys(const ModelRecipe& model, std::vector<PlannedKey>& keys) {
   keys.push_back({model.post_norms, "/model/post_norms", "true", "use false"});
   keys.push_back({model.multi_token_prediction.has_value(), "/model/multi_token_prediction",
                   "layers that predict further tokens", "set it to null"});
+  const bool is_packed = model.lora && model.lora->base == LoraBase::nf4;
+  keys.push_back({is_packed, "/model/lora/base", "\"nf4\"", "use \"compute\""});
   keys.push_back({model.attention_gate, "/model/attention_gate", "true", "use false"});
   keys.push_back({model.rotary_dim.has_value(), "/model/rotary_dim", "a part of each head", "use \"auto\""});
   keys.push_back({model.position == Position::none, "/model/position", "\"none\"", "use \"rope\" or \"learned\""});

@@ -44,10 +44,19 @@ Verdict check_tf32(const Recipe& recipe, const Known&) {
   return Refusal{"true, and a processor multiplies fp32 exactly", "needs cluster.device \"cuda\" or \"auto\"", "false"};
 }
 
+// What NF4 holds is multiplied in the compute type.
+Verdict check_lora_base(const Recipe& recipe, const Known&) {
+  const auto& lora = recipe.model.lora;
+  if (!lora || lora->base != LoraBase::nf4 || !multiplies_fp8(recipe.precision.fp8_level)) return {};
+  return Refusal{"\"nf4\" is multiplied in the compute type", "must be \"compute\" with precision.fp8_level",
+                 "\"compute\""};
+}
+
 }  // namespace
 
 std::vector<Rule> precision_rules() {
   return {
+      {"/model/lora/base", {"/precision/fp8_level"}, check_lora_base},
       {"/precision/high_precision",
        {"/precision/high_precision/first_layers", "/precision/high_precision/last_layers", "/model/layers"},
        check_high_precision},

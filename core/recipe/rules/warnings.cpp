@@ -100,6 +100,8 @@ std::vector<Ignored> ignored_model(const ModelRecipe& model) {
        "all tokens have a place: model.moe.capacity_factor is 0"},
       {experts.balance_loss == BalanceLoss::none && experts.balance_coefficient != usual.balance_coefficient,
        "model.moe.balance_coefficient", "there is no loss to weigh: model.moe.balance_loss is \"none\""},
+      {model.lora && model.lora->base != LoraBase::nf4 && !model.lora->double_quantization,
+       "model.lora.double_quantization", "nothing is quantized: model.lora.base is \"compute\""},
   };
 }
 

@@ -105,10 +105,14 @@ const BlockMemory& BlockMemories::of(std::size_t block) {
 // Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.
 double BlockMemories::weight_bytes(std::size_t block) const {
   const Graph& graph = *partition_.graph;
-  double elements = 0;
-  for (const std::size_t index : graph.blocks[block].parameters)
-    elements += static_cast<double>(local_elements(graph.parameters[index], operators_.setting().shards));
-  return state_types(partition_.recipe.precision).weight_bytes() * elements;
+  const double element = state_types(partition_.recipe.precision).weight_bytes();
+  double bytes = 0;
+  for (const std::size_t index : graph.blocks[block].parameters) {
+    const Parameter& parameter = graph.parameters[index];
+    bytes += (parameter.is_packed ? graph.model.lora->nf4_bytes() : element) *
+             static_cast<double>(local_elements(parameter, operators_.setting().shards));
+  }
+  return bytes;
 }
 
 // What one micro-batch takes. A workspace is the most that is alive during the pass minus the activations saved after

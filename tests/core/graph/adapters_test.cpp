@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/adapters.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -54,6 +56,44 @@ TEST_CASE("An adapter costs its two products, forward and twice backward, and sp
   const double matrices = 2.0 * (2 * 4096.0 * (4096 + 2 * 1024 + 4096 + 3 * 14336) + 128256.0 * 4096);
   const double adapters = 3 * 2.0 * 2 * 4 * (14336 + 4096);
   CHECK(training_flops_per_sample(Graph::build(model), 64) == forward_and_input + 64 * (adapters - matrices));
+}
+
+// QLoRA, section 3: 4 bits, and 0.5 of scales of 32 bits for 64 elements each, which double quantization makes 0.127.
+TEST_CASE("A frozen matrix in NF4 takes its 4 bits and its scales") {
+  LoraRecipe lora{.base = LoraBase::nf4};
+  CHECK(8 * lora.nf4_bytes() == Approx(4.127).epsilon(1e-4));
+  lora.double_quantization = false;
+  CHECK(8 * lora.nf4_bytes() == 4.5);
+}
+
+TEST_CASE("The layers' frozen matrices are packed, and each product makes its own again in both passes") {
+  ModelRecipe model = with_adapters(test::llama3_8b(), {"*.ffn.down.weight"});
+  model.lora->base = LoraBase::nf4;
+  model.lora->modules_to_save = {"*.attention.output"};
+  const Graph graph = Graph::build(model);
+  for (const Parameter& parameter : graph.parameters) {
+    CAPTURE(parameter.name);
+    CHECK(parameter.is_packed == (parameter.is_layer_matrix && !parameter.name.ends_with("attention.output.weight")));
+  }
+  PassSetting setting;
+  setting.tokens.sequence_length = 64;
+  setting.numbers.compute = DataType::bf16;
+  const auto unpacked = [&](std::int64_t tensor) {
+    setting.shards.tensor = tensor;
+    double bytes = 0, scratch = 0;
+    for (const Operator& item : test::operators_of(graph, 1, setting)) {
+      if (!item.name.ends_with("_unpacked")) continue;
+      CHECK(item.forward.elements == item.backward.elements);
+      bytes += 2 * item.forward.elements;
+      scratch = std::max(scratch, item.forward_scratch);
+    }
+    return std::pair(bytes, scratch);
+  };
+  // Read packed, written in bf16: all but the output's projection, of which most at once gate and up.
+  const double elements = 4096.0 * (4096 + 2 * 1024 + 3 * 14336), largest = 4096.0 * 2 * 14336;
+  CHECK(unpacked(1).first == Approx(elements * (2 + model.lora->nf4_bytes())));
+  CHECK(unpacked(1).second == 2 * largest);
+  CHECK(unpacked(4).first == Approx(elements / 4 * (2 + model.lora->nf4_bytes())));
 }
 
 TEST_CASE("Tensor ranks split the matrix of an adapter that shares the split axis, and sum the other's gradient") {

@@ -42,7 +42,7 @@ inline Json large_recipe() {
         "balance_coefficient": 0.02, "z_coefficient": 0.001, "jitter": 0.01,
         "gate_noise": 0.5, "routing_zipf": null, "routing_trace": "/runs/other/routing.jsonl"},
       "multi_token_prediction": null, "classifier": null,
-      "lora": {"rank": 4, "alpha": 32, "rank_stabilized": true, "dora": true, "dropout": 0.05, "targets": ["*.attention.*.weight"], "modules_to_save": ["norm"]}},
+      "lora": {"rank": 4, "alpha": 32, "rank_stabilized": true, "dora": true, "dropout": 0.05, "targets": ["*.attention.*.weight"], "modules_to_save": ["norm"], "base": "compute", "double_quantization": false}},
     "data": {"tokenizer": {"sentencepiece": "/data/tokens.model"}, "shuffle": false, "on_bad_line": "skip",
       "fine_tuning": {"template": {"file": "/data/chat.jinja"}, "loss": "all", "packing": false, "date": "2024-07-26",
         "leave_out": ["name"],

@@ -57,6 +57,7 @@ std::vector<Ignored> of_model() {
       {"model.rope_scaling",
        {rope, R"(model.rope_scaling={"type": "llama3", "factor": 2, "beta_fast": 16})"},
        "model.rope_scaling.type=yarn"},
+      {"model.lora.double_quantization", {"model.lora.double_quantization=false"}, "model.lora.base=nf4"},
       {"model.moe.priority",
        {experts, "model.moe.priority=score", "model.moe.capacity_factor=0"},
        "model.moe.capacity_factor=-1"},

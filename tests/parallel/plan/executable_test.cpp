@@ -51,6 +51,7 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
          recipe.model.linear_attention.emplace(), recipe.model.layer_kinds = {"linear"};
          recipe.model.position = Position::none;
        }},
+      {{"/model/lora/base"}, [](Recipe& recipe) { recipe.model.lora = LoraRecipe{.base = LoraBase::nf4}; }},
       {{"/model/attention_gate", "/model/rotary_dim"},
        [](Recipe& recipe) { recipe.model.attention_gate = true, recipe.model.rotary_dim = 8; }},
       {{"/model/sliding_window", "/model/attention_sinks"}, windows_on_a_gpu},

@@ -63,5 +63,26 @@ TEST_CASE("a stage's groups hold what its blocks read, each parameter once") {
   CHECK((fp8.size() == 2 && frozen.size() == 2 && experts.size() == 2));
 }
 
+TEST_CASE("frozen matrices in NF4 are groups of their own, of fewer bytes and nothing that is trained") {
+  Recipe recipe = mixed_recipe();
+  recipe.precision = {.compute = DataType::bf16};
+  recipe.training.freeze = {"*norm*"};
+  recipe.model.lora = LoraRecipe{.rank = 2, .base = LoraBase::nf4};
+  const Partition partition = Partition::on_mesh(recipe, {.tensor = 2, .data = 2, .pipeline = 2});
+  double packed = 0, frozen = 0;
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+    for (const StateGroup& group : partition.groups[stage]) {
+      for (const std::size_t index : group.parameters)
+        CHECK(partition.graph->parameters[index].is_packed == group.is_packed);
+      CHECK(group.types.weight_bytes() == (group.is_packed ? recipe.model.lora->nf4_bytes() : 2));
+      if (group.is_packed) CHECK(group.types.gradient_bytes() + group.types.moment_bytes() == 0);
+      (group.is_packed ? packed : frozen) += static_cast<double>(group.is_frozen ? group.elements() : 0);
+    }
+  }
+  // Four matrices of attention with as many heads of keys, and the network's or the experts', on one of two ranks.
+  CHECK(packed == 8 * (4 * 64.0) / 2 + 4 * (2 * 128.0) / 2 + 4 * 4 * (2 * 64.0) / 2);
+  CHECK(frozen > 0);
+}
+
 }  // namespace
 }  // namespace llmtrain
