@@ -8,8 +8,10 @@ namespace llmtrain {
 namespace {
 
 // Orders in which an FP8 input is kept. In other programs that of the forward's product and that of the weight
-// gradient's: FP8 tensor cores need the summed axis to be contiguous.
-double fp8_orders(const ProgramSetting& program) { return program.is_own() ? 1 : 2; }
+// gradient's: FP8 tensor cores need the summed axis to be contiguous. Of 4 bits the forward's goes with its product.
+double fp8_orders(const ProgramSetting& program, const NumberSetting& numbers) {
+  return program.is_own() || numbers.format != ProductFormat::fp8 ? 1 : 2;
+}
 
 double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);
@@ -41,7 +43,8 @@ LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting) {
   shape.split_tokens = tokens.split();
   shape.hidden = static_cast<double>(hidden_size);
   shape.element = element_bytes(element_type(numbers.compute));
-  shape.fp8_input = numbers.keeps_compute_inputs ? shape.element : (1 + numbers.scale_bytes) * fp8_orders(program);
+  shape.fp8_input =
+      numbers.keeps_compute_inputs ? shape.element : numbers.operand_bytes() * fp8_orders(program, numbers);
   return shape;
 }
 

@@ -64,8 +64,13 @@ struct NumberSetting {
   bool keeps_compute_inputs = false;  // keeps inputs in the compute type, as of layers that have left FP8
   bool agrees_on_scales = true;       // ranks that hold parts of an operand agree on its scale before the product
   double scale_bytes = 0;             // per FP8 element, where blocks of a tensor have scales of their own
+  ProductFormat format = ProductFormat::fp8;
 
   bool uses_fp8() const { return multiplies_fp8(fp8_level); }
+  // Bytes per element of an operand of an FP8 product, with its scales.
+  double operand_bytes() const {
+    return llmtrain::operand_bytes(format) + (format == ProductFormat::fp8 ? scale_bytes : 0);
+  }
 };
 
 // How expert ranks exchange rows.

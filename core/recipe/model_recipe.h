@@ -107,8 +107,8 @@ struct RopeScalingRecipe {
   bool operator==(const RopeScalingRecipe&) const = default;
 };
 
-// In which numbers the frozen matrices beneath adapters are kept: in the compute type, or as QLoRA's NormalFloat of 4 bits
-// (Dettmers et al., arXiv 2305.14314).
+// In which numbers the frozen matrices beneath adapters are kept: in the compute type, or as QLoRA's NormalFloat of 4
+// bits (Dettmers et al., arXiv 2305.14314).
 enum class LoraBase { compute, nf4 };
 
 // Low-rank adapters (Hu et al., arXiv 2106.09685): a matrix W of those that a pattern names becomes W + scale() · B·A,
@@ -119,14 +119,14 @@ struct LoraRecipe {
   std::vector<std::string> targets{"*.attention.query.weight", "*.attention.value.weight"};
 
   bool rank_stabilized = false;
-  double dropout = 0;                        // of each adapter's input, in training
-  bool dora = false;                         // also with a magnitude of each row (Liu et al., arXiv 2402.09353)
-  std::vector<std::string> modules_to_save;  // trained as a whole beside adapters
+  double dropout = 0;                          // of each adapter's input, in training
+  bool dora = false;                           // also with a magnitude of each row (Liu et al., arXiv 2402.09353)
+  std::vector<std::string> modules_to_save{};  // trained as a whole beside adapters
   LoraBase base = LoraBase::compute;
   bool double_quantization = true;  // with nf4: the blocks' scales are quantized, too
 
-  // Bytes of an element of a matrix in 4 bits (section 3): a scale for each 64 elements, in fp32 or, quantized, in 8 bits
-  // with one in fp32 for each 256 of them.
+  // Bytes of an element of a matrix in 4 bits (section 3): a scale for each 64 elements, in fp32 or, quantized, in 8
+  // bits with one in fp32 for each 256 of them.
   double nf4_bytes() const {
     constexpr double block = 64, scales = 256;
     return 0.5 + (double_quantization ? (1 + 4 / scales) / block : 4 / block);

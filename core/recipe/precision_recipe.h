@@ -52,6 +52,23 @@ struct Fp8ScalingRecipe {
 // run replaces automatic by what it comes to: all, but for further patterns of HighPrecisionRecipe::parameters.
 enum class Fp8Products { all, automatic };
 
+// The numbers of the products that FP8 levels name: of 8 bits, or of 4 bits with a scale of 8 bits for each 16 (NVFP4,
+// NVIDIA, arXiv 2509.25149) or 32 elements (MXFP4, Rouhani et al., arXiv 2310.10537).
+enum class ProductFormat { fp8, nvfp4, mxfp4 };
+
+// Bytes of an element of such an operand, without scales that are of more elements.
+constexpr double operand_bytes(ProductFormat format) {
+  switch (format) {
+    case ProductFormat::fp8:
+      return 1;
+    case ProductFormat::nvfp4:
+      return 0.5 + 1.0 / 16;
+    case ProductFormat::mxfp4:
+      return 0.5 + 1.0 / 32;
+  }
+  return 1;
+}
+
 // Which linear layers FP8 levels leave in the compute type.
 struct HighPrecisionRecipe {
   std::int64_t first_layers = 0;
@@ -77,12 +94,14 @@ struct PrecisionRecipe {
   DataType gradients = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
   Fp8Products fp8_products = Fp8Products::all;
+  ProductFormat product_format = ProductFormat::fp8;
   Fp8ScalingRecipe fp8_scaling{};
   GradientScaling gradient_scaling = GradientScaling::automatic;
   HighPrecisionRecipe high_precision{};
   LossScaleRecipe loss_scale{};
   bool tf32 = false;                 // in matrix products of fp32 on a GPU
   bool stochastic_rounding = false;  // of weights and moments that updates store in small types
+  bool multiplies_fp4() const { return multiplies_fp8(fp8_level) && product_format != ProductFormat::fp8; }
   // Whether the plan says which products are in FP8.
   bool plans_products() const { return multiplies_fp8(fp8_level) && fp8_products == Fp8Products::automatic; }
   // Whether products have the scales of the steps before.

@@ -148,6 +148,7 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
        std::to_string(expert_tensor(parallel)) + " without experts to split", "leave it out"},
       {recipe.model.lora && multiplies_fp8(precision.fp8_level), "/model/lora", "adapters beside FP8 products",
        "set precision.fp8_level to \"off\""},
+      {precision.multiplies_fp4(), "/precision/product_format", "products of 4-bit numbers", "use \"fp8\""},
       {recipe.data.pairs && !is_encoder_decoder(recipe.model.architecture), "/data/pairs",
        "pairs for a model without an encoder", "set it to null, or model.architecture to \"bart\" or \"t5\""},
       {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},

@@ -27,7 +27,7 @@ struct StateTypes {
   // In which the micro-batches' gradients are summed before they are reduced; none: in `gradient`. Not counted below:
   // it exists from a stage's first backward to its reduction.
   std::optional<ElementType> accumulator = std::nullopt;
-  bool is_trained = true;  // else there are neither gradients nor moments
+  bool is_trained = true;   // else there are neither gradients nor moments
   double packed_bytes = 0;  // per weight, where these are kept in blocks of fewer bits than a type has; else 0
 
   double weight_bytes() const { return packed_bytes > 0 ? packed_bytes : static_cast<double>(element_bytes(weight)); }
@@ -69,7 +69,7 @@ struct StateGroup {
   bool is_fp8 = false;
   bool is_frozen = false;
   bool is_packed = false;  // of these, in 4 bits
-  bool is_muon = false;  // whole matrices, trained by Muon (core/optim/muon.h); else by AdamW
+  bool is_muon = false;    // whole matrices, trained by Muon (core/optim/muon.h); else by AdamW
   StateTypes types;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
   std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included

@@ -3,7 +3,7 @@
 are from measurements.
 
 PRODUCTS is a CSV file of columns device, rows, columns, inner and a time in microseconds by type (bf16, fp8,
-fp8_block), ATTENTION one of columns device, program, head_dim, batch, sequence, heads, kv_heads and microseconds, the
+fp8_block, nvfp4), ATTENTION one of columns device, program, head_dim, batch, sequence, heads, kv_heads and microseconds, the
 forward of causal attention in bf16. `device` is the name of a cluster profile. Of attention the faster of two programs
 counts. Errors are those of shapes that a table was fitted to, of every fifth shape, left out of another table, and of
 every fifth pair of columns and inner size (of attention: of heads and heads per key), left out of a third.
@@ -33,7 +33,7 @@ ATTENTION_AXES = {
 # The time of an operator grows with each of its sizes.
 PRODUCT_STEEPEST = (1, 1, 1)
 ATTENTION_STEEPEST = (2, 1, None, 1)
-TYPES = ("bf16", "fp8", "fp8_block")
+TYPES = ("bf16", "fp8", "fp8_block", "nvfp4")
 LEFT_OUT = 5  # one shape or pair in so many
 # What a profile states beside tables, with AIConfigurator's values for passes over memory of all devices.
 NUMBERS = {"training_speed": 1, "memory_fraction": 0.8, "memory_seconds": 3e-06, "fp8_cast_seconds": 0}
@@ -53,7 +53,7 @@ def profile_file(name):
 def peaks(name):
     """The dense peak by type, in FLOP/s."""
     peak = json.loads(profile_file(name).read_text())["device"]["peak_flops"]
-    return {"bf16": peak["bf16"], "fp8": peak["fp8"], "fp8_block": peak["fp8"]}
+    return {"bf16": peak["bf16"], "fp8": peak["fp8"], "fp8_block": peak["fp8"], "nvfp4": peak.get("fp4")}
 
 
 def read_products(file):

@@ -107,6 +107,7 @@ void add_training(std::vector<Tried>& tried) {
 void add_precision(std::vector<Tried>& tried) {
   const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
   add({"precision.fp8_products", {}, needs_fp8_products});
+  add({"precision.product_format", {}, needs_fp8_products});
   add({"precision.fp8_scaling.method", {}, needs_fp8_products});
   add({"precision.gradient_scaling", {}, needs_fp8_gradients});
   add({"precision.stochastic_rounding", {}, needs_fp8_gradients});

@@ -258,7 +258,7 @@ void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char
     Exchange& rows = exchange(item, RankAxis::tensor, collective, direction, tensors, bytes);
     // Rows are gathered in FP8 where the product takes FP8.
     if (direction == gathers && item.uses_fp8 && !setting_.numbers.keeps_compute_inputs)
-      rows.compression = shape_.element;
+      rows.compression = shape_.element / operand_bytes(setting_.numbers.format);
     rows.exposure = exposure;
     if (direction == Direction::forward)
       item.received +=

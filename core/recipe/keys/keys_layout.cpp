@@ -13,6 +13,7 @@ namespace {
 constexpr IntegerRange degree_range{1, 1 << 20};
 
 constexpr std::array<std::string_view, 2> fp8_products_words = {"all", "auto"};
+constexpr std::array<std::string_view, 3> product_format_words = {"fp8", "nvfp4", "mxfp4"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
 constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
@@ -35,6 +36,11 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
                "Which products of the layers FP8 levels multiply in FP8: all; auto those that the plan for "
                "cluster.profile says are faster with it, casts included."},
               precision.fp8_products, fp8_products_words);
+  keys.choice(
+      {"product_format",
+       "Numbers of the products that fp8_level O0 names: of 8 bits, or of 4 with a scale for each 16 (nvfp4) or 32 "
+       "(mxfp4) elements. Those of 4 bits planned, not run."},
+      precision.product_format, product_format_words);
   keys.section({"fp8_scaling", "Scales of the operands of FP8 products."}, [&] {
     Fp8ScalingRecipe& scaling = precision.fp8_scaling;
     keys.choice(

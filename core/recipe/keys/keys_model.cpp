@@ -215,12 +215,14 @@ void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
               "Patterns of names of modules that are trained as a whole beside adapters, such as head, with * for any "
               "text; or modules of transformers, such as embed_tokens."},
              lora.modules_to_save, "a list of patterns");
-  keys.choice({"base",
-               "How the layers' frozen matrices are kept: in the compute type, or in 4-bit NormalFloat with a scale per 64 "
-               "elements (QLoRA), from which each product makes them again. nf4 planned, not run."},
-              lora.base, lora_base_words);
-  keys.boolean({"double_quantization", "With nf4: scales have 8 bits, and one scale of their own for each 256 of them."},
-               lora.double_quantization);
+  keys.choice(
+      {"base",
+       "How the layers' frozen matrices are kept: in the compute type, or in 4-bit NormalFloat with a scale per 64 "
+       "elements (QLoRA), from which each product makes them again. nf4 planned, not run."},
+      lora.base, lora_base_words);
+  keys.boolean(
+      {"double_quantization", "With nf4: scales have 8 bits, and one scale of their own for each 256 of them."},
+      lora.double_quantization);
 }
 
 }  // namespace

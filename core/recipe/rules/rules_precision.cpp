@@ -44,6 +44,17 @@ Verdict check_tf32(const Recipe& recipe, const Known&) {
   return Refusal{"true, and a processor multiplies fp32 exactly", "needs cluster.device \"cuda\" or \"auto\"", "false"};
 }
 
+Verdict check_product_format(const Recipe& recipe, const Known&) {
+  const PrecisionRecipe& precision = recipe.precision;
+  if (!precision.multiplies_fp4()) return {};
+  if (stores_fp8(precision.fp8_level))
+    return Refusal{"numbers of 4 bits are of products alone", "must be \"fp8\" with precision.fp8_level above \"O0\"",
+                   "\"fp8\""};
+  if (!precision.delays_scales()) return {};
+  return Refusal{"numbers of 4 bits have the scales of their own blocks",
+                 "must be \"fp8\" with precision.fp8_scaling.method \"delayed\"", "\"fp8\""};
+}
+
 // What NF4 holds is multiplied in the compute type.
 Verdict check_lora_base(const Recipe& recipe, const Known&) {
   const auto& lora = recipe.model.lora;
@@ -57,6 +68,7 @@ Verdict check_lora_base(const Recipe& recipe, const Known&) {
 std::vector<Rule> precision_rules() {
   return {
       {"/model/lora/base", {"/precision/fp8_level"}, check_lora_base},
+      {"/precision/product_format", {"/precision/fp8_level", "/precision/fp8_scaling/method"}, check_product_format},
       {"/precision/high_precision",
        {"/precision/high_precision/first_layers", "/precision/high_precision/last_layers", "/model/layers"},
        check_high_precision},

@@ -62,6 +62,8 @@ std::vector<Ignored> ignored_fp8(const Recipe& recipe) {
        "there is nothing to describe: precision.fp8_level is \"off\""},
       {!multiplies && precision.fp8_products != Fp8Products::all, "precision.fp8_products",
        "there are no FP8 products: precision.fp8_level is \"off\""},
+      {!multiplies && precision.product_format != ProductFormat::fp8, "precision.product_format",
+       "there are no such products: precision.fp8_level is \"off\""},
       {!multiplies && scaling != defaults, "precision.fp8_scaling",
        "there is nothing to scale: precision.fp8_level is \"off\""},
       {!multiplies && precision.high_precision != HighPrecisionRecipe{}, "precision.high_precision",

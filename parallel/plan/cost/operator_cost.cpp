@@ -50,7 +50,7 @@ void add_casts(const PricedLayout& priced, const MatrixProduct& product, bool ha
   const double input = product.rows * product.inner, weight = product.inner * product.columns;
   const double output = product.rows * product.columns;
   // Read one element, write two FP8 ones with their scales; at O3 read and write one byte.
-  const double bytes = element + 2 * (1 + priced.program().fp8.scale_bytes);
+  const double bytes = element + 2 * priced.setting().numbers.operand_bytes();
   const double weight_bytes = priced.setting().numbers.fp8_level == Fp8Level::o3 ? 2 : bytes;
   cost.forward += priced.roofline.pass(factor * bytes * input);
   cost.forward += priced.roofline.pass(factor * weight_bytes * weight) * weight_cast_share(priced);

@@ -19,6 +19,7 @@ PassSetting pass_setting(const Partition& partition, const ClusterProfile& profi
       partition.mesh.tensor > 1 ? program.memory.parallel_loss_copies : program.memory.loss_copies;
   setting.numbers.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
   setting.numbers.scale_bytes = program.fp8.scale_bytes;
+  setting.numbers.format = partition.recipe.precision.product_format;
   // Levels above O0 differ in gradients and states alone.
   if (!program.fp8.states && stores_fp8(setting.numbers.fp8_level)) setting.numbers.fp8_level = Fp8Level::o0;
   setting.exchange.sends_tokens_once = program.experts.sends_tokens_once;

@@ -42,10 +42,17 @@ Roofline::Roofline(const ClusterProfile& profile, const PrecisionRecipe& precisi
   if (tables_ != nullptr && !profile.program.attention_on(profile.name))
     attention_table_ = table_of(tables_->attention, "bf16");
   fp8_ = compute_;
-  if (!multiplies_fp8()) return;
-  fp8_ = {profile.device.peak_flops.fp8, profile.matrix.fp8_peak_fraction};
-  if (tables_ != nullptr)
-    fp8_.table = table_of(tables_->products, profile.program.fp8.scale_bytes > 0 ? "fp8_block" : "fp8");
+  const bool is_fp4 = precision.product_format != ProductFormat::fp8;
+  const double peak = small_peak_flops(profile, precision);
+  has_fp8_ = peak > 0 && profile.matrix.fp8_peak_fraction > 0;
+  if (!has_fp8_) return;
+  operand_bytes_ = operand_bytes(precision.product_format) + (is_fp4 ? 0 : profile.program.fp8.scale_bytes);
+  // Of FP4 no step has been fitted: the fraction is that of FP8.
+  fp8_ = {peak, profile.matrix.fp8_peak_fraction};
+  if (tables_ == nullptr) return;
+  // MXFP4's products are NVFP4's with other scales.
+  const char* const scaled = profile.program.fp8.scale_bytes > 0 ? "fp8_block" : "fp8";
+  fp8_.table = table_of(tables_->products, is_fp4 ? "nvfp4" : scaled);
 }
 
 // The startup term dominates small passes, the bandwidth large ones.
@@ -54,10 +61,6 @@ double Roofline::memory_seconds(double bytes) const {
   if (tables_ != nullptr) return tables_->memory_seconds + bytes / (bandwidth * tables_->memory_fraction);
   // bytes ÷ (bandwidth · fraction · bytes ÷ (bytes + half)), simplified: a fixed start-up time plus the transfer.
   return (bytes + profile_.memory.half_bytes) / (bandwidth * profile_.memory.fraction);
-}
-
-bool Roofline::multiplies_fp8() const {
-  return profile_.device.peak_flops.fp8 > 0 && profile_.matrix.fp8_peak_fraction > 0;
 }
 
 double Roofline::table_efficiency(const EfficiencyTable::Found& found) const {
@@ -88,7 +91,7 @@ Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
   if (product.rows <= 0 || product.batch <= 0) return {};
   // On a device without FP8 products they run in the compute type: FP8 then saves only memory and traffic.
   const bool fp8 = type == MatrixType::fp8 && multiplies_fp8();
-  const double operand_bytes = fp8 ? 1 + profile_.program.fp8.scale_bytes : element_bytes_;
+  const double operand_bytes = fp8 ? operand_bytes_ : element_bytes_;
   // Two operands in their type, in FP8 with their scales; results are always in the compute type.
   const double bytes = product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
                                         element_bytes_ * product.rows * product.columns);

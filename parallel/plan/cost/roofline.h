@@ -79,7 +79,7 @@ class Roofline {
 
   double memory_seconds(double bytes) const;
   double table_efficiency(const EfficiencyTable::Found& found) const;
-  bool multiplies_fp8() const;
+  bool multiplies_fp8() const { return has_fp8_; }
   const ProductRate& rate(MatrixType type) const { return type == MatrixType::fp8 ? fp8_ : compute_; }
 
   const ClusterProfile& profile_;
@@ -87,8 +87,10 @@ class Roofline {
   AttentionProfile attention_;
   const EfficiencyTable* attention_table_ = nullptr;
   ProductRate compute_;
-  ProductRate fp8_;  // that of the compute type on a device without FP8
+  ProductRate fp8_;  // that of the compute type on a device without FP8, or without FP4 where this is asked for
+  double operand_bytes_ = 1;  // per element of these
   double element_bytes_ = 2;
+  bool has_fp8_ = false;
 };
 
 }  // namespace llmtrain

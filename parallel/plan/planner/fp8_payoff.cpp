@@ -123,7 +123,7 @@ std::vector<PlannedProduct> planned_products(const PricedLayout& priced) {
 
 std::vector<std::string> products_without_fp8_gain(const Plan& plan, const ClusterProfile& profile) {
   const Partition& partition = plan.layout->partition();
-  if (profile.device.peak_flops.fp8 == 0) return {};
+  if (small_peak_flops(profile, partition.recipe.precision) == 0) return {};
   const ClusterProfile shared = share_devices(profile, partition.mesh);
   const PricedLayout priced(partition, shared);
   std::vector<std::string> warnings;

@@ -237,9 +237,11 @@ void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
     plan.report.warnings.push_back(fmt::format(
         "precision.fp8_level: no layer uses FP8: precision.fp8_products and precision.high_precision leave all in {}",
         word_of(precision.compute)));
-  } else if (multiplies && profile.device.peak_flops.fp8 == 0) {
-    plan.report.warnings.push_back("precision.fp8_level: " + profile.name +
-                                   " has no FP8 matrix products: FP8 saves memory and traffic, but no compute time");
+  } else if (multiplies && small_peak_flops(profile, precision) == 0) {
+    const std::string type = precision.multiplies_fp4() ? "FP4" : "FP8";
+    plan.report.warnings.push_back(
+        (precision.multiplies_fp4() ? "precision.product_format: " : "precision.fp8_level: ") + profile.name +
+        " has no " + type + " matrix products: " + type + " saves memory and traffic, but no compute time");
   }
   // Profiles require positive rates of these types, so this only concerns profiles made in code.
   if (peak_flops(profile, {precision.compute, precision.gradients, Fp8Level::off}) > 0) return;

@@ -19,7 +19,7 @@ void divide(ClusterProfile& profile, double ranks) {
   DeviceProfile& device = profile.device;
   PeakFlops& peak = device.peak_flops;
   // Everything that the ranks of one processor contend for is divided; latencies are not.
-  for (double* rate : {&peak.fp32, &peak.tf32, &peak.bf16, &peak.fp16, &peak.fp8, &device.memory_bandwidth,
+  for (double* rate : {&peak.fp32, &peak.tf32, &peak.bf16, &peak.fp16, &peak.fp8, &peak.fp4, &device.memory_bandwidth,
                        &device.memory_bytes, &device.pcie_bandwidth, &profile.node.link_bandwidth})
     *rate /= ranks;
   // A smaller result saturates fewer cores (outer_half enters squared); half_bytes ÷ bandwidth, the start-up time of a
@@ -80,10 +80,16 @@ ClusterProfile read_profile(const std::filesystem::path& file, const std::filesy
 
 }  // namespace
 
+double small_peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precision) {
+  const PeakFlops& peak = profile.device.peak_flops;
+  return precision.product_format == ProductFormat::fp8 ? peak.fp8 : peak.fp4;
+}
+
 double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precision) {
   const PeakFlops& peak = profile.device.peak_flops;
-  // A device without FP8 units is rated by its compute type, which is what it would run.
-  if (multiplies_fp8(precision.fp8_level) && peak.fp8 > 0) return peak.fp8;
+  // A device without FP8 or FP4 units is rated by its compute type, which is what it would run.
+  const double small = small_peak_flops(profile, precision);
+  if (multiplies_fp8(precision.fp8_level) && small > 0) return small;
   switch (precision.compute) {
     case DataType::fp32:
       return precision.tf32 && peak.tf32 > 0 ? peak.tf32 : peak.fp32;

@@ -30,6 +30,7 @@ struct PeakFlops {
   double bf16 = 0;
   double fp16 = 0;
   double fp8 = 0;  // 0: the device has none
+  double fp4 = 0;  // with scales of blocks; 0: the device has none
 };
 
 struct DeviceProfile {
@@ -130,6 +131,10 @@ struct ClusterProfile {
 
 // The dense peak of matrix products in the compute type, at FP8 levels that of FP8: the denominator of MFU and HFU.
 double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precision);
+
+// The dense peak of the products that FP8 levels name, of 8 or of 4 bits (precision.product_format); 0: the device has
+// none.
+double small_peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precision);
 
 // Reads a profile from JSON text. Throws Error(bad_recipe) with every problem, one line per problem, as
 // `<file>: <JSON pointer>: …`: unknown and missing keys, wrong types, values out of range, tables that do not increase.

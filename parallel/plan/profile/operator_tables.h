@@ -45,10 +45,10 @@ class EfficiencyTable {
   std::vector<double> log_efficiencies_;
 };
 
-// By the type of the operands: "bf16" (for fp16, too), "fp8" with a scale per tensor, "fp8_block" with one per block.
-// FP8 products were measured with the cast of their first operand from 16 bits.
+// By the type of the operands: "bf16" (for fp16, too), "fp8" with a scale per tensor, "fp8_block" with one per block,
+// and "nvfp4". FP8 products were measured with the cast of their first operand from 16 bits.
 using TablesByType = std::map<std::string, EfficiencyTable>;
-constexpr std::array<const char*, 3> table_types = {"bf16", "fp8", "fp8_block"};
+constexpr std::array<const char*, 4> table_types = {"bf16", "fp8", "fp8_block", "nvfp4"};
 
 // A device's operators as they were measured one by one: a profile's section "operators".
 struct OperatorTables {

@@ -23,6 +23,9 @@ class ProfileWriter {
   void text(const char* name, const std::string& field) { json_[name] = field; }
   void kind(const char* name, DeviceKind field) { json_[name] = word_of(field); }
   void number(const char* name, double field, ProfileRange) { json_[name] = field; }
+  void optional_number(const char* name, double field, ProfileRange) {
+    if (field != 0) json_[name] = field;
+  }
   void integer(const char* name, std::int64_t field, ProfileRange) { json_[name] = field; }
   void sources(const char* name, const std::map<std::string, std::string>& field) { json_[name] = field; }
   void number_or_none(const char* name, const std::optional<double>& field, ProfileRange) {

@@ -6,7 +6,7 @@
 namespace llmtrain {
 
 // The single list of a profile's keys with their ranges; reading and writing are visitors of it. A visitor has text(),
-// kind(), number(), number_or_none(), integer(), section(),
+// kind(), number(), number_or_none(), optional_number(), integer(), section(),
 // optional_section(), tables(), operators() and sources(), like ProfileReader and ProfileWriter.
 
 struct ProfileRange {
@@ -58,6 +58,7 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
       visitor.number("bf16", profile.device.peak_flops.bf16, rate_range);
       visitor.number("fp16", profile.device.peak_flops.fp16, rate_range);
       visitor.number("fp8", profile.device.peak_flops.fp8, rate_or_none_range);
+      visitor.optional_number("fp4", profile.device.peak_flops.fp4, rate_or_none_range);
     });
     visitor.number("kernel_seconds", profile.device.kernel_seconds, seconds_range);
     visitor.number("pcie_bandwidth", profile.device.pcie_bandwidth, rate_range);

@@ -36,6 +36,11 @@ class ProfileReader {
   void number(std::string_view name, double& field, ProfileRange range);
   void integer(std::string_view name, std::int64_t& field, ProfileRange range);
   void boolean(std::string_view name, bool& field);
+  // Keeps its value where it is missing.
+  void optional_number(std::string_view name, double& field, ProfileRange range) {
+    if (levels_.back().value->contains(name)) return number(name, field, range);
+    levels_.back().names.push_back(name);
+  }
   void number_or_none(std::string_view name, std::optional<double>& field, ProfileRange range);
   void sources(std::string_view name, std::map<std::string, std::string>& field);
   void tables(std::string_view name, std::vector<CollectiveTable>& field);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 
 #include "core/graph/values.h"
 #include "tests/core/graph/models.h"
@@ -153,6 +154,19 @@ TEST_CASE("FP8 stores inputs of matrix products with one byte per element, in bo
   CHECK(saved_bytes(graph, 1, setting) == wide + 2 * 128 * 2 * 64);  // and flash attention's output
   setting.program.attention = AttentionKernel::math;
   CHECK(saved_bytes(graph, 1, setting) == saved_bytes(graph, 1, cuda_setting(2, 128)));
+}
+
+// A layer's four products keep 7 numbers per feature of the residual stream.
+TEST_CASE("FP4 stores inputs of matrix products in 4 bits with their scales, in one order") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  PassSetting setting = cuda_setting(2, 128);
+  const double wide = saved_bytes(graph, 1, setting);
+  setting.numbers.fp8_level = Fp8Level::o0;
+  setting.numbers.scale_bytes = 0.25;  // of FP8's blocks alone
+  for (const auto& [format, bytes] : {std::pair{ProductFormat::nvfp4, 0.5625}, {ProductFormat::mxfp4, 0.53125}}) {
+    setting.numbers.format = format;
+    CHECK(wide - saved_bytes(graph, 1, setting) == 2 * 128 * 7 * 64 * (2 - bytes));
+  }
 }
 
 TEST_CASE("on the CPU FP8 stores inputs of matrix products with one byte per element, except attention's output") {

@@ -128,7 +128,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "learning_rate": {"schedule": "cosine", "clock": "steps", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100,
         "decay_length": "auto", "decay_shape": "linear", "cycles": 1}},
     "precision": {"compute": "fp32", "gradients": "fp32", "tf32": false, "stochastic_rounding": false, "fp8_level": "off",
-      "fp8_products": "all",
+      "fp8_products": "all", "product_format": "fp8",
       "fp8_scaling": {"method": "current", "history_steps": 1024, "margin": 0}, "gradient_scaling": "auto",
       "loss_scale": {"initial": 65536, "growth_steps": 2000},
       "high_precision": {"first_layers": 0, "last_layers": 0, "parameters": [], "fallback_steps": 0}},

@@ -63,7 +63,7 @@ inline Json large_recipe() {
       "learning_rate": {"schedule": "wsd", "clock": "tokens", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900,
         "decay_length": 100, "decay_shape": "one_minus_sqrt", "cycles": 1}},
     "precision": {"compute": "bf16", "gradients": "bf16", "tf32": true, "stochastic_rounding": true, "fp8_level": "O2",
-      "fp8_products": "auto", "fp8_scaling": {"method": "delayed", "history_steps": 16, "margin": 1}, "gradient_scaling": "post",
+      "fp8_products": "auto", "product_format": "fp8", "fp8_scaling": {"method": "delayed", "history_steps": 16, "margin": 1}, "gradient_scaling": "post",
       "loss_scale": {"initial": 1024, "growth_steps": 500}, "high_precision": {"first_layers": 1, "last_layers": 2, "parameters": ["layers.3.*", "*.down.weight"], "fallback_steps": 8}},
     "parallel": {"tensor": 2, "sequence": false, "pipeline": 2, "context": 2, "expert": 2, "expert_tensor": 1,
       "expert_slices": 1, "expert_overlap": 4, "expert_all_to_all": "hierarchical", "data": 4, "zero_stage": 2, "zero_shard_ranks": 2, "overlap": false},

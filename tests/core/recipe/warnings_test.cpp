@@ -27,6 +27,7 @@ std::vector<Ignored> of_precision() {
       {"precision.high_precision", {R"(precision.high_precision.parameters=["layers.0.*"])"}, "precision.fp8_level=O3"},
       {"precision.high_precision", {"precision.high_precision.fallback_steps=5"}, "precision.fp8_level=O1"},
       {"precision.fp8_products", {"precision.fp8_products=auto"}, "precision.fp8_level=O0"},
+      {"precision.product_format", {"precision.product_format=nvfp4"}, "precision.fp8_level=O0"},
       {"precision.fp8_scaling", {"precision.fp8_scaling.method=delayed"}, "precision.fp8_level=O0"},
       {"precision.fp8_scaling.margin",
        {"precision.fp8_level=O0", "precision.fp8_scaling.margin=1"},

@@ -51,6 +51,10 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
          recipe.model.linear_attention.emplace(), recipe.model.layer_kinds = {"linear"};
          recipe.model.position = Position::none;
        }},
+      {{"/precision/product_format"},
+       [](Recipe& recipe) {
+         recipe.precision.fp8_level = Fp8Level::o0, recipe.precision.product_format = ProductFormat::nvfp4;
+       }},
       {{"/model/lora/base"}, [](Recipe& recipe) { recipe.model.lora = LoraRecipe{.base = LoraBase::nf4}; }},
       {{"/model/attention_gate", "/model/rotary_dim"},
        [](Recipe& recipe) { recipe.model.attention_gate = true, recipe.model.rotary_dim = 8; }},

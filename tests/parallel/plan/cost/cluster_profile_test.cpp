@@ -65,6 +65,20 @@ TEST_CASE("MFU divides by the peak of the compute type, FP8's at FP8 levels") {
   CHECK(peak_flops(a100, {DataType::bf16, DataType::fp32, Fp8Level::o2}) == a100.device.peak_flops.bf16);
 }
 
+TEST_CASE("MFU of FP4 products divides by their peak, where a device has them") {
+  PrecisionRecipe precision{.compute = DataType::bf16, .fp8_level = Fp8Level::o0};
+  precision.product_format = ProductFormat::nvfp4;
+  // HGX B200 72, HGX B300 108, NVL72 720 and 1,080 PFLOP/s of dense FP4, in as many GPUs as they have.
+  CHECK(peak_flops(load_profile("b200", shipped), precision) == Approx(72e15 / 8));
+  CHECK(peak_flops(load_profile("b300", shipped), precision) == Approx(108e15 / 8));
+  CHECK(peak_flops(load_profile("gb200", shipped), precision) == Approx(720e15 / 72));
+  CHECK(peak_flops(load_profile("gb300", shipped), precision) == Approx(1080e15 / 72));
+  const ClusterProfile h100 = load_profile("h100-sxm-80gb", shipped);
+  CHECK(peak_flops(h100, precision) == h100.device.peak_flops.bf16);
+  CHECK_FALSE(to_json(h100)["device"]["peak_flops"].contains("fp4"));
+  CHECK(parse_profile(to_json(load_profile("b200", shipped)).dump(), "b200").device.peak_flops.fp4 == 9e15);
+}
+
 TEST_CASE("errors of a profile are reported at once with file, pointer and rule") {
   auto json = cpu_json();
   CHECK(message_of(json).empty());

@@ -71,6 +71,35 @@ TEST_CASE("FP8 products are priced without the cast that was measured with them"
         Approx(flops / 200e12 / 0.75));
 }
 
+TEST_CASE("FP4 products have a peak, a table and operands of their own, and none where the device has none") {
+  ClusterProfile profile = measured_profile();
+  profile.device.peak_flops.fp4 = 400e12;
+  OperatorTables tables = *profile.operators;
+  tables.fp8_cast_seconds = 0;
+  profile.operators = std::make_shared<const OperatorTables>(tables);
+  const double flops = 2.0 * 4096 * 4096 * 4096;
+  const auto seconds = [&](ProductFormat format, const MatrixProduct& product) {
+    PrecisionRecipe precision{.compute = DataType::bf16, .fp8_level = Fp8Level::o0};
+    precision.product_format = format;
+    return Roofline(profile, precision).product(product, MatrixType::fp8).seconds;
+  };
+  const MatrixProduct large{4096, 4096, 4096}, thin{8, 4096, 4096};
+  // Without a table of FP4 the curve, which reaches the peak here.
+  CHECK(seconds(ProductFormat::nvfp4, large) == Approx(flops / 400e12));
+  tables.products["nvfp4"] = tables.products["fp8"];
+  profile.operators = std::make_shared<const OperatorTables>(tables);
+  CHECK(seconds(ProductFormat::nvfp4, large) == Approx(flops / 400e12 / (0.9 * 0.25)));
+  CHECK(seconds(ProductFormat::mxfp4, large) == Approx(flops / 400e12 / (0.9 * 0.25)));
+  // Bound by memory: 4 bits of each operand, a byte of scale for each 16 or 32 of them, and two bytes of each result.
+  const auto bytes = [&](double operand) { return operand * 4096 * (8 + 4096) + 2.0 * 8 * 4096; };
+  profile.device.memory_bandwidth = 1e10;
+  CHECK(seconds(ProductFormat::nvfp4, thin) == Approx(2e-6 + bytes(0.5625) / 0.8e10));
+  CHECK(seconds(ProductFormat::mxfp4, thin) == Approx(2e-6 + bytes(0.53125) / 0.8e10));
+  profile.device.memory_bandwidth = 1e12;
+  profile.device.peak_flops.fp4 = 0;
+  CHECK(seconds(ProductFormat::nvfp4, large) == Approx(flops / 100e12 / (0.9 * 0.5)));
+}
+
 TEST_CASE("below the measured sizes efficiency falls, and never so that less work takes longer") {
   const ClusterProfile profile = measured_profile();
   const Roofline roofline(profile, DataType::bf16);
