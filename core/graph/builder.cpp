@@ -88,7 +88,7 @@ bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
 }
 
 EmbeddingSettings embedding_settings(const ModelRecipe& model) {
-  return {model.hidden_size, model.position == Position::learned, model.dropout};
+  return {model.hidden_size, model.position == Position::learned, model.dropout, model.embedding_scale};
 }
 
 void mark_alike(Graph& graph) {

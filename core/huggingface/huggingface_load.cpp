@@ -216,6 +216,23 @@ void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType 
       problems.push_back(quoted_text(tensor.entry->name) + " is unexpected: the model has no such tensor");
 }
 
+// Throws for models of which a folder says how they are, and no class is read whose weights are so.
+void require_read_weights(const ModelRecipe& model, const std::string& config) {
+  std::string words = planned_model_words(model);
+  if (!words.empty())
+    throw Error(ExitCode::bad_data, config +
+                                        ": is of a model that can be planned but not run yet, so that its weights " +
+                                        "are not read: it has " + words);
+  const auto add = [&](bool has, const char* key) {
+    if (has) words += (words.empty() ? "" : " and ") + std::string(key);
+  };
+  add(model.post_norms, "/model/post_norms");
+  add(model.embedding_scale != 1, "/model/embedding_scale");
+  add(model.attention_sinks, "/model/attention_sinks");
+  if (!words.empty())
+    throw Error(ExitCode::bad_data, config + ": is of a model whose weights are not read: it has " + words);
+}
+
 }  // namespace
 
 HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& graph) {
@@ -223,10 +240,7 @@ HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& grap
   const ModelRecipe origin = model_recipe_from_huggingface(folder);
   check_origin(graph.model, origin, config);
   check_window(graph.model, huggingface_window(folder), config);
-  if (const std::string planned = planned_model_words(graph.model); !planned.empty())
-    throw Error(ExitCode::bad_data, config +
-                                        ": is of a model that can be planned but not run yet, so that its weights " +
-                                        "are not read: it has " + planned);
+  require_read_weights(graph.model, config);
   const HuggingfaceType type = huggingface_type_of(graph.model);
   std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
   // All tensors are checked before any is read: memory is not filled for a model that is refused.

@@ -54,6 +54,10 @@ void require_plain_attention(const ModelRecipe& model, const std::string& archit
   require(model, architecture,
           {{!model.attention_scale, "attention_scale", "1 ÷ √head_dim"},
            {!model.attention_sinks, "attention_sinks", "none"},
+           {model.parallel_residual == ParallelResidual::none, "parallel_residual", "halves one after the other"},
+           {!model.post_norms, "post_norms", "none"},
+           {model.embedding_scale == 1, "embedding_scale", "embeddings as they are"},
+           {model.position != Position::none, "position", "positions"},
            {model.position != Position::learned || !model.sliding_window, "sliding_window", "none"},
            {model.position == Position::learned || has_their_window(model), "sliding_window",
             "windows in all layers of models without biases and norms of queries and keys alone"}});

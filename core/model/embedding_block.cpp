@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/arange.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 
 #include <cstdint>
@@ -34,7 +35,10 @@ class EmbeddingBlock final : public BlockModule {
   at::Tensor is_elsewhere(const at::Tensor& rows) const;
   // Positions of this rank's rows of the activation.
   at::Tensor position_ids(std::int64_t rows, const Batch& batch) const;
-  // Whether rows do not have the positions 0, 1, … of their sequences one after another, or only some of these rows.
+  // Multiplies by the factor, rounded to the tensor's type as transformers does.
+  void scale(const at::Tensor& rows) const;
+  // Whether rows do not have the positions 0, 1, … of their sequences one after another, or only some of these rows, or
+  // are scaled without their positions.
   bool looks_up_positions(const Sequences& sequences) const;
   // Looks tokens up in a table of which tensor ranks have parts.
   at::Tensor embed_split(const Batch& batch) const;
@@ -44,6 +48,7 @@ class EmbeddingBlock final : public BlockModule {
 
   TensorSplit split_;
   double dropout_;
+  double scale_;                // of the tokens' rows
   std::uint64_t dropout_site_;  // the same on every rank
   BoundParameter tokens_;
   std::optional<BoundParameter> positions_;
@@ -57,6 +62,7 @@ kernels::SequencePart part_of_positions(const Sequences& sequences) {
 EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, const EmbeddingSettings& settings)
     : split_(parameters.split()),
       dropout_(settings.dropout),
+      scale_(settings.scale),
       dropout_site_(stable_hash(parameters.block().name)),
       tokens_(parameters.bind("token.weight")),
       positions_(parameters.bind_if_there("position.weight")) {}
@@ -83,7 +89,11 @@ at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const Batch& batch) c
 }
 
 bool EmbeddingBlock::looks_up_positions(const Sequences& sequences) const {
-  return split_.ranks() > 1 || sequences.positions.defined();
+  return split_.ranks() > 1 || sequences.positions.defined() || scale_ != 1;
+}
+
+void EmbeddingBlock::scale(const at::Tensor& rows) const {
+  if (scale_ != 1) rows.mul_(at::scalar_tensor(scale_, rows.options()));
 }
 
 // Looks up this rank's part of the vocabulary and sums over the tensor ranks: exactly one rank has each token's row, so
@@ -110,6 +120,7 @@ BlockModule::Output EmbeddingBlock::forward(Tensors, const Batch& batch, const P
   const auto added = looks_up ? std::nullopt : positions;
   at::Tensor y = split_.ranks() == 1 ? kernels::embedding_forward(tokens, tokens_.weight(), added, sequences.length)
                                      : embed_split(batch);
+  scale(y);
   if (positions && looks_up)
     y.add_(kernels::embedding_forward(position_ids(y.size(0), batch), *positions, std::nullopt, sequences.length));
   if (pass.trains()) drop(y, batch, pass);
@@ -160,6 +171,7 @@ Tensors EmbeddingBlock::backward(Tensors gradients, const Batch& batch, const Pa
   const bool is_apart = looks_up_positions(sequences) || !trains_tokens;
   if (dpositions && is_apart)
     kernels::embedding_backward(dy, position_ids(dy.size(0), batch), *dpositions, std::nullopt, sequences.length);
+  if (trains_tokens) scale(dy);
   if (trains_tokens && split_.ranks() == 1) {
     at::Tensor dtokens = tokens_.added_gradient();
     kernels::embedding_backward(dy, batch.field(BatchField::token_ids), dtokens, is_apart ? std::nullopt : dpositions,

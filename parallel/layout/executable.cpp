@@ -119,7 +119,20 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
   return only_with(recipe.data.fine_tuning.has_value(), std::move(keys));
 }
 
-// What layers compute without a kernel for GPUs.
+// Where plans have less than runs: tensor ranks add up what both halves make at once, and one cast is of both.
+std::vector<Unsupported> unsupported_parallel_residual(const Recipe& recipe) {
+  const ParallelResidual residual = recipe.model.parallel_residual;
+  const char* const words = residual == ParallelResidual::one_norm ? "\"one_norm\"" : "\"two_norms\"";
+  std::vector<Unsupported> keys = {
+      {recipe.parallel.tensor > 1, "/model/parallel_residual", std::string(words) + " with parallel.tensor above 1",
+       "use \"none\", or parallel.tensor 1"},
+      {multiplies_fp8(recipe.precision.fp8_level), "/model/parallel_residual",
+       std::string(words) + " with precision.fp8_level", "use \"none\", or precision.fp8_level \"off\""},
+  };
+  return only_with(residual != ParallelResidual::none, std::move(keys));
+}
+
+// What layers compute without a kernel for GPUs, or what has not been tried there.
 std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
   const Activation activation = recipe.model.activation;
   const bool has_kernel =
@@ -132,7 +145,14 @@ std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
       {recipe.model.attention_sinks, "/model/attention_sinks", "true, which GPUs have no kernel of",
        "use false, or cluster.device \"cpu\""},
       {recipe.model.attention_scale.has_value(), "/model/attention_scale", "a factor that GPUs have no kernel of",
-       "set it to null, or use cluster.device \"cpu\""}};
+       "set it to null, or use cluster.device \"cpu\""},
+      {recipe.model.position == Position::none, "/model/position", "\"none\" on GPUs",
+       "use \"rope\" or \"learned\", or cluster.device \"cpu\""},
+      {recipe.model.parallel_residual != ParallelResidual::none, "/model/parallel_residual",
+       "halves of one input on GPUs", "use \"none\", or cluster.device \"cpu\""},
+      {recipe.model.post_norms, "/model/post_norms", "true on GPUs", "use false, or cluster.device \"cpu\""},
+      {recipe.model.embedding_scale != 1, "/model/embedding_scale", "a factor of embeddings on GPUs",
+       "use 1, or cluster.device \"cpu\""}};
   return only_with(recipe.cluster.device == DeviceKind::cuda && !has_bodies(recipe.model.architecture),
                    std::move(keys));
 }
@@ -157,7 +177,7 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
   };
   std::ranges::move(planned_model_keys(recipe.model), std::back_inserter(all));
   for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning,
-                          unsupported_kernels})
+                          unsupported_parallel_residual, unsupported_kernels})
     std::ranges::move(part(recipe), std::back_inserter(all));
   return all;
 }

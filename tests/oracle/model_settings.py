@@ -18,5 +18,6 @@ def resolve(model):
     hidden = model["hidden_size"]
     llama_ffn = math.ceil(8 * hidden / 3 / 256) * 256
     defaults = dict(kv_heads=model["heads"], head_dim=hidden // model["heads"], norm_eps=1e-5, rope_theta=10000.0,
-                    qk_norm=False, ffn_hidden_size=llama_ffn if model["architecture"] == "llama" else 4 * hidden)
+                    qk_norm=False, parallel_residual="none", post_norms=False, embedding_scale=1.0,
+                    ffn_hidden_size=llama_ffn if model["architecture"] == "llama" else 4 * hidden)
     return SimpleNamespace(**{**defaults, **PRESETS[model["architecture"]], **model})

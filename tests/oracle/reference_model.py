@@ -275,7 +275,12 @@ class Layer(nn.Module):
     def __init__(self, config, index):
         super().__init__()
         self.attention_norm, self.attention = make_norm(config), Attention(config)
-        self.ffn_norm, self.ffn = make_norm(config), self.network(config, index)
+        self.parallel = config.parallel_residual
+        if self.parallel != "one_norm":
+            self.ffn_norm = make_norm(config)
+        self.ffn = self.network(config, index)
+        if config.post_norms:
+            self.attention_post_norm, self.ffn_post_norm = make_norm(config), make_norm(config)
 
     @staticmethod
     def network(config, index):
@@ -285,8 +290,16 @@ class Layer(nn.Module):
         return Mixture(config, moe) if has_transformers_block(config, moe) else PlainMixture(config, moe, index)
 
     def forward(self, x):
-        y = x + self.attention(self.attention_norm(x))
-        y = y + self.ffn(self.ffn_norm(y))
+        normed = self.attention_norm(x)
+        attended = self.attention(normed)
+        if hasattr(self, "attention_post_norm"):
+            attended = self.attention_post_norm(attended)
+        y = x + attended
+        if self.parallel == "one_norm":
+            made = self.ffn(normed)
+        else:
+            made = self.ffn(self.ffn_norm(y if self.parallel == "none" else x))
+        y = y + (self.ffn_post_norm(made) if hasattr(self, "ffn_post_norm") else made)
         return y if self.attention.kept is None else torch.where(self.attention.kept[..., None], y, x)
 
 
@@ -308,7 +321,7 @@ class ReferenceModel(nn.Module):
             self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     def forward(self, tokens):
-        x = self.embedding["token"](tokens)
+        x = self.embedding["token"](tokens) * self.config.embedding_scale
         if self.config.position == "learned":
             documents = self.layers[0].attention.documents
             positions = torch.arange(tokens.shape[-1]) if documents is None else documents[1]

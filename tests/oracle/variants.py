@@ -65,6 +65,15 @@ VARIANTS = {
     "llama, 4 experts with biases and a clamped swiglu": _variant(
         "llama", 1, 64, 4, 203, 16, bias=True, qkv_bias=True, activation="clamped_swiglu",
         moe={"experts": 4, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 48}),
+    "gpt-rope, both halves of one input (GPT-NeoX)": _variant("gpt-rope", 2, 64, 4, 203, 32,
+                                                              parallel_residual="two_norms"),
+    "gpt-rope, both halves of one norm (Falcon), scaled embeddings": _variant(
+        "gpt-rope", 2, 64, 4, 203, 32, micro=4, bias=False, qkv_bias=False, parallel_residual="one_norm",
+        embedding_scale=3),
+    "llama, norms behind the halves, scaled embeddings (Gemma)": _variant(
+        "llama", 2, 64, 4, 211, 32, micro=4, kv_heads=2, qk_norm=True, tie_embeddings=True, activation="geglu_tanh",
+        ffn_hidden_size=96, post_norms=True, embedding_scale=8),
+    "llama, no positions": _variant("llama", 1, 64, 4, 203, 24, position="none"),
     "llama, layernorm with bias, learned, short sequences": _variant(
         "llama", 2, 64, 4, 256, 64, sequence_length=40, norm="layernorm", bias=True, qkv_bias=True, position="learned",
         activation="gelu", ffn_hidden_size=96, training={"clip_norm": 0}),

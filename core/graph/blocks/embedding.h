@@ -17,6 +17,7 @@ struct EmbeddingSettings {
   std::int64_t hidden_size = 0;
   bool has_positions = false;
   double dropout = 0;
+  double scale = 1;  // of tokens' rows, not of positions'
 
   bool operator==(const EmbeddingSettings&) const = default;
 };

@@ -67,14 +67,14 @@ void describe_layer_variants(KeyVisitor& keys, ModelRecipe& model) {
   keys.choice(
       {"parallel_residual",
        "Attention and the feed-forward network both read the layer's input, through two norms as in GPT-NeoX or "
-       "through one as in Falcon; none: one after the other. Others than none planned, not run."},
+       "through one as in Falcon; none: one after the other. Run on CPUs."},
       model.parallel_residual, parallel_residual_words);
   keys.boolean({"post_norms",
                 "What attention and the feed-forward network make is normed before it is added, as in Gemma 3. "
-                "Planned, not run."},
+                "Run on CPUs."},
                model.post_norms);
-  keys.number({"embedding_scale", "Factor of token embeddings; other than 1 planned, not run."}, model.embedding_scale,
-              {0, 1e6, RangeEnds::open_minimum});
+  keys.number({"embedding_scale", "Factor of token embeddings, as in Gemma; other than 1 run on CPUs."},
+              model.embedding_scale, {0, 1e6, RangeEnds::open_minimum});
   keys.optional_section(
       {"linear_attention",
        "Linear attention, which carries a state from token to token in place of all keys and values, in "

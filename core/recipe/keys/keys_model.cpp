@@ -147,7 +147,7 @@ void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& p
               {0, 1, RangeEnds::open_minimum});
   keys.choice({"position",
                "Position encoding: a learned embedding, rotary embeddings (RoPE), T5's bias of attention's scores, or "
-               "none, which is planned, not run.",
+               "none, run on CPUs.",
                by_architecture(&Preset::position, position_words)},
               keys.otherwise(model.position, preset.position), position_words);
 }

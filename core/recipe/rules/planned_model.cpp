@@ -19,20 +19,14 @@ void add_router_keys(const MixtureOfExpertsRecipe& moe, std::vector<PlannedKey>&
 }
 
 void add_layer_keys(const ModelRecipe& model, std::vector<PlannedKey>& keys) {
-  const ParallelResidual residual = model.parallel_residual;
-  keys.push_back({residual != ParallelResidual::none, "/model/parallel_residual",
-                  residual == ParallelResidual::one_norm ? "\"one_norm\"" : "\"two_norms\"", "use \"none\""});
-  keys.push_back({model.post_norms, "/model/post_norms", "true", "use false"});
   keys.push_back({model.multi_token_prediction.has_value(), "/model/multi_token_prediction",
                   "layers that predict further tokens", "set it to null"});
   const bool is_packed = model.lora && model.lora->base == LoraBase::nf4;
   keys.push_back({is_packed, "/model/lora/base", "\"nf4\"", "use \"compute\""});
   keys.push_back({model.attention_gate, "/model/attention_gate", "true", "use false"});
   keys.push_back({model.rotary_dim.has_value(), "/model/rotary_dim", "a part of each head", "use \"auto\""});
-  keys.push_back({model.position == Position::none, "/model/position", "\"none\"", "use \"rope\" or \"learned\""});
   keys.push_back({model.linear_attention.has_value(), "/model/linear_attention", "linear attention", "set it to null"});
   keys.push_back({!model.layer_kinds.empty(), "/model/layer_kinds", "layers of several kinds", "leave it empty"});
-  keys.push_back({model.embedding_scale != 1, "/model/embedding_scale", "a factor of embeddings", "use 1"});
 }
 
 }  // namespace

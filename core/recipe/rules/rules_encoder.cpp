@@ -75,6 +75,9 @@ Verdict check_encoder_layers(const Recipe& recipe, const Known&) {
   add(model.sliding_window.has_value(), "/model/sliding_window");
   add(model.attention_scale.has_value(), "/model/attention_scale");
   add(model.attention_sinks, "/model/attention_sinks");
+  add(model.parallel_residual != ParallelResidual::none, "/model/parallel_residual");
+  add(model.post_norms, "/model/post_norms");
+  add(model.embedding_scale != 1, "/model/embedding_scale");
   const std::string planned = planned_model_words(model);
   add(!planned.empty(), planned);
   if (words.empty()) return {};

@@ -160,6 +160,17 @@ TEST_CASE("weights of a model that can be planned alone are not read") {
               [&] { HuggingfaceWeights(saved.path(), Graph::build(model)); });
 }
 
+TEST_CASE("weights of a model that runs, and of whose class none are read, are refused by what they have") {
+  const SavedModel saved(mixtral_model());
+  saved.change_config([](Json& c) {
+    c.update({{"model_type", "gemma3_text"}, {"hidden_activation", "gelu_pytorch_tanh"}});
+  });
+  const ModelRecipe model = model_recipe_from_huggingface(saved.path());
+  check_error(ExitCode::bad_data,
+              {"config.json", "whose weights are not read", "/model/post_norms and /model/embedding_scale"},
+              [&] { HuggingfaceWeights(saved.path(), Graph::build(model)); });
+}
+
 TEST_CASE("shared experts are those of Qwen2-MoE") {
   const SavedModel saved(qwen2_moe_model());
   saved.check_same();

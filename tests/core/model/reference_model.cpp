@@ -223,15 +223,23 @@ at::Tensor ReferenceModel::feed_forward(const at::Tensor& x, const std::string& 
 
 at::Tensor ReferenceModel::embed(const at::Tensor& tokens) const {
   at::Tensor x = at::one_hot(tokens, model_.vocab_size).to(at::kDouble).matmul(parameter("embedding.token.weight"));
+  x = model_.embedding_scale * x;
   if (model_.position == Position::learned) x = x + parameter("embedding.position.weight").slice(0, 0, tokens.size(1));
   return drop(x, "embedding");
 }
 
 at::Tensor ReferenceModel::layer(std::int64_t index, const at::Tensor& x) const {
   const std::string prefix = "layers." + std::to_string(index) + ".";
-  const at::Tensor attended = attention(norm(x, prefix + "attention_norm"), prefix);
-  const at::Tensor middle = x + drop(attended, prefix + "attention.residual");
-  return middle + drop(feed_forward(norm(middle, prefix + "ffn_norm"), prefix), prefix + "ffn.residual");
+  const auto branch = [&](const at::Tensor& made, const std::string& post_norm, const std::string& site) {
+    return drop(model_.post_norms ? norm(made, prefix + post_norm) : made, prefix + site);
+  };
+  const at::Tensor normed = norm(x, prefix + "attention_norm");
+  const at::Tensor middle = x + branch(attention(normed, prefix), "attention_post_norm", "attention.residual");
+  const bool is_parallel = model_.parallel_residual != ParallelResidual::none;
+  const at::Tensor input = model_.parallel_residual == ParallelResidual::one_norm
+                               ? normed
+                               : norm(is_parallel ? x : middle, prefix + "ffn_norm");
+  return middle + branch(feed_forward(input, prefix), "ffn_post_norm", "ffn.residual");
 }
 
 at::Tensor ReferenceModel::logits(const at::Tensor& x) const {

@@ -90,7 +90,20 @@ std::vector<NamedModel> all_models() {
   local.attention_scale = 0.7;
   sinks.sliding_window = {.tokens = 2, .global_every = 2};
   sinks.attention_sinks = true;
-  return {{"gpt2", gpt2_model()},
+  ModelRecipe two_norms = mixed_model(), one_norm = gpt2_model(), post_norms = qwen_model(),
+              no_positions = llama_model();
+  two_norms.parallel_residual = ParallelResidual::two_norms;
+  one_norm.parallel_residual = ParallelResidual::one_norm;
+  one_norm.embedding_scale = 1.7;
+  post_norms.post_norms = true;
+  post_norms.embedding_scale = 4.5;
+  no_positions.position = Position::none;
+  no_positions.post_norms = true;
+  return {{"halves of one input", two_norms},
+          {"halves of one norm, scaled embeddings", one_norm},
+          {"norms behind halves, scaled embeddings", post_norms},
+          {"no positions", no_positions},
+          {"gpt2", gpt2_model()},
           {"llama", llama_model()},
           {"qwen", qwen_model()},
           {"mixed", mixed_model()},

@@ -40,17 +40,20 @@ void windows_on_a_gpu(Recipe& recipe) {
   recipe.cluster.device = DeviceKind::cuda;
 }
 
+void layers_of_other_kinds(Recipe& recipe) {
+  recipe.model.attention_scale.reset(), recipe.model.post_norms = true, recipe.model.embedding_scale = 8;
+  recipe.model.parallel_residual = ParallelResidual::one_norm;
+  recipe.model.position = Position::none;
+}
+
 TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
   CHECK(refused([](Recipe&) {}).empty());
   const auto cases = std::vector<std::pair<Pointers, std::function<void(Recipe&)>>>{
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
-      {{"/model/linear_attention", "/model/layer_kinds", "/model/position"},
-       [](Recipe& recipe) {
-         recipe.model.linear_attention.emplace(), recipe.model.layer_kinds = {"linear"};
-         recipe.model.position = Position::none;
-       }},
+      {{"/model/linear_attention", "/model/layer_kinds"},
+       [](Recipe& recipe) { recipe.model.linear_attention.emplace(), recipe.model.layer_kinds = {"linear"}; }},
       {{"/precision/product_format"},
        [](Recipe& recipe) {
          recipe.precision.fp8_level = Fp8Level::o0, recipe.precision.product_format = ProductFormat::nvfp4;
@@ -62,13 +65,16 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
       {{"/model/sliding_window"},
        [](Recipe& recipe) { recipe.model.sliding_window.emplace(), recipe.training.token_dropping.emplace(); }},
       {{"/model/multi_token_prediction"}, [](Recipe& recipe) { recipe.model.multi_token_prediction.emplace(); }},
+      {{}, layers_of_other_kinds},
+      {{"/model/position", "/model/parallel_residual", "/model/post_norms", "/model/embedding_scale"},
+       [](Recipe& recipe) { layers_of_other_kinds(recipe), recipe.cluster.device = DeviceKind::cuda; }},
       {{"/model/parallel_residual"},
        [](Recipe& recipe) {
-         recipe.model.attention_scale = 1, recipe.model.attention_sinks = true;
-         recipe.model.parallel_residual = ParallelResidual::one_norm;
+         layers_of_other_kinds(recipe);
+         recipe.parallel.tensor = 2, recipe.parallel.expert_tensor = 2;
        }},
-      {{"/model/post_norms", "/model/embedding_scale"},
-       [](Recipe& recipe) { recipe.model.post_norms = true, recipe.model.embedding_scale = 8; }},
+      {{"/model/parallel_residual"},
+       [](Recipe& recipe) { layers_of_other_kinds(recipe), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{}, [](Recipe& recipe) { recipe.model.activation = Activation::geglu; }},
       {{}, [](Recipe& recipe) { recipe.cluster.device = DeviceKind::cuda; }},
       {{"/model/activation"},

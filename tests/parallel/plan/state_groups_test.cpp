@@ -79,8 +79,8 @@ TEST_CASE("frozen matrices in NF4 are groups of their own, of fewer bytes and no
       (group.is_packed ? packed : frozen) += static_cast<double>(group.is_frozen ? group.elements() : 0);
     }
   }
-  // Four matrices of attention with as many heads of keys, and the network's or the experts', on one of two ranks.
-  CHECK(packed == 8 * (4 * 64.0) / 2 + 4 * (2 * 128.0) / 2 + 4 * 4 * (2 * 64.0) / 2);
+  // Four matrices of attention with as many heads of keys, and the network's, on one of two ranks; whole experts.
+  CHECK(packed == 8 * (4 * 64.0) / 2 + 4 * (2 * 128.0) / 2 + 4 * 4 * (2 * 64.0));
   CHECK(frozen > 0);
 }
 
