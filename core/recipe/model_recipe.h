@@ -265,8 +265,8 @@ struct ModelRecipe {
   std::optional<ClassifierRecipe> classifier;  // none: tokens are predicted
   std::optional<LoraRecipe> lora;
 
-  // Of the model's layer of that number, from 0; of those behind the last one, which predict further tokens, the usual
-  // one. A word that is none of layer_kind_words counts as the usual one.
+  // What the model's layer of that number, from 0, consists of; those behind the last one, which predict further
+  // tokens, are usual ones. A word that is none of layer_kind_words counts as the usual one.
   LayerKind kind_of(std::int64_t layer) const;
 
   bool operator==(const ModelRecipe&) const = default;

@@ -4,29 +4,8 @@
 namespace llmtrain {
 namespace {
 
-std::vector<Synonyms> model_names() {
+std::vector<Synonyms> layer_names() {
   return {
-      {"/model/layers", {"n_layer", "n_layers", "num_layers", "num_hidden_layers"}},
-      {"/model/hidden_size", {"hidden", "hidden_dim", "n_embd", "d_model"}},
-      {"/model/heads", {"n_head", "n_heads", "num_heads", "num_attention_heads"}},
-      {"/model/kv_heads", {"n_kv_heads", "num_key_value_heads", "num_query_groups"}},
-      {"/model/ffn_hidden_size", {"intermediate_size", "d_ff", "n_inner"}},
-      {"/model/max_sequence_length",
-       {"max_seq_len", "max_seq_length", "max_position_embeddings", "n_positions", "block_size", "context_length"}},
-      {"/model/norm_eps", {"rms_norm_eps", "layer_norm_epsilon", "norm_epsilon"}},
-      {"/model/tie_embeddings", {"tie_word_embeddings", "untie_embeddings_and_output_weights"}},
-      {"/model/moe/experts", {"num_experts", "n_experts", "num_local_experts"}},
-      {"/model/from", {"model_name_or_path", "base_model"}},
-      {"/model/head_dim", {"kv_channels"}},
-      {"/model/activation", {"hidden_act", "activation_function", "swiglu"}},
-      {"/model/norm", {"normalization"}},
-      {"/model/position", {"position_embedding_type"}},
-      {"/model/rope_theta", {"rotary_base"}},
-      {"/model/bias", {"mlp_bias", "disable_bias_linear"}},
-      {"/model/qkv_bias", {"attention_bias", "add_qkv_bias"}},
-      {"/model/qk_norm", {"qk_layernorm"}},
-      {"/model/dropout", {"attention_dropout", "resid_pdrop", "hidden_dropout"}},
-      {"/model/init_std", {"initializer_range", "init_method_std"}},
       {"/model/sliding_window/tokens", {"window_size"}},
       {"/model/sliding_window/global_every", {"sliding_window_pattern", "layer_types", "window_attn_skip_freq"}},
       {"/model/sliding_window/rope_theta", {"rope_local_base_freq"}},
@@ -52,6 +31,32 @@ std::vector<Synonyms> model_names() {
       {"/model/latent_attention/nope_head_dim", {"qk_nope_head_dim", "qk_head_dim"}},
       {"/model/latent_attention/rope_head_dim", {"qk_rope_head_dim", "qk_pos_emb_head_dim"}},
       {"/model/latent_attention/value_head_dim", {"v_head_dim"}},
+  };
+}
+
+std::vector<Synonyms> model_names() {
+  return {
+      {"/model/layers", {"n_layer", "n_layers", "num_layers", "num_hidden_layers"}},
+      {"/model/hidden_size", {"hidden", "hidden_dim", "n_embd", "d_model"}},
+      {"/model/heads", {"n_head", "n_heads", "num_heads", "num_attention_heads"}},
+      {"/model/kv_heads", {"n_kv_heads", "num_key_value_heads", "num_query_groups"}},
+      {"/model/ffn_hidden_size", {"intermediate_size", "d_ff", "n_inner"}},
+      {"/model/max_sequence_length",
+       {"max_seq_len", "max_seq_length", "max_position_embeddings", "n_positions", "block_size", "context_length"}},
+      {"/model/norm_eps", {"rms_norm_eps", "layer_norm_epsilon", "norm_epsilon"}},
+      {"/model/tie_embeddings", {"tie_word_embeddings", "untie_embeddings_and_output_weights"}},
+      {"/model/moe/experts", {"num_experts", "n_experts", "num_local_experts"}},
+      {"/model/from", {"model_name_or_path", "base_model"}},
+      {"/model/head_dim", {"kv_channels"}},
+      {"/model/activation", {"hidden_act", "activation_function", "swiglu"}},
+      {"/model/norm", {"normalization"}},
+      {"/model/position", {"position_embedding_type"}},
+      {"/model/rope_theta", {"rotary_base"}},
+      {"/model/bias", {"mlp_bias", "disable_bias_linear"}},
+      {"/model/qkv_bias", {"attention_bias", "add_qkv_bias"}},
+      {"/model/qk_norm", {"qk_layernorm"}},
+      {"/model/dropout", {"attention_dropout", "resid_pdrop", "hidden_dropout"}},
+      {"/model/init_std", {"initializer_range", "init_method_std"}},
       {"/model/moe/dense_layers", {"first_k_dense_replace"}},
       {"/model/moe/score_function", {"scoring_func", "moe_router_score_function"}},
       {"/model/moe/selection_bias", {"moe_router_enable_expert_bias"}},
@@ -163,7 +168,8 @@ std::vector<Synonyms> running_names() {
 std::span<const Synonyms> key_synonyms() {
   static const std::vector<Synonyms> synonyms = [] {
     std::vector<Synonyms> all;
-    for (const auto& names : {model_names(), training_names(), data_names(), layout_names(), running_names()})
+    for (const auto& names :
+         {model_names(), layer_names(), training_names(), data_names(), layout_names(), running_names()})
       all.insert(all.end(), names.begin(), names.end());
     return all;
   }();

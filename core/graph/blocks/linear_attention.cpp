@@ -9,7 +9,7 @@
 namespace llmtrain {
 namespace {
 
-// Of each value head, or of each feature that is convolved.
+// Numbers of each value head, or of each feature that is convolved.
 void add_vector(GraphWriter& writer, std::string name, std::vector<std::int64_t> shape, std::int64_t key_heads,
                 Initialization initialization) {
   writer.add({.local_name = std::move(name),

@@ -19,6 +19,18 @@ constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inv
 constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
 constexpr std::array<std::string_view, 4> attention_words = {"auto", "flash", "math", "cudnn"};
 
+void describe_products(KeyVisitor& keys, PrecisionRecipe& precision) {
+  keys.choice({"fp8_products",
+               "Which products of the layers FP8 levels multiply in FP8: all; auto those that the plan for "
+               "cluster.profile says are faster with it, casts included."},
+              precision.fp8_products, fp8_products_words);
+  keys.choice(
+      {"product_format",
+       "Numbers of the products that fp8_level O0 names: of 8 bits, or of 4 with a scale for each 16 (nvfp4) or 32 "
+       "(mxfp4) elements. Those of 4 bits planned, not run."},
+      precision.product_format, product_format_words);
+}
+
 void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
   keys.choice({"compute", "Data type of weights and activations in forward and backward; master weights stay fp32."},
               precision.compute, data_type_words);
@@ -32,15 +44,7 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
                "What uses FP8: off nothing; O0 the layers' matrix products; O1 also weight gradients and their "
                "communication; O2 also AdamW's first moment; O3 also weights."},
               precision.fp8_level, fp8_level_words);
-  keys.choice({"fp8_products",
-               "Which products of the layers FP8 levels multiply in FP8: all; auto those that the plan for "
-               "cluster.profile says are faster with it, casts included."},
-              precision.fp8_products, fp8_products_words);
-  keys.choice(
-      {"product_format",
-       "Numbers of the products that fp8_level O0 names: of 8 bits, or of 4 with a scale for each 16 (nvfp4) or 32 "
-       "(mxfp4) elements. Those of 4 bits planned, not run."},
-      precision.product_format, product_format_words);
+  describe_products(keys, precision);
   keys.section({"fp8_scaling", "Scales of the operands of FP8 products."}, [&] {
     Fp8ScalingRecipe& scaling = precision.fp8_scaling;
     keys.choice(

@@ -67,6 +67,7 @@ Verdict check_encoder_layers(const Recipe& recipe, const Known&) {
   ModelRecipe model = recipe.model;
   // These have rules of their own.
   model.moe.reset();
+  model.lora.reset();
   model.position = Position::learned;
   std::string words;
   const auto add = [&](bool is_wanted, const std::string& more) {
@@ -197,6 +198,7 @@ std::vector<Rule> encoder_rules() {
   return {
       {architecture,
        {"/model/latent_attention", "/model/sliding_window", "/model/attention_scale", "/model/attention_sinks",
+        "/model/attention_gate", "/model/rotary_dim", "/model/linear_attention", "/model/layer_kinds",
         "/model/parallel_residual", "/model/post_norms", "/model/embedding_scale", "/model/multi_token_prediction"},
        check_encoder_layers},
       {"/model/kv_heads", {architecture, "/model/heads"}, check_encoder_kv_heads},

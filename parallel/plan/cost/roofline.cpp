@@ -47,7 +47,7 @@ Roofline::Roofline(const ClusterProfile& profile, const PrecisionRecipe& precisi
   has_fp8_ = peak > 0 && profile.matrix.fp8_peak_fraction > 0;
   if (!has_fp8_) return;
   operand_bytes_ = operand_bytes(precision.product_format) + (is_fp4 ? 0 : profile.program.fp8.scale_bytes);
-  // Of FP4 no step has been fitted: the fraction is that of FP8.
+  // No step in FP4 has been fitted: the fraction is that of FP8.
   fp8_ = {peak, profile.matrix.fp8_peak_fraction};
   if (tables_ == nullptr) return;
   // MXFP4's products are NVFP4's with other scales.

@@ -46,12 +46,20 @@ void layers_of_other_kinds(Recipe& recipe) {
   recipe.model.position = Position::none;
 }
 
-TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
-  CHECK(refused([](Recipe&) {}).empty());
-  const auto cases = std::vector<std::pair<Pointers, std::function<void(Recipe&)>>>{
-      {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
-      {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
-      {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
+using Cases = std::vector<std::pair<Pointers, std::function<void(Recipe&)>>>;
+
+// Each change is refused by these keys, which are among those that may be named.
+void check(const Cases& cases) {
+  const auto named = keys_not_executable();
+  for (const auto& [expected, change] : cases) {
+    CAPTURE(expected);
+    CHECK(refused(change) == expected);
+    for (const std::string& pointer : expected) CHECK(std::ranges::find(named, pointer) != named.end());
+  }
+}
+
+TEST_CASE("Layers, adapters and products of other kinds are refused where nothing computes them") {
+  check({
       {{"/model/linear_attention", "/model/layer_kinds"},
        [](Recipe& recipe) { recipe.model.linear_attention.emplace(), recipe.model.layer_kinds = {"linear"}; }},
       {{"/precision/product_format"},
@@ -61,10 +69,6 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
       {{"/model/lora/base"}, [](Recipe& recipe) { recipe.model.lora = LoraRecipe{.base = LoraBase::nf4}; }},
       {{"/model/attention_gate", "/model/rotary_dim"},
        [](Recipe& recipe) { recipe.model.attention_gate = true, recipe.model.rotary_dim = 8; }},
-      {{"/model/sliding_window", "/model/attention_sinks"}, windows_on_a_gpu},
-      {{"/model/sliding_window"},
-       [](Recipe& recipe) { recipe.model.sliding_window.emplace(), recipe.training.token_dropping.emplace(); }},
-      {{"/model/multi_token_prediction"}, [](Recipe& recipe) { recipe.model.multi_token_prediction.emplace(); }},
       {{}, layers_of_other_kinds},
       {{"/model/position", "/model/parallel_residual", "/model/post_norms", "/model/embedding_scale"},
        [](Recipe& recipe) { layers_of_other_kinds(recipe), recipe.cluster.device = DeviceKind::cuda; }},
@@ -75,6 +79,19 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
        }},
       {{"/model/parallel_residual"},
        [](Recipe& recipe) { layers_of_other_kinds(recipe), recipe.precision.fp8_level = Fp8Level::o0; }},
+  });
+}
+
+TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
+  CHECK(refused([](Recipe&) {}).empty());
+  check({
+      {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
+      {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
+      {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
+      {{"/model/sliding_window", "/model/attention_sinks"}, windows_on_a_gpu},
+      {{"/model/sliding_window"},
+       [](Recipe& recipe) { recipe.model.sliding_window.emplace(), recipe.training.token_dropping.emplace(); }},
+      {{"/model/multi_token_prediction"}, [](Recipe& recipe) { recipe.model.multi_token_prediction.emplace(); }},
       {{}, [](Recipe& recipe) { recipe.model.activation = Activation::geglu; }},
       {{}, [](Recipe& recipe) { recipe.cluster.device = DeviceKind::cuda; }},
       {{"/model/activation"},
@@ -109,13 +126,7 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
        [](Recipe& recipe) {
          recipe.launch.node_link_speedup = 2, recipe.launch.backend = CommunicationBackend::local;
        }},
-  };
-  const auto named = keys_not_executable();
-  for (const auto& [expected, change] : cases) {
-    CAPTURE(expected);
-    CHECK(refused(change) == expected);
-    for (const std::string& pointer : expected) CHECK(std::ranges::find(named, pointer) != named.end());
-  }
+  });
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ std::vector<Overrides> models() {
           {"model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"},
           // With four ranks the two chunks of a rank differ in size.
           {"model.qk_norm=true", "model.tie_embeddings=true", "batch.sequence_length=12", "model.kv_heads=1"},
-          {"model.sliding_window={\"tokens\":5,\"global_every\":2}", "model.attention_sinks=true"}};
+          {"model.sliding_window={\"tokens\":5,\"global_every\":2}", "model.attention_sinks=true",
+           "model.parallel_residual=\"two_norms\"", "model.embedding_scale=3"}};
 }
 
 }  // namespace

@@ -44,10 +44,11 @@ std::vector<MixedCase> layouts() {
 
 std::vector<Overrides> models() {
   const std::string layers = "model.layers=4";
-  return {{layers, "model.vocab_size=259"},
-          {layers, "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.vocab_size=257"},
-          {layers, "model.sliding_window={\"tokens\":5,\"global_every\":2,\"rope_theta\":100}",
-           "model.attention_sinks=true", "model.attention_scale=0.3"}};
+  return {
+      {layers, "model.vocab_size=259"},
+      {layers, "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.vocab_size=257"},
+      {layers, "model.sliding_window={\"tokens\":5,\"global_every\":2,\"rope_theta\":100}",
+       "model.attention_sinks=true", "model.attention_scale=0.3", "model.post_norms=true", "model.embedding_scale=3"}};
 }
 
 }  // namespace
