@@ -12,7 +12,7 @@ namespace llmtrain {
 // A model may have more tokens than the one that its first weights are from: what has a row for each token gets more
 // rows then.
 
-// Of the parameters that have fewer rows in the same model with `tokens` tokens, those rows by the parameter's name.
+// How many rows parameters have in the same model with `tokens` tokens, by name: those that have another number there.
 std::map<std::string, std::int64_t> rows_with_fewer_tokens(const Graph& graph, std::int64_t tokens);
 
 // Throws Error(bad_recipe) where the model has more tokens than the one of the file `source` and the rows of the new

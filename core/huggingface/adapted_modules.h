@@ -17,10 +17,10 @@ namespace llmtrain {
 struct AdaptedModule {
   std::string name;
   bool is_saved = false;  // itself, as its modules_to_save have it
-  // Of an adapter: the matrices, indices into Graph::parameters, that transformers keeps below each other in the
-  // module, some of which have adapters: one, or of GPT-2's c_attn those of query, key and value.
+  // The matrices of an adapter's module, indices into Graph::parameters, that transformers keeps below each other and
+  // some of which have adapters: one, or of GPT-2's c_attn those of query, key and value.
   std::vector<std::size_t> matrices{};
-  // Of a module that is saved: "base_model.model.model.norm.weight" with its parameter, and a bias, if it has one.
+  // The tensors of a saved module: "base_model.model.model.norm.weight" with its parameter, and a bias, if it has one.
   std::vector<HuggingfaceTensor> tensors{};
 
   // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" of "lora_A.weight".

@@ -16,7 +16,6 @@
 #include "core/huggingface/adapted_modules.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/joined_adapters.h"
-#include "core/huggingface/row_lengths.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"
 #include "core/json/json_text.h"

@@ -19,7 +19,6 @@
 #include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/joined_adapters.h"
-#include "core/huggingface/row_lengths.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"
 #include "core/huggingface/weight_source.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "core/huggingface/row_lengths.h"
+#include "core/huggingface/tensor_values.h"
 
 namespace llmtrain {
 namespace {

@@ -2,6 +2,7 @@
 #include "core/huggingface/tensor_values.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/linalg_vector_norm.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,12 @@ void add_parameters(const HuggingfaceTensor& tensor, const Graph& graph, const a
     weights[parameter.name] = whole.narrow(0, row, parameter.shape.front()).contiguous();
     row += parameter.shape.front();
   }
+}
+
+at::Tensor row_lengths(const at::Tensor& matrix) { return at::linalg_vector_norm(matrix, 2, {1}, false, at::kFloat); }
+
+at::Tensor row_lengths(const WeightSource& weights, const Parameter& matrix) {
+  return row_lengths(weights.read(matrix, whole_box(matrix)));
 }
 
 }  // namespace llmtrain

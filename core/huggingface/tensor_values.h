@@ -17,4 +17,9 @@ at::Tensor values_of(const HuggingfaceTensor& tensor, const Graph& graph, const 
 void add_parameters(const HuggingfaceTensor& tensor, const Graph& graph, const at::Tensor& values,
                     NamedWeights& weights);
 
+// The Euclidean length of each row of a matrix [rows, columns]: fp32 [rows].
+at::Tensor row_lengths(const at::Tensor& matrix);
+// The same of a parameter, which is read as a whole.
+at::Tensor row_lengths(const WeightSource& weights, const Parameter& matrix);
+
 }  // namespace llmtrain
