@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 try:
+    import sentencepiece
     import tokenizers
     import torch
     import transformers
@@ -43,6 +44,8 @@ TOKENIZERS = {
     "BOS before texts (Llama 3)": {"bos_token": SPECIAL["begin"], "eos_token": SPECIAL["end"]},
     "BOS that is EOS (GPT-2)": {"bos_token": SPECIAL["end"], "eos_token": SPECIAL["end"]},
     "EOS alone (Qwen2)": {"eos_token": SPECIAL["end"]},
+    # A template with marks on both sides, as encoders and some decoders have it.
+    "BOS and EOS around texts": {"bos_token": SPECIAL["begin"], "eos_token": SPECIAL["end"], "sep_token": SPECIAL["end"]},
 }
 # The share of a log-likelihood by which fp32, whose logits are rounded, may differ from float64.
 TOLERANCE = 1e-6
@@ -74,9 +77,10 @@ def write_tokenizer(folder, names):
     model = byte_level_bpe.train([TEXTS["windows"], TEXTS["languages"]], byte_level_bpe.LLAMA3, 320)
     model.add_special_tokens(list(SPECIAL.values()))
     if names.get("bos_token") == SPECIAL["begin"]:
-        begin = SPECIAL["begin"]
+        begin, end = SPECIAL["begin"], SPECIAL["end"] if "sep_token" in names else ""
         model.post_processor = tokenizers.processors.TemplateProcessing(
-            single=f"{begin} $A", pair=f"{begin} $A {begin} $B", special_tokens=[(begin, model.token_to_id(begin))])
+            single=f"{begin} $A {end}".strip(), pair=f"{begin} $A {begin} $B",
+            special_tokens=[(token, model.token_to_id(token)) for token in SPECIAL.values()])
     made = transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
     made.save_pretrained(folder)
     return made
@@ -170,6 +174,31 @@ class RollingEvaluation(unittest.TestCase):
         found = self.evaluate("bytes", *self.data())["results"]
         for text, result in zip(TEXTS.values(), found, strict=True):
             self.check(result, log_likelihood(model.double().eval(), Bytes(), text), text)
+
+    def test_sentencepiece(self):
+        """Its BOS is no text that could stand before another one, and is put before each."""
+        folder = self.folder / "sentencepiece/hf"
+        folder.mkdir(parents=True)
+        with (folder / "tokenizer.model").open("wb") as file:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter([TEXTS["windows"], TEXTS["languages"]] * 3), model_writer=file, vocab_size=400,
+                model_type="bpe", byte_fallback=True, minloglevel=2, normalization_rule_name="identity",
+                remove_extra_whitespaces=False)
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+
+        class Pieces:
+            bos_token_id = pieces.bos_id()
+
+            def encode(self, text):
+                return [pieces.bos_id(), *pieces.encode(text)]
+
+        torch.manual_seed(5)
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**COMMON, vocab_size=len(pieces)))
+        model.save_pretrained(folder)
+        program.run("checkpoint", "import", folder, self.folder / "sentencepiece/checkpoint", "--from", "hf")
+        found = self.evaluate("sentencepiece", *self.data())["results"]
+        for text, result in zip(TEXTS.values(), found, strict=True):
+            self.check(result, log_likelihood(model.double().eval(), Pieces(), text), text)
 
 
 if __name__ == "__main__":

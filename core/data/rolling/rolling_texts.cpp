@@ -40,16 +40,25 @@ class RollingTexts::Encoder {
       : tokenizer_(open_tokenizer(recipe, vocab_size)),
         encoder_(tokenizer_->make_encoder()),
         prefix_(static_cast<TokenId>(prefix_of_tokenizer(recipe, *tokenizer_).value_or(newline))),
-        prefix_text_(tokenizer_->decode(std::vector<std::int64_t>{prefix_})) {}
+        prefix_text_(tokenizer_->decode(std::vector<std::int64_t>{prefix_})) {
+    bool is_after = false;
+    for (const TemplatePiece& piece : tokenizer_->templates().single) {
+      if (is_after) end_.insert(end_.end(), piece.marks.begin(), piece.marks.end());
+      is_after = is_after || piece.kind == TemplatePiece::Kind::first_text;
+    }
+  }
 
   TokenId prefix() const { return prefix_; }
 
-  // As the tokenizer encodes a text by itself: with the marks of its beginning, unless it has them already.
+  // As the tokenizer encodes a text by itself: with the marks that its template has around texts, unless the text
+  // begins with one already.
   std::vector<TokenId> encode(const std::string& text) {
-    const std::vector<TokenId>& marks = tokenizer_->marks().begin;
+    // Where no text is written for the mark, as by SentencePiece, none begins with it.
+    const bool has_marks = !prefix_text_.empty() && text.starts_with(prefix_text_);
     std::vector<TokenId> ids;
-    if (!text.starts_with(prefix_text_)) ids = marks;
+    if (!has_marks) ids = tokenizer_->marks().begin;
     encoder_->encode(text, ids);
+    if (!has_marks) ids.insert(ids.end(), end_.begin(), end_.end());
     return ids;
   }
 
@@ -58,6 +67,7 @@ class RollingTexts::Encoder {
   std::unique_ptr<TextEncoder> encoder_;
   TokenId prefix_;
   std::string prefix_text_;
+  std::vector<TokenId> end_;  // of the template, not the end of documents that training adds
 };
 
 RollingTexts::RollingTexts(const std::vector<DataSource>& sources, const Recipe& recipe, std::int64_t window,
