@@ -12,6 +12,14 @@ namespace llmtrain {
 
 namespace {
 
+bool is_of_conversations(const nlohmann::json& row) {
+  if (!row.is_object()) return false;
+  const auto has = [&](const char* key) { return row.contains(key); };
+  const bool has_messages = has("messages") || has("conversations") || has("conversation");
+  return has_messages || (has("prompt") && has("completion")) || (has("instruction") && has("output")) ||
+         (has("chosen") && has("rejected"));
+}
+
 // The keys of a row that is none of the documents, for people.
 std::string keys_of(const nlohmann::json& row) {
   if (!row.is_object()) return "";
@@ -21,7 +29,9 @@ std::string keys_of(const nlohmann::json& row) {
     if (++count > 20) return names + ", …";
     names += (names.empty() ? "" : ", ") + quoted_text(name);
   }
-  return "; this one has " + (names.empty() ? "no keys" : names) +
+  const std::string of_names =
+      is_of_conversations(row) ? "; conversations and their like are trained on with data.fine_tuning" : "";
+  return of_names + "; this one has " + (names.empty() ? "no keys" : names) +
          (names.empty() ? "" : ", of which data.train[].text_key (--key of the data commands) may name another");
 }
 
@@ -36,6 +46,10 @@ std::string document_of(Record& record, const std::filesystem::path& file, const
     return std::move(field->get_ref<std::string&>());
   throw BadLine(file, record.line, object.is_discarded() ? "is not valid JSON" : "has no string \"" + key + "\"",
                 "every line of a file of documents is an object with a string \"" + key + "\"" + keys_of(object));
+}
+
+bool is_of_conversations(const Record& record) {
+  return !is_too_large_json(record.text) && is_of_conversations(nlohmann::json::parse(record.text, nullptr, false));
 }
 
 }  // namespace llmtrain

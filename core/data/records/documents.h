@@ -13,4 +13,8 @@ namespace llmtrain {
 // that names the keys there are where that is not a JSON object with a string at `key`.
 std::string document_of(Record& record, const std::filesystem::path& file, const std::string& key);
 
+// Whether a row has the keys of a conversation, of a prompt with its answer, or of a preference between two: data of
+// fine-tuning (core/data/conversations/conversation_forms.h), and no document.
+bool is_of_conversations(const Record& record);
+
 }  // namespace llmtrain

@@ -22,17 +22,19 @@ namespace llmtrain {
 
 namespace {
 
-// A list of documents, or documents one after another. Other JSON, such as a program's settings, is text.
+// A list of documents, or documents one after another, and conversations, which are not to pass for text. Other JSON,
+// such as a program's settings, is text.
 bool is_json_of_documents(const std::filesystem::path& file, const std::string& key) {
   if (!is_json(file)) return false;
+  Record record;
   try {
     JsonRecordReader reader(file);
-    Record record;
     if (!reader.next(record)) return false;
     document_of(record, file, key);
     return true;
   } catch (const Error&) {
-    return false;
+    // Whoever reads it as rows says what is missing.
+    return is_of_conversations(record);
   }
 }
 

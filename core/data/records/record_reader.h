@@ -42,9 +42,9 @@ class RecordReader {
 
 // Opens a file of documents by its name, and one of JSON by its content, too: rows of JSON Lines (.jsonl, .ndjson), or
 // of a table (.csv, .tsv, .parquet, .arrow, .feather) with a column `key`, of JSON (.json) whose first value is an
-// object with a text at `key`, else one text. All but the last three may be compressed (.jsonl.gz, .txt.zst). Throws
-// what open_input(), CsvReader() and open_column_table() throw, and Error(bad_data) for a table in columns without
-// `key`, and, where that is not document_key, for a file that has no keys.
+// object with a text at `key`, or a conversation, else one text. All but the last three may be compressed (.jsonl.gz,
+// .txt.zst). Throws what open_input(), CsvReader() and open_column_table() throw, and Error(bad_data) for a table in
+// columns without `key`, and, where that is not document_key, for a file that has no keys.
 std::unique_ptr<RecordReader> open_document_records(const std::filesystem::path& file, const std::string& key);
 
 // Whether the file's documents are rows, as open_document_records() finds them. Throws nothing.

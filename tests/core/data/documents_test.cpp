@@ -59,6 +59,26 @@ TEST_CASE("JSON of documents is rows, and other JSON is a text") {
     CHECK(documents(other) == std::vector{other});
 }
 
+TEST_CASE("JSON of conversations, prompts or preferences is no text") {
+  const test::TemporaryDirectory folder;
+  for (const std::string row :
+       {R"({"messages": [{"role": "user", "content": "a"}]})",
+        R"({"conversations": [{"from": "human", "value": "a"}]})", R"({"prompt": "a", "completion": "b"})",
+        R"({"instruction": "a", "input": "", "output": "b"})", R"({"prompt": "a", "chosen": "b", "rejected": "c"})"}) {
+    const std::string list = "[" + row + ", " + row + "]";
+    for (const auto& file : {folder.write("a.json", list), folder.write("b.json.zst", packed(list)),
+                             folder.write("c.jsonl", row + "\n")}) {
+      CAPTURE(row, file.filename());
+      CHECK(has_rows(file, "text"));
+      const auto reader = open_document_records(file, "text");
+      Record record;
+      REQUIRE(reader->next(record));
+      require_error(ExitCode::bad_data, {file.filename().string(), "line 1", "trained on with data.fine_tuning"},
+                    [&] { document_of(record, file, "text"); });
+    }
+  }
+}
+
 TEST_CASE("a line of many small values is refused before it is built") {
   // 96 bytes of memory for 3 of the file.
   std::string values = "{\"text\": [[]";
