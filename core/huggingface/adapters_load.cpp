@@ -16,7 +16,6 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/adapted_modules.h"
 #include "core/huggingface/adapters.h"
-#include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/joined_adapters.h"
 #include "core/huggingface/tensor_dtype.h"

@@ -19,7 +19,6 @@
 #include "core/body/parts/relative_bias.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/graph/presets/encoder.h"
-#include "core/huggingface/finite_values.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/shards.h"

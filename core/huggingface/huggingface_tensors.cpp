@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "core/huggingface/encoder_decoder_places.h"
-#include "core/huggingface/tensor_place.h"
 #include "core/recipe/model_from/huggingface_encoder.h"
 
 namespace llmtrain {

@@ -13,8 +13,8 @@
 
 #include "core/checkpoint/stored_model.h"
 #include "core/checkpoint/stored_scale.h"
-#include "core/huggingface/finite_values.h"
 #include "core/huggingface/tensor_dtype.h"
+#include "core/huggingface/tensor_values.h"
 
 namespace llmtrain {
 namespace {

@@ -279,11 +279,11 @@ Tensors ComposedBlock::backward(Tensors gradients, const Batch& batch, const Pas
   std::vector<at::Tensor> of_outputs;
   std::size_t value = 0;
   for (std::size_t i = 0; i < filled.outputs.size(); ++i) {
-    const std::vector<std::int64_t> shape = filled.shape_of(filled.outputs[i]);
-    const at::Tensor rows = losses_[i] ? loss_gradients(batch, element_count(shape), losses_[i]->is_of_tokens,
+    const std::vector<std::int64_t> sizes = filled.shape_of(filled.outputs[i]);
+    const at::Tensor rows = losses_[i] ? loss_gradients(batch, element_count(sizes), losses_[i]->is_of_tokens,
                                                         pass.loss_gradients.at(losses_[i]->term), of_forward.losses)
                                        : std::move(gradients[value++]);
-    of_outputs.push_back(rows.reshape(shape));
+    of_outputs.push_back(rows.reshape(sizes));
   }
   const std::vector<at::Tensor> fields = fields_of(shape, batch, pass, device_of(gradients));
   return as_rows(shape.run.backward(of_outputs, std::move(of_forward.kept), fields, weights, pass_of(batch, pass)));

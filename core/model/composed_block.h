@@ -60,7 +60,7 @@ class ComposedBlock final : public BlockModule {
   // `device`: where the block computes, which a batch without fields does not say.
   std::vector<at::Tensor> fields_of(Shaped& shaped, const Batch& batch, const PassContext& pass,
                                     const std::optional<at::Device>& device) const;
-  // Of the rows that its outputs have.
+  // The sequences of the rows that its outputs have.
   const Sequences& sequences_of(const Batch& batch) const { return batch.rows.at(axes_.rows); }
 
   body::Body body_, predicting_, evaluating_;

@@ -57,7 +57,7 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
 }
 
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
-  if (kind == ActivationKind::relu) return dy * (x > 0);
+  if (kind == ActivationKind::relu) return at::where(x.isnan(), x, dy * (x > 0));
   if (kind == ActivationKind::squared_relu) return dy * 2 * x.clamp_min(0);
   if (!is_gated(kind)) return at::gelu_backward(dy, x, approximation(kind));
   const std::vector<at::Tensor> halves = x.chunk(2, -1);

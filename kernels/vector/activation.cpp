@@ -59,7 +59,11 @@ struct GeluTanh {
 
 struct Relu {
   static float value(float x) { return at_least(x, 0.0F); }
-  static float slope(float x) { return x > 0.0F ? 1.0F : 0.0F; }
+  // NaN has no slope but itself.
+  static float slope(float x) {
+    const float above = x > 0.0F ? 1.0F : 0.0F;
+    return x == x ? above : x;
+  }
 };
 
 struct SquaredRelu {

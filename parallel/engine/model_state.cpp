@@ -19,8 +19,8 @@
 #include "core/checkpoint/stored_scale.h"
 #include "core/checkpoint/tensor_slice.h"
 #include "core/graph/sharding.h"
-#include "core/huggingface/finite_values.h"
 #include "core/huggingface/tensor_dtype.h"
+#include "core/huggingface/tensor_values.h"
 #include "core/parameters/flat_memory.h"
 #include "kernels/host_copy.h"
 #include "parallel/engine/fp8_history_state.h"
@@ -387,8 +387,7 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint, const R
 
 void load_weights(LocalModel& model, const WeightSource& source, const ReportShare& report, ParameterNames anew) {
   for_owned(model, report, [&](const OwnedElements& elements, ShardedParameters& memory) {
-    const bool is_new = std::ranges::count(anew, elements.parameter->name) > 0;
-    if (is_new || !source.holds(*elements.parameter)) return;
+    if (std::ranges::count(anew, elements.parameter->name) > 0 || !source.holds(*elements.parameter)) return;
     visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
       const at::Tensor values = source.read(*elements.parameter, box).view({-1});
       require_held(values, memory, elements.parameter->name);

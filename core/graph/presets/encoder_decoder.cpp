@@ -198,8 +198,8 @@ class EncoderDecoder {
 
   GraphWriter& writer_;
   const ModelRecipe& model_;
-  std::string last_,
-      memory_;  // the values that the block before and the encoder make, which are called as their blocks
+  // The values that the block before and the encoder make, which are called as their blocks.
+  std::string last_, memory_;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ constexpr std::array<NamedActivation, 6> t5_activations{{{"relu", Activation::re
                                                          {"gated-gelu_new", Activation::geglu_tanh},
                                                          {"gated-silu", Activation::swiglu}}};
 
-// Of encoder and decoder, which have one size here.
+// The size of encoder and decoder, which is one here.
 std::int64_t common_size(ConfigReader& reader, const std::string& key) {
   const std::int64_t size = reader.size("encoder_" + key), other = reader.size("decoder_" + key);
   if (size != other)

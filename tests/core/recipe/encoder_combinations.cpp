@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
 #include "tests/core/recipe/bad_combinations.h"
 
 namespace llmtrain::test {
@@ -13,9 +16,7 @@ std::string pair_model(const std::string& architecture, const std::string& model
   return R"({"model": {"architecture": ")" + architecture + "\"" + model + "}" + others + "}";
 }
 
-}  // namespace
-
-std::vector<Combination> encoder_combinations() {
+std::vector<Combination> encoder_alone() {
   return {
       {encoder(""), "", {}},
       {R"({"model": {"architecture": "roberta", "activation": "gelu_tanh", "tie_embeddings": false, "dropout": 0.1}})",
@@ -68,6 +69,11 @@ std::vector<Combination> encoder_combinations() {
       {R"({"training": {"label_smoothing": 0.1}})", "/training/label_smoothing", {"did you mean 0?"}},
       {encoder(R"(, "decoder_layers": 2)"), "/model/decoder_layers", {"2 is a decoder's beside an encoder"}},
       {R"({"model": {"position": "relative"}})", "/model/position", {"needs model.architecture \"t5\""}},
+  };
+}
+
+std::vector<Combination> encoder_beside_decoder() {
+  return {
       {pair_model("bart", R"(, "activation": "relu")", R"(, "training": {"label_smoothing": 0.1})"), "", {}},
       {pair_model("t5", R"(, "activation": "geglu_tanh", "tie_embeddings": false, "head_dim": 5, "decoder_layers": 3)"),
        "",
@@ -98,6 +104,14 @@ std::vector<Combination> encoder_combinations() {
        "/pipeline/balance",
        {"the list [4, 3] holds 7 layers", "must add up to model.layers and model.decoder_layers (8)"}},
   };
+}
+
+}  // namespace
+
+std::vector<Combination> encoder_combinations() {
+  std::vector<Combination> all = encoder_alone();
+  std::ranges::move(encoder_beside_decoder(), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace llmtrain::test

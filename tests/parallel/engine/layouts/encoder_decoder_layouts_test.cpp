@@ -12,7 +12,7 @@
 namespace llmtrain::test {
 namespace {
 
-// Of digits, two letters and blanks, with a mark behind texts.
+// A tokenizer of digits, two letters and blanks, with a mark behind texts.
 std::string tokenizer() {
   return R"({"model": {"type": "BPE", "merges": [],
     "vocab": {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "8": 8, "9": 9, "a": 10, "b": 11,
