@@ -200,8 +200,12 @@ body::BodyPass ComposedBlock::pass_of(const Batch& batch, const PassContext& pas
 // not to be read. Without another text all tokens are of the first.
 at::Tensor ComposedBlock::field_of(const body::BodyTensor& tensor, const Batch& batch, const PassContext& pass) const {
   const std::string& name = tensor.name;
-  const Sequences& sequences = batch.rows.at(axes_.rows_of(tensor));
   const at::TensorOptions options = index_options(batch);
+  const bool predicts = pass.mode == PassMode::prediction;
+  // Labels are of samples, whatever their rows.
+  if (name == batch_field_names[index_of(BatchField::label)])
+    return predicts ? at::zeros({sequences_of(batch).count}, options) : batch.field(BatchField::label);
+  const Sequences& sequences = batch.rows.at(axes_.rows_of(tensor));
   if (name == positions_field) {
     if (sequences.positions.defined()) return sequences.positions;
     return at::arange(sequences.length, options).repeat({sequences.count});
@@ -210,8 +214,6 @@ at::Tensor ComposedBlock::field_of(const body::BodyTensor& tensor, const Batch& 
   if (found == batch_field_names.end())
     throw Error(ExitCode::internal_error, name_ + ": batches have no field " + name);
   const auto field = static_cast<BatchField>(found - batch_field_names.begin());
-  const bool predicts = pass.mode == PassMode::prediction;
-  if (field == BatchField::label && predicts) return at::zeros({sequences.count}, options);
   if (field == BatchField::targets && predicts) return at::zeros({sequences.rows()}, options);
   if (field == BatchField::token_types && predicts && !batch.field(field).defined())
     return at::zeros({sequences.rows()}, options);
@@ -242,7 +244,7 @@ void ComposedBlock::add_output(Output& output, std::size_t place, const at::Tens
                                const PassContext& pass) const {
   const at::Tensor& asked_for = batch.field(BatchField::counted_rows);
   // Logits that stand behind the outputs are of the last loss.
-  const auto last = std::ranges::find_if(losses_ | std::views::reverse, &std::optional<Loss>::has_value);
+  const auto last = std::find_if(losses_.rbegin(), losses_.rend(), [](const auto& loss) { return loss.has_value(); });
   const std::optional<Loss> loss = place < losses_.size() ? losses_[place] : *last;
   if (!loss)
     output.values.push_back(made.flatten(0, 1));

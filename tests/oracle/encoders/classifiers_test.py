@@ -71,7 +71,7 @@ class Samples:
 class Classifiers(EncoderTest):
     def passes(self, samples):
         samples.save(self.folder / "samples.safetensors")
-        results = self.tool("passes", self.folder / "hf", self.folder / "samples.safetensors")
+        results = self.tool("passes", self.folder / "hf", self.folder / "samples.safetensors", 0)
         if samples.part == "Token":
             for name in ("logits", "losses"):
                 results[name] = results[name].unflatten(0, (len(LENGTHS), ROWS))

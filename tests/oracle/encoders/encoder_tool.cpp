@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Helper of masked_tokens_test.py, classifiers_test.py and source_and_target_test.py: what encoders, and models of
 // sources and targets, compute and learn.
-//   passes FOLDER SAMPLES OUTPUT   of a folder of transformers, in float64: the logits and losses of all rows, and all
-//                                  gradients of the mean loss
-//   train RECIPE SAMPLES OUTPUT    the weights after the recipe's steps, and the losses of the steps
+//   passes FOLDER SAMPLES SMOOTHING OUTPUT   of a folder of transformers, in float64: logits and losses of all rows,
+//                                            and gradients of the mean loss, whose targets are smoothed so
+//   train RECIPE SAMPLES OUTPUT              the weights after the recipe's steps, and the losses of the steps
 // SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, starts (1 where a document begins), and what there
 // is of token_types, targets with marks (1 where a row counts), and label [samples]; and of another number of rows,
 // where there is a source, source_ids and source_starts.
@@ -115,7 +115,7 @@ PassInput all_of(const SavedSamples& samples, const Graph& graph) {
   return load_batch(samples, graph.row_losses(), recipe, place, {}, at::kCPU).front();
 }
 
-void passes(const std::string& folder, const std::string& samples_file, const std::string& output) {
+void passes(const std::string& folder, const std::string& samples_file, double smoothing, const std::string& output) {
   const SavedSamples samples(samples_file);
   const Graph graph = Graph::build(model_recipe_from_huggingface(folder));
   const HuggingfaceWeights source(folder, graph);
@@ -132,6 +132,7 @@ void passes(const std::string& folder, const std::string& samples_file, const st
   stores.add(store);
   StageModule stage(graph, blocks, stores, {});
   PassInput input = all_of(samples, graph);
+  input.context.label_smoothing = smoothing;
   NamedWeights results;
   StagePasses::Output learned = stage.forward({}, 0, input.batch, input.context);
   results["losses"] = learned.losses.at(0).rows.clone();
@@ -172,14 +173,20 @@ void train(const std::string& recipe_file, const std::string& samples_file, cons
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 5) {
-    std::cerr << "usage: encoder_tool passes FOLDER SAMPLES OUTPUT | train RECIPE SAMPLES OUTPUT\n";
-    return 2;
-  }
+  const std::vector<std::string> given(words + 1, words + count);
   try {
-    (std::string(words[1]) == "passes" ? passes : train)(words[2], words[3], words[4]);
+    if (given.size() == 5 && given[0] == "passes") {
+      passes(given[1], given[2], std::stod(given[3]), given[4]);
+      return 0;
+    }
+    if (given.size() == 4 && given[0] == "train") {
+      train(given[1], given[2], given[3]);
+      return 0;
+    }
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 1;
   }
+  std::cerr << "usage: encoder_tool passes FOLDER SAMPLES SMOOTHING OUTPUT | train RECIPE SAMPLES OUTPUT\n";
+  return 2;
 }

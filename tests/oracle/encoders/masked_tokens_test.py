@@ -83,7 +83,7 @@ class Samples:
 class MaskedTokens(EncoderTest):
     def passes(self, samples):
         samples.save(self.folder / "samples.safetensors")
-        results = self.tool("passes", self.folder / "hf", self.folder / "samples.safetensors")
+        results = self.tool("passes", self.folder / "hf", self.folder / "samples.safetensors", 0)
         for name in ("logits", "losses"):
             results[name] = results[name].unflatten(0, (len(DOCUMENTS), ROWS))
         return results
