@@ -65,6 +65,10 @@ void StateCopy::copy_all(std::vector<Buffer>& buffers) {
   start_.block(stream_);
   Buffer *filling = &buffers[0], *other = &buffers[1];
   for (const auto& [from, to] : pieces_) {
+    if (from.is_cpu()) {
+      std::memcpy(to, from.const_data_ptr(), from.nbytes());
+      continue;
+    }
     const at::Tensor bytes = from.reshape({-1}).view(at::kByte);
     for (std::int64_t begin = 0; begin < bytes.numel();) {
       const std::int64_t count =

@@ -13,7 +13,7 @@ namespace llmtrain {
 
 // Copies tensors of a GPU to the host beside the GPU's computation: on a stream of their own, through pinned memory of
 // a fixed size (twice state_copy_buffer bytes, which LibTorch keeps for the next copy). They are copied as they are
-// when this is made, and must not change before release(); this keeps them alive.
+// when this is made, and must not change before release(); this keeps them alive. Some may be the host's.
 //
 // One thread, say that which writes a checkpoint, calls run(); the thread that computes goes on meanwhile, and calls
 // release() before it enqueues what changes the tensors.

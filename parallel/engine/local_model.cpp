@@ -54,12 +54,15 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
   Recipe executed = recipe();
   executed.kernels.attention = kernel_for(contents, executed.kernels.attention);
   executed.kernels.cuda_graphs = executed.kernels.cuda_graphs && contents == StateContents::training;
+  executed.memory.offload.optimizer = executed.memory.offload.optimizer && contents == StateContents::training;
+  const bool updates_on_host = executed.memory.offload.optimizer;
   require_executable_on(device, std::move(executed));
   if (recipe().precision.delays_scales())
     fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
                          recipe().precision.high_precision.fallback_steps);
   if (recipe().precision.gradients_may_fall_back())
     gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
+  if (updates_on_host) host_update_.emplace(device_);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents, make);
 }
@@ -78,7 +81,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 recipe().precision.gradient_scaling,
                                 rounding_seed(recipe()),
                                 fp8_history(),
-                                gradient_fallback()};
+                                gradient_fallback(),
+                                host_update_ ? &*host_update_ : nullptr};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   if (group.is_shared())

@@ -130,6 +130,7 @@ class LocalModel {
   SpikeDetector spikes_;
   std::optional<Fp8History> fp8_history_;
   std::optional<GradientFallback> gradient_fallback_;
+  std::optional<HostUpdate> host_update_;  // where the host has the optimizer's states
   RopeTables rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units

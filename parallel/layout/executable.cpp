@@ -157,6 +157,18 @@ std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
                    std::move(keys));
 }
 
+// Where the host has the optimizer's states, which it updates.
+std::vector<Unsupported> unsupported_host_states(const Recipe& recipe) {
+  std::vector<Unsupported> keys = {
+      // Its tensors are in the host's memory as they are.
+      {recipe.cluster.device == DeviceKind::cpu, "/memory/offload/optimizer", "true on a CPU", "use false"},
+      // Their scales follow from the largest of all new values, before any is stored.
+      {stores_fp8(recipe.precision.fp8_level), "/memory/offload/optimizer", "true with FP8 gradients and states",
+       "use false, or precision.fp8_level \"O0\" or \"off\""},
+  };
+  return only_with(recipe.memory.offload.optimizer, std::move(keys));
+}
+
 // Every key that plans but does not run is listed here; a new feature removes its line.
 std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
   const PrecisionRecipe& precision = recipe.precision;
@@ -171,13 +183,12 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       {precision.multiplies_fp4(), "/precision/product_format", "products of 4-bit numbers", "use \"fp8\""},
       {recipe.data.pairs && !is_encoder_decoder(recipe.model.architecture), "/data/pairs",
        "pairs for a model without an encoder", "set it to null, or model.architecture to \"bart\" or \"t5\""},
-      {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},
   };
   std::ranges::move(planned_model_keys(recipe.model), std::back_inserter(all));
   for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning,
-                          unsupported_parallel_residual, unsupported_kernels})
+                          unsupported_parallel_residual, unsupported_kernels, unsupported_host_states})
     std::ranges::move(part(recipe), std::back_inserter(all));
   return all;
 }

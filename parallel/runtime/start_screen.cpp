@@ -28,17 +28,21 @@ namespace llmtrain {
 namespace {
 
 std::string memory_line(const Recipe& recipe, LocalModel& model) {
-  std::int64_t weights = 0, gradients = 0, moments = 0;
+  std::int64_t weights = 0, gradients = 0, moments = 0, host = 0;
   // What is allocated, not what the plan predicts: the plan has a line of its own.
   for (const ParameterUnit* unit : model.units()) {
     const ShardedParameters::Bytes bytes = unit->parameters->bytes();
     weights += bytes.weights;
     gradients += bytes.gradients;
     moments += bytes.moments;
+    host += bytes.host;
   }
-  return fmt::format("weights {} ({} compute, fp32 master), gradients {}, moments {}", format_bytes(weights),
-                     element_name(element_type(recipe.precision.compute)), format_bytes(gradients),
-                     format_bytes(moments));
+  const std::string compute(element_name(element_type(recipe.precision.compute)));
+  if (host > 0)
+    return fmt::format("weights {} ({}), gradients {}; on the host fp32 master and moments {}", format_bytes(weights),
+                       compute, format_bytes(gradients), format_bytes(host));
+  return fmt::format("weights {} ({} compute, fp32 master), gradients {}, moments {}", format_bytes(weights), compute,
+                     format_bytes(gradients), format_bytes(moments));
 }
 
 // "O1, 12 of 16 products; in bf16 layers.*.attention.output.weight"

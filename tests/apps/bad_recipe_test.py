@@ -199,7 +199,7 @@ class NotExecutable(ProgramTest):
         "/launch/link_message_microseconds": {"launch.link_message_microseconds": 5, "launch.backend": "mpi"},
         "/launch/node_link_speedup": {"launch.node_link_speedup": 5, "launch.backend": "mpi"},
         "/launch/layer_delay_microseconds": {"launch.layer_delay_microseconds": 5, "launch.backend": "mpi"},
-        "/memory/offload/optimizer": {"memory.offload.optimizer": True},
+        "/memory/offload/optimizer": {"memory.offload.optimizer": True, "cluster.device": "cpu"},
         "/memory/offload/weights": {"memory.offload.weights": True},
         "/memory/offload/activations": {"memory.offload.activations": True},
     }
@@ -235,7 +235,7 @@ class NotExecutable(ProgramTest):
 
     def test_all_at_once(self):
         changes = {"memory.offload.activations": True, "memory.offload.weights": True,
-                   "memory.offload.optimizer": True}
+                   "memory.offload.optimizer": True, "cluster.device": "cpu"}
         self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], **changes}))
         result = self.refused(2, [], "run", "recipe.json")
         self.assertEqual(len(result.stderr.splitlines()), 3, result.stderr)

@@ -90,6 +90,23 @@ StateTypes most_states(const PrecisionRecipe& precision) {
 // written only once.
 double moved_weight_bytes(const StateTypes& types) { return types.master ? types.weight_bytes() : 0; }
 
+// The step that the host makes (parallel/shard/states/host_update.h): gradients arrive, it updates, and new weights
+// leave, all at once, so that the slowest of the three counts. What passes through is written to the host's memory and
+// read there once.
+double host_update_seconds(const PricedLayout& priced, double elements) {
+  const StateTypes types = most_states(priced.state_precision());
+  const double master = types.master ? types.master_bytes() : types.weight_bytes();
+  const double states = 2 * (master + types.moment_bytes());
+  const double passing = 2 * (types.gradient_bytes() + types.weight_bytes());
+  const double one_way = std::max(types.gradient_bytes(), types.weight_bytes());
+  const ClusterProfile& profile = priced.profile;
+  const auto sharing = static_cast<double>(std::min(priced.mesh().world(), profile.node.devices));
+  const double of_memory = profile.host.memory_bandwidth > 0 ? sharing / profile.host.memory_bandwidth : 0;
+  // The norm and clearing stay with the device.
+  const double on_device = priced.roofline.pass(2 * types.gradient_bytes() * elements).seconds;
+  return on_device + elements * std::max((states + passing) * of_memory, one_way / profile.device.pcie_bandwidth);
+}
+
 std::int64_t trained_tensors(const Graph& graph, const Block& block) {
   return std::ranges::count_if(block.parameters, [&](std::size_t index) { return !graph.parameters[index].is_frozen; });
 }
@@ -115,17 +132,10 @@ double update_seconds(const PricedLayout& priced, std::size_t rank, BlockCache<s
     return ranks.zero_stage > 0 ? all / static_cast<double>(ranks.shards.ranks) : all;
   };
   const double elements = shard(dense, priced.dense_ranks) + shard(experts, priced.expert_ranks);
+  if (priced.recipe().memory.offload.optimizer) return host_update_seconds(priced, elements);
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * priced.program().traffic.optimizer;
   const double stated = priced.program().host.tensor_seconds;
-  double seconds =
-      priced.roofline.pass(bytes).seconds + tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
-  if (priced.recipe().memory.offload.optimizer) {
-    // Gradients go to the host's optimizer, updated weights come back.
-    const StateTypes types = most_states(precision);
-    const double moved = elements * (types.gradient_bytes() + moved_weight_bytes(types));
-    seconds += moved / priced.profile.device.pcie_bandwidth;
-  }
-  return seconds;
+  return priced.roofline.pass(bytes).seconds + tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
 }
 
 }  // namespace

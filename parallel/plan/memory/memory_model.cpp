@@ -110,6 +110,11 @@ void offload_states(const Partition& partition, std::size_t index, BlockMemories
   if (wanted.optimizer) {
     move_to_host(stage, Category::master_weights, 0);
     move_to_host(stage, Category::optimizer, 0);
+    // Weights that are their own master have one there all the same.
+    for (const StateGroup& group : partition.groups[index])
+      if (group.types.is_trained && !group.types.master)
+        stage.host_resident[Category::master_weights] +=
+            group.types.weight_bytes() * static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
   }
   const bool gathers = stage.held(Event::weights_are_gathered, Event::weights_are_freed) > 0;
   if (wanted.weights)

@@ -66,6 +66,8 @@ struct HostProfile {
   double micro_batch_seconds = 0;  // per micro-batch with its loss: data, bookkeeping, synchronisation
   double tensor_seconds = 0;       // per parameter tensor in the optimizer step
   double step_seconds = 0;         // once per step
+  // What a node's memory moves by its data sheet, for all ranks of the node together; 0: not stated.
+  double memory_bandwidth = 0;
 };
 
 struct CollectivePoint {

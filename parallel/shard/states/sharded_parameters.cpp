@@ -37,6 +37,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       tensor_gradients_(graph, store, ranks.tensor, group.is_fp8 ? FlatInterval{0, shards_.elements} : owned()),
       is_trained_(options.contents == StateContents::training && !group.is_frozen),
       has_master_(options.contents == StateContents::training && group.types.master),
+      host_update_(is_trained_ ? options.host_update : nullptr),
       gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
@@ -61,15 +62,19 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   const auto flat = [&](std::int64_t elements, ElementType type) {
     return make_flat_memory(elements, scalar_type(type), options.device);
   };
+  const at::Device states_device = host_update_ != nullptr ? at::Device(at::kCPU) : options.device;
+  const auto state = [&](ElementType type) {
+    return make_flat_memory(place_.count(), scalar_type(type), states_device);
+  };
   weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
   // Without a master the optimizer updates the weights in place.
-  source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
+  source_ = has_own_source() ? state(group.types.master.value_or(group.types.weight)) : owned_weights();
   if (!is_trained_) return;
   if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
   gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
   if (group.is_muon) matrices_ = std::make_unique<ShardedMatrices>(graph_, store_, group, ranks, owned());
   const auto moments = [&](Moment moment) {
-    return flat(place_.count(), moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
+    return state(moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
   };
   optimizer_ = make_optimizer(options.optimizer, owned_segments(), moments, matrices_.get());
 }
@@ -165,10 +170,9 @@ void ShardedParameters::publish() {
 
 // Unscaled masters are rounded by the optimizer's own pass after an update.
 void ShardedParameters::round() {
-  const auto copy = rounded();
-  if (!copy) return;
-  if (scales_) return scales_->copy_weights(source_, *copy, place_);
-  copy->copy_(source_);
+  if (!has_own_source()) return;
+  if (scales_) return scales_->copy_weights(source_, owned_weights(), place_);
+  owned_weights().copy_(source_);
 }
 
 void ShardedParameters::gather() {
@@ -297,7 +301,9 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     uncast_->drop();
     return round();
   }
-  optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
+  const OptimizerUpdate update{source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step};
+  if (host_update_ != nullptr) return host_update_->run(*optimizer_, update, owned_weights());
+  optimizer_->update(update);
 }
 
 void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
@@ -336,8 +342,10 @@ void ShardedParameters::load_state(std::size_t index, const std::function<void(c
 
 ShardedParameters::Bytes ShardedParameters::bytes() const {
   const auto size = [](const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); };
-  Bytes bytes{size(weights_) + (has_master_ ? size(source_) : 0), gradients_.defined() ? size(gradients_) : 0, 0};
-  for (const OptimizerState& state : optimizer_states()) bytes.moments += size(state.values);
+  Bytes bytes{size(weights_), gradients_.defined() ? size(gradients_) : 0, 0, 0};
+  (host_update_ != nullptr ? bytes.host : bytes.weights) += has_own_source() ? size(source_) : 0;
+  for (const OptimizerState& state : optimizer_states())
+    (host_update_ != nullptr ? bytes.host : bytes.moments) += size(state.values);
   return bytes;
 }
 

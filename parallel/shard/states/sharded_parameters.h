@@ -19,6 +19,7 @@
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/states/fp8_sum.h"
 #include "parallel/shard/states/gradient_fallback.h"
+#include "parallel/shard/states/host_update.h"
 #include "parallel/shard/states/joined_experts.h"
 #include "parallel/shard/states/sharded_matrices.h"
 #include "parallel/shard/states/tensor_gradients.h"
@@ -43,6 +44,9 @@ struct ShardingOptions {
   // second takes which may follow. Both outlive the parameters.
   const Fp8History* fp8_history = nullptr;
   GradientFallback* gradient_fallback = nullptr;
+  // What updates weights whose master weights and moments are in the host's memory (memory.offload.optimizer), without
+  // scales; null: they are the device's. Outlives the parameters.
+  HostUpdate* host_update = nullptr;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
@@ -121,7 +125,7 @@ class ShardedParameters {
   // By the store's ranges; null without FP8.
   TensorScales* scales() { return scales_ ? &*scales_ : nullptr; }
   const TensorScales* scales() const { return scales_ ? &*scales_ : nullptr; }
-  // The rounded copy of the owned weights; none if the modules use the source itself.
+  // The rounded copy of the owned weights; none if the modules use the source itself, or as many bits of it.
   std::optional<at::Tensor> rounded() const;
   // States of the owned elements, each of the length of source(); none where nothing is trained. Where they have
   // scales, value = element / scale.
@@ -130,16 +134,20 @@ class ShardedParameters {
   // fp32, from which it is then stored. Collective where states have scales; blocks.
   void load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write);
 
-  // Bytes that are resident on this rank throughout training.
+  // Bytes that are resident on this rank throughout training, on its device, and the master weights and moments that
+  // the host has in its place.
   struct Bytes {
     std::int64_t weights = 0;
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
+    std::int64_t host = 0;
   };
   Bytes bytes() const;
 
  private:
   bool shards_from(std::int64_t stage) const { return zero_stage_ >= stage; }
+  // Whether source_ has its own memory, else it is a part of weights_.
+  bool has_own_source() const { return has_master_ || host_update_ != nullptr; }
   void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
@@ -161,7 +169,8 @@ class ShardedParameters {
   FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
   bool is_trained_;                          // has gradients and optimizer states
-  bool has_master_;                          // source_ has its own memory, else it is a part of weights_
+  bool has_master_;                          // in another type than the modules' weights
+  HostUpdate* host_update_;                  // null where the device has the states
   std::optional<UncastGradients> uncast_;    // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
   GradientFallback* gradient_fallback_;      // likewise, where gradients may leave FP8

@@ -122,6 +122,19 @@ class Dense(EmulatedTest):
     def test_adapters(self):
         self.compare(with_model("llama", "bf16", lora={"rank": 4}), **HALF)
 
+    def test_optimizer_on_the_host(self):
+        offloaded = recipe("llama", "bf16", memory={"offload": {"optimizer": True}})
+        self.compare(offloaded, on_cpu=recipe("llama", "bf16"), **HALF)
+        # A CPU reads the checkpoint, and has no other memory to which its states could go.
+        to_cpu = ("--set", "cluster.device=cpu", "--set", "training.steps=4")
+        said = self.run_program("sample", "cuda", "--prompt", "The ", "--tokens", "2", "--set", "cluster.device=cpu")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.refused(2, ["/memory/offload/optimizer: true on a CPU", "use false"], "run", "cuda.json", "-q", "--run-dir",
+                     "cuda", *to_cpu, program=EMULATED)
+        resumed = self.run_emulated("run", "cuda.json", "-q", "--run-dir", "cuda", *to_cpu, "--set",
+                                    "memory.offload.optimizer=false")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+
     def test_muon(self):
         training = {"steps": 3, "optimizer": {"name": "muon"}, "learning_rate": {"peak": 0.003}}
         # GPUs orthogonalise in bf16.

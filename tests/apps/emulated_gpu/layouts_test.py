@@ -37,6 +37,7 @@ def random_layout(draw):
         keys["pipeline.loops"] = draw.choice((1, 2))
     keys["parallel.overlap"] = draw.choice(("true", "true", "false"))
     keys["memory.recompute"] = draw.choice(("none", "selective", "full"))
+    keys["memory.offload.optimizer"] = draw.choice(("true", "false", "false"))
     if left == 3:
         keys["batch.global"] = 12
     return ranks, keys

@@ -7,9 +7,12 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/optim/optimizer.h"
 #include "kernels/host_copy.h"
 #include "kernels/reduction.h"
 #include "parallel/comm/communicator.h"
@@ -17,6 +20,7 @@
 #include "parallel/device/transfers.h"
 #include "parallel/engine/data/batch_prefetch.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/shard/states/host_update.h"
 #include "tests/emulator/device/runtime.h"
 #include "tests/parallel/engine/training_setting.h"
 
@@ -91,6 +95,73 @@ TEST_CASE("an update waits for a copy of the state that begins as late as it can
   running.get();
   CHECK((bytes_of(state) == before));
   CHECK((bytes_of(state_slices(trainer.model())) != before));
+  CHECK(emulated::counters(0).races == 0);
+}
+
+// What an update leaves: the host's of a GPU's weights, or a processor's of its own.
+struct Updated {
+  at::Tensor weights, compute_weights, first, second;
+};
+
+Updated updated(std::int64_t elements, at::ScalarType gradient, at::ScalarType compute, bool is_gpu) {
+  std::vector<at::Tensor> states;
+  const auto memory = [&](Moment) { return states.emplace_back(at::full({elements}, 0.25, at::kFloat)); };
+  const std::unique_ptr<Optimizer> optimizer =
+      make_optimizer({}, {{0, elements / 3, true}, {elements / 3, elements, false}}, memory);
+  const at::Tensor numbers = at::arange(elements, at::kFloat).remainder_(1009).mul_(1e-3);
+  Updated result{numbers.clone(), at::empty({elements}, compute), states[0], states[1]};
+  OptimizerUpdate update;
+  update.weights = result.weights;
+  update.gradients = (numbers - 0.5).to(gradient);
+  update.learning_rate = 0.01;
+  update.gradient_scale = 0.5;
+  update.step = 3;
+  if (is_gpu) {
+    HostUpdate host(gpu);
+    const at::Tensor there = at::full({elements}, 9, at::TensorOptions(compute).device(gpu));
+    // Work of the device makes the gradients, and reads the weights.
+    update.gradients = update.gradients.to(gpu).mul_(2);
+    host.run(*optimizer, update, there);
+    result.compute_weights = (there * 1).cpu();
+    return result;
+  }
+  update.gradients.mul_(2);
+  if (compute != at::kFloat) update.compute_weights = result.compute_weights;
+  optimizer->update(update);
+  if (compute == at::kFloat) result.compute_weights.copy_(result.weights);
+  return result;
+}
+
+TEST_CASE("the host updates a GPU's weights as it would its own, whatever their types and number") {
+  constexpr std::int64_t piece = HostUpdate::piece;
+  for (const std::int64_t elements : {std::int64_t{0}, std::int64_t{1}, piece, 3 * piece + 5})
+    for (const auto& [gradient, compute] : {std::pair{at::kFloat, at::kBFloat16}, {at::kBFloat16, at::kFloat}}) {
+      CAPTURE(elements, gradient);
+      const Updated got = updated(elements, gradient, compute, true);
+      const Updated expected = updated(elements, gradient, compute, false);
+      CHECK(at::equal(got.weights, expected.weights));
+      CHECK(at::equal(got.compute_weights, expected.compute_weights));
+      CHECK(at::equal(got.first, expected.first));
+      CHECK(at::equal(got.second, expected.second));
+    }
+  CHECK(emulated::counters(0).races == 0);
+}
+
+TEST_CASE("a model trains to the same bits where the host has the optimizer's states") {
+  const TrainingSetting setting;
+  for (const std::string compute : {"fp32", "bf16", "fp16"}) {
+    std::vector<std::string> keys{"precision.compute=\"" + compute + "\"", "training.learning_rate.warmup_steps=0",
+                                  "batch.micro=2"};
+    GpuTrainer there(setting.recipe(keys));
+    keys.emplace_back("memory.offload.optimizer=true");
+    GpuTrainer here(setting.recipe(keys));
+    const std::vector<std::byte> before = bytes_of(state_slices(here.model()));
+    check_equal(TrainingSetting::train(here, 3), TrainingSetting::train(there, 3));
+    // A checkpoint has the same tensors, of the same names.
+    CHECK((bytes_of(state_slices(here.model())) == bytes_of(state_slices(there.model()))));
+    CHECK((bytes_of(state_slices(here.model())) != before));
+    for (const ParameterUnit* unit : here.model().units()) CHECK(unit->parameters->source().is_cpu());
+  }
   CHECK(emulated::counters(0).races == 0);
 }
 

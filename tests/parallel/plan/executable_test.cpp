@@ -86,6 +86,11 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
   CHECK(refused([](Recipe&) {}).empty());
   check({
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
+      {{}, [](Recipe& recipe) { recipe.memory.offload.optimizer = true; }},
+      {{"/memory/offload/optimizer"},
+       [](Recipe& recipe) { recipe.memory.offload.optimizer = true, recipe.cluster.device = DeviceKind::cpu; }},
+      {{"/memory/offload/optimizer"},
+       [](Recipe& recipe) { recipe.memory.offload.optimizer = true, recipe.precision.fp8_level = Fp8Level::o1; }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
       {{"/model/sliding_window", "/model/attention_sinks"}, windows_on_a_gpu},

@@ -382,8 +382,6 @@ TEST_CASE("the optimizer's memory traffic is divided over ZeRO's shards") {
   CHECK(optimizer_bytes_per_parameter(precision) == 3 * 1 + 2 * 10);
   precision.fp8_level = Fp8Level::o3;
   CHECK(optimizer_bytes_per_parameter(precision) == 4 * 1 + 3 * 5 + 1);
-  CHECK(Planned({"memory.offload.optimizer=true"}).costs().optimizer_seconds.front() >
-        2 * whole.costs().optimizer_seconds.front());
 }
 
 TEST_CASE("large FP8 products are faster, and a device without FP8 uses the compute type") {

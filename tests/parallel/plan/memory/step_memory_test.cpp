@@ -166,6 +166,15 @@ TEST_CASE("offload moves bytes to the host and loses none") {
   CHECK(backward_workspace(after) < backward_workspace(before) + saved_of(before));
 }
 
+TEST_CASE("the host has a master of weights that have none on the device") {
+  MemoryCase value = gpt_case(8, 64, 8, 96, 32);
+  value.recipe.precision.compute = DataType::fp32;
+  value.recipe.memory.offload.optimizer = true;
+  const StageMemory stage = value.memory().stages.front();
+  CHECK(stage.host_resident[Category::master_weights] == stage.resident[Category::weights]);
+  CHECK(stage.host_resident[Category::optimizer] == 2 * stage.resident[Category::weights]);
+}
+
 TEST_CASE("every rank has the framework's memory, and a communicator per kind of group") {
   MemoryCase value = gpt_case(8, 64, 8, 96, 32);
   const auto communication = [&] { return value.memory().rank[Category::communication]; };

@@ -79,5 +79,26 @@ TEST_CASE("host memory holds the activations of micro-batches that wait for thei
   CHECK(host_bytes("gpipe") == Approx(4));
 }
 
+// Per weight the host's memory moves 12 bytes of states there and back, and fp32 gradients and bf16 weights in and out;
+// 8 ranks share it. Over PCIe the gradients take longest.
+TEST_CASE("the host's update takes as long as the slowest of what it moves, beside two passes of the device") {
+  const auto seconds = [](double of_host, double pcie, const Override& more) {
+    const Recipe recipe =
+        small_gpt({"cluster.profile=h100-sxm-80gb", "precision.compute=bf16", "memory.offload.optimizer=true", more});
+    ClusterProfile cluster = profile_of(recipe);
+    cluster.host.memory_bandwidth = of_host;
+    cluster.device.pcie_bandwidth = pcie;
+    return make_plan(recipe, cluster).costs.optimizer_seconds.front();
+  };
+  const double weights = static_cast<double>(plan_with({}, 1e9).layout->graph().parameter_count());
+  const double device = seconds(0, 1e18, "seed=1");
+  CHECK(device > 0);
+  CHECK(seconds(0, 1e9, "seed=1") - device == Approx(weights * 4 / 1e9));
+  CHECK(seconds(1e9, 1e18, "seed=1") - device == Approx(weights * (24 + 12) * 8 / 1e9));
+  CHECK(seconds(9 * 8e9, 1e9, "seed=1") - device == Approx(weights * 4 / 1e9));
+  // Weights that are their own master have one on the host, and leave as they are.
+  CHECK(seconds(1e9, 1e18, "precision.compute=fp32") - device == Approx(weights * (24 + 16) * 8 / 1e9));
+}
+
 }  // namespace
 }  // namespace llmtrain::test
