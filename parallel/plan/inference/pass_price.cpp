@@ -42,8 +42,7 @@ PassPricer::PassPricer(const Graph& graph, const ClusterProfile& profile, const 
       compute_(precision.compute),
       roofline_(profile, PrecisionRecipe{.compute = precision.compute, .tf32 = precision.tf32}),
       collectives_(profile, devices_per_node),
-      devices_per_node_(devices_per_node),
-      facts_(serving_facts(profile.program.name)) {
+      devices_per_node_(devices_per_node) {
   weight_bytes_ = stored_bytes(request.weights, roofline_.element_bytes());
   cache_bytes_ = stored_bytes(request.cache, roofline_.element_bytes());
   // Weights of 4 bits are widened to FP8, int8 ones to the compute type, as they are read.
@@ -123,11 +122,11 @@ PassPrice PassPricer::price(const DeviceSplit& split, const ServedPass& pass) co
     sum.exchange_seconds += price.exchange_seconds;
     sum.exchanged_bytes += price.exchanged_bytes;
   }
-  sum.product_seconds *= pass.is_prefill() ? facts_.prefill : facts_.products;
-  sum.attention_seconds *= pass.is_prefill() ? facts_.prefill : facts_.attention;
-  sum.movement_seconds *= pass.is_prefill() ? facts_.prefill : facts_.movement;
-  sum.exchange_seconds *= pass.is_prefill() ? facts_.prefill : facts_.exchanges;
-  if (!pass.is_prefill()) sum.host_seconds = facts_.pass_seconds;
+  sum.product_seconds *= pass.is_prefill() ? facts().prefill : facts().products;
+  sum.attention_seconds *= pass.is_prefill() ? facts().prefill : facts().attention;
+  sum.movement_seconds *= pass.is_prefill() ? facts().prefill : facts().movement;
+  sum.exchange_seconds *= pass.is_prefill() ? facts().prefill : facts().exchanges;
+  if (!pass.is_prefill()) sum.host_seconds = facts().pass_seconds;
   return sum;
 }
 

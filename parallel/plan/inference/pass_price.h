@@ -4,7 +4,6 @@
 #include "parallel/plan/cost/collective_cost.h"
 #include "parallel/plan/cost/roofline.h"
 #include "parallel/plan/inference/pass_work.h"
-#include "parallel/plan/inference/serving_facts.h"
 #include "parallel/plan/inference/split_exchanges.h"
 
 namespace llmtrain {
@@ -43,7 +42,7 @@ class PassPricer {
   double cache_bytes() const { return cache_bytes_; }
   DataType compute() const { return compute_; }
   double element_bytes() const { return roofline_.element_bytes(); }
-  const ServingFacts& facts() const { return facts_; }
+  const ServingFacts& facts() const { return profile_.program.serving; }
   // The dense peak of the products of the layers' matrices.
   double peak_flops() const { return peak_; }
 
@@ -60,7 +59,6 @@ class PassPricer {
   Roofline roofline_;
   CollectiveCost collectives_;
   std::int64_t devices_per_node_;
-  ServingFacts facts_;
   bool multiplies_fp8_ = false;
   double weight_bytes_ = 2, cache_bytes_ = 2, peak_ = 0;
 };

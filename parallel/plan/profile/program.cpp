@@ -14,7 +14,6 @@ namespace {
 constexpr ProfileRange ratio_range{0, 1e3};
 constexpr ProfileRange copies_range{0, 8};
 constexpr ProfileRange adapters_range{0, 1e6};
-constexpr ProfileRange tensor_seconds_range{0, 1};
 
 void visit_memory(ProfileReader& reader, MemoryFacts& memory) {
   reader.section("memory", [&] {
@@ -24,6 +23,21 @@ void visit_memory(ProfileReader& reader, MemoryFacts& memory) {
     reader.number("allocator_reserve", memory.allocator_reserve, fraction_or_none_range);
     reader.number("loss_copies", memory.loss_copies, copies_range);
     reader.number("parallel_loss_copies", memory.parallel_loss_copies, copies_range);
+  });
+}
+
+void visit_serving(ProfileReader& reader, ServingFacts& serving) {
+  reader.section("serving", [&] {
+    reader.number("products", serving.products, ratio_range);
+    reader.number("attention", serving.attention, ratio_range);
+    reader.number("movement", serving.movement, ratio_range);
+    reader.number("exchanges", serving.exchanges, ratio_range);
+    reader.number("pass_seconds", serving.pass_seconds, seconds_range);
+    reader.number("prefill", serving.prefill, ratio_range);
+    reader.number("interruption", serving.interruption, fraction_or_none_range);
+    reader.number("waited_prompts", serving.waited_prompts, ratio_range);
+    reader.number("waited_tokens", serving.waited_tokens, ratio_range);
+    reader.number("request_seconds", serving.request_seconds, seconds_range);
   });
 }
 
@@ -58,7 +72,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
     reader.boolean("synchronous", program.host.synchronous);
     reader.boolean("takes_turns", program.host.takes_turns);
-    reader.number("tensor_seconds", program.host.tensor_seconds, tensor_seconds_range);
+    reader.number("tensor_seconds", program.host.tensor_seconds, seconds_range);
   });
   reader.section("network", [&] {
     reader.integer("adapters", program.network.adapters, adapters_range);
@@ -80,6 +94,7 @@ void visit_program(ProfileReader& reader, Program& program) {
   });
   visit_memory(reader, program.memory);
   reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
+  visit_serving(reader, program.serving);
   reader.sources("sources", program.sources);
 }
 

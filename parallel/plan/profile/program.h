@@ -150,6 +150,26 @@ struct StageFacts {
   bool even = false;
 };
 
+// What programs lose that serve models (docs/inference.md): factors on the parts of passes, and what continuous
+// batching costs.
+struct ServingFacts {
+  // Factors on the parts of passes of single tokens.
+  double products = 1;
+  double attention = 1;
+  double movement = 1;
+  double exchanges = 1;     // below 1: small sums go through kernels of the program's own, not through NCCL
+  double pass_seconds = 0;  // that the host adds to each
+  // A factor on passes of prompts.
+  double prefill = 1;
+  // The part of a prompt's pass for which the others' tokens wait; the rest of it goes with them in one pass.
+  double interruption = 1;
+  // What a request waits beside its own prompt's pass: for each of the others in prompts, and in passes of single
+  // tokens.
+  double waited_prompts = 0;
+  double waited_tokens = 0.5;
+  double request_seconds = 0;  // that the host adds to a request
+};
+
 // What the planner knows about the software that runs a recipe: a file in recipes/programs. A file states only what
 // differs from the program that it is based on, or else from these values, which are also those of llmtrain on CPUs.
 // The numbers were fitted once for all rows, over two thirds of the published measurements in recipes/published
@@ -172,6 +192,7 @@ struct Program {
   ExpertFacts experts;
   MemoryFacts memory;
   StageFacts stages;
+  ServingFacts serving;
   std::map<std::string, std::string> sources;  // by section: the origin of its facts
 
   std::optional<AttentionProfile> attention_on(const std::string& profile) const;

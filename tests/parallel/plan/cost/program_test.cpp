@@ -110,6 +110,13 @@ TEST_CASE("a wrong program is reported with pointer and rule") {
              Catch::Contains("/kernels/rates: \"guessed\": must be \"fitted\" or \"measured\""));
   CHECK_THAT(problem_of(R"({"traffic": {"elementwise": -1}, "sources": {"traffic": ""}})"),
              Catch::Contains("/traffic/elementwise: -1"));
+  CHECK_THAT(problem_of(R"({"serving": {"atention": 1}, "sources": {"serving": ""}})"),
+             Catch::Contains("/serving/atention: is not a key") && Catch::Contains("did you mean \"attention\"?"));
+  CHECK_THAT(problem_of(R"({"serving": {"interruption": 1.5}, "sources": {"serving": ""}})"),
+             Catch::Contains("/serving/interruption: 1.5"));
+  CHECK_THAT(problem_of(R"({"serving": {"pass_seconds": 2}, "sources": {"serving": ""}})"),
+             Catch::Contains("/serving/pass_seconds: 2"));
+  CHECK_THAT(problem_of(R"({"serving": {"products": 1}})"), Catch::Contains("/serving: has no source"));
   CHECK_THAT(problem_of("[]"), Catch::Contains("must be an object, a program"));
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/plan/inference/inference_case.h"
+
+namespace llmtrain {
+namespace {
+
+using namespace inference_case;
+
+const std::vector<Override> cluster = {"cluster.profile=\"h100-sxm-80gb\"", "cluster.devices_per_node=8"};
+
+// On 8 devices with one split, so that factors choose no other.
+InferencePlan plan_with(const Program& program, const std::string& further = "") {
+  const Recipe recipe = bundled("models/llama3-70b", cluster);
+  ClusterProfile profile = profile_of(recipe);
+  profile.program = program;
+  return InferencePlanner(recipe, profile)
+      .plan(request_of("devices=8,batch=32,prompt=1024,generated=256,prefill.weights=1d,decode.weights=1d,"
+                       "prefill.attention=heads,decode.attention=heads" +
+                       further));
+}
+
+Program stated(const std::string& serving) {
+  return parse_program(R"({"name": "own", "kernels": {"rates": "measured"}, "serving": )" + serving +
+                           R"(, "sources": {"kernels": "", "serving": ""}})",
+                       "own.json");
+}
+
+const std::string all_facts =
+    R"({"products": 1.25, "attention": 0.5, "movement": 2, "exchanges": 0.125, "pass_seconds": 0.003, "prefill": 1.5,
+        "interruption": 0.25, "waited_prompts": 0.0625, "waited_tokens": 4, "request_seconds": 0.75})";
+
+TEST_CASE("a program's factors scale the parts of passes", "[serving_facts]") {
+  const InferencePlan plain = plan_with(stated("{}")), scaled = plan_with(stated(all_facts));
+  const PassPrice &token = plain.decode.price, &prompt = plain.prefill.price;
+  REQUIRE(token.exchange_seconds > 0);
+  CHECK(scaled.decode.price.product_seconds == 1.25 * token.product_seconds);
+  CHECK(scaled.decode.price.attention_seconds == 0.5 * token.attention_seconds);
+  CHECK(scaled.decode.price.movement_seconds == 2 * token.movement_seconds);
+  CHECK(scaled.decode.price.exchange_seconds == 0.125 * token.exchange_seconds);
+  CHECK(scaled.decode.price.host_seconds == 0.003);
+  CHECK(scaled.prefill.price.product_seconds == 1.5 * prompt.product_seconds);
+  CHECK(scaled.prefill.price.attention_seconds == 1.5 * prompt.attention_seconds);
+  CHECK(scaled.prefill.price.movement_seconds == 1.5 * prompt.movement_seconds);
+  CHECK(scaled.prefill.price.exchange_seconds == 1.5 * prompt.exchange_seconds);
+  CHECK(scaled.prefill.price.host_seconds == 0);
+}
+
+TEST_CASE("a program's requests wait for each other's prompts and tokens", "[serving_facts]") {
+  const InferencePlan plan = plan_with(stated(all_facts), ",batching=continuous");
+  const double prompt = plan.prefill.price.seconds(), token = plan.decode.price.seconds(), others = 31;
+  CHECK(plan.per_token_seconds == Approx(token + 0.25 * others * prompt / 256).epsilon(1e-12));
+  CHECK(plan.first_token_seconds ==
+        Approx(0.75 + prompt + 0.0625 * others * prompt + 4 * plan.per_token_seconds).epsilon(1e-12));
+  // Requests of a batch that begins and ends together wait for nothing but their own passes.
+  const InferencePlan whole = plan_with(stated(all_facts));
+  CHECK(whole.per_token_seconds == whole.decode.price.seconds());
+  CHECK(whole.first_token_seconds == Approx(0.75 + whole.prefill.price.seconds()).epsilon(1e-12));
+}
+
+TEST_CASE("what a program's passes lose is stated by its file, whatever its name", "[serving_facts]") {
+  for (const char* name : {"vllm", "tensorrt-llm", "sglang"}) {
+    Program program = load_program(name, recipes() / "programs");
+    const InferencePlan plan = plan_with(program, ",batching=continuous");
+    program.name = "another";
+    CHECK(plan_with(program, ",batching=continuous").request_seconds == plan.request_seconds);
+    program.serving = {};
+    program.name = name;
+    CHECK(plan_with(program, ",batching=continuous").request_seconds != plan.request_seconds);
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain
