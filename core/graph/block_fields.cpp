@@ -17,6 +17,7 @@ FieldSet fields_read(const Graph& graph, std::span<const std::size_t> blocks) {
 }
 
 std::vector<BatchField> sample_fields(const DataRecipe& data) {
+  if (data.images) return {BatchField::pixels, BatchField::label};
   if (data.labels && data.labels->of == LabelledPart::text)
     return {BatchField::token_ids, BatchField::token_types, BatchField::label};
   if (data.labels)

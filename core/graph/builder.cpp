@@ -10,6 +10,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/presets/encoder.h"
 #include "core/graph/presets/encoder_decoder.h"
+#include "core/graph/presets/image_classifier.h"
 #include "core/graph/replayed_routing.h"
 
 namespace llmtrain {
@@ -133,6 +134,10 @@ Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_pre
   }
   if (is_encoder_decoder(model.architecture)) {
     write_encoder_decoder(writer);
+    return finished(writer, high_precision, frozen);
+  }
+  if (is_image_classifier(model.architecture)) {
+    write_image_classifier(writer);
     return finished(writer, high_precision, frozen);
   }
   writer.add_block("embedding", embedding_settings(model));

@@ -42,7 +42,8 @@ class HuggingfaceWeights final : public WeightSource {
   struct Place {
     StoredTensor tensor;
     bool transposed = false;
-    std::int64_t first_row = 0;  // after transposition
+    std::int64_t first_row = 0;         // after transposition
+    std::vector<std::int64_t> shape{};  // of its parameter, where the tensor has other axes
   };
   void read_part(const Place& place, const SliceBox& box, const at::Tensor& into) const;
 
@@ -61,6 +62,8 @@ struct HuggingfaceFormat {
   std::optional<std::int64_t> padding{};
   // The id behind which an encoder-decoder writes a target, for one without an `origin`; none: padding.
   std::optional<std::int64_t> decoder_start{};
+  // How pixels are made, of a model of images; none: as in `origin`.
+  std::optional<ImagesRecipe> images{};
 };
 
 // Writes a folder, new or empty, that transformers' from_pretrained loads with no missing and no unexpected key:

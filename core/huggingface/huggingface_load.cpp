@@ -55,6 +55,7 @@ bool is_buffer(std::string_view name) {
 bool is_left_out(std::string_view name, HuggingfaceType type) {
   // T5's first files have a table of positions for attention to the source, which nothing reads.
   if (type == HuggingfaceType::t5) return name.ends_with("EncDecAttention.relative_attention_bias.weight");
+  if (is_image_classifier(type)) return name.find("pooler.") != std::string_view::npos;
   if (!is_encoder(type)) return is_buffer(name);
   return name.ends_with(".position_ids") || name.find("pooler.") != std::string_view::npos ||
          name.starts_with("cls.seq_relationship.");
@@ -262,6 +263,7 @@ HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& grap
       const StoredTensor& tensor = tensors.at(without_model_prefix(plan.name, type));
       // Experts, one parameter here, come in their order.
       places_[parameter.name].push_back({tensor, plan.transposed, row});
+      if (!plan.stored.empty()) places_[parameter.name].back().shape = parameter.shape;
       // GPT-2's query, key and value are one tensor there and three parameters here.
       row += parameter.shape.front();
     }
@@ -281,6 +283,7 @@ at::ScalarType HuggingfaceWeights::type(const Parameter& parameter) const {
 
 void HuggingfaceWeights::read_part(const Place& place, const SliceBox& box, const at::Tensor& into) const {
   at::Tensor part = view_of(place.tensor, place.transposed);
+  if (!place.shape.empty()) part = part.view(place.shape);
   for (std::size_t axis = 0; axis < box.shape.size(); ++axis) {
     const std::int64_t first = box.offset[axis] + (axis == 0 ? place.first_row : 0);
     part = part.narrow(static_cast<std::int64_t>(axis), first, box.shape[axis]);

@@ -21,6 +21,7 @@
 #include "core/graph/presets/encoder.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/image_classifier_config.h"
 #include "core/huggingface/shards.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"
@@ -129,14 +130,6 @@ void add_experts(Json& config, const MixtureOfExpertsRecipe& moe, HuggingfaceTyp
     config["shared_expert_intermediate_size"] = moe.shared_experts * moe.ffn_hidden_size;
 }
 
-void add_classes(Json& config, const ClassifierRecipe& classifier) {
-  for (std::size_t i = 0; i < classifier.classes.size(); ++i) {
-    config["id2label"][std::to_string(i)] = classifier.classes[i];
-    config["label2id"][classifier.classes[i]] = i;
-  }
-  if (classifier.of == ClassifiedPart::sequence) config["problem_type"] = "single_label_classification";
-}
-
 void add_encoder(Json& config, const ModelRecipe& model, HuggingfaceType type) {
   config["num_hidden_layers"] = model.layers;
   config["hidden_size"] = model.hidden_size;
@@ -220,6 +213,12 @@ Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string
   const HuggingfaceNames& names = huggingface_names[static_cast<std::size_t>(type)];
   config["architectures"] = {class_name_of(model, names.class_name)};
   config["model_type"] = names.model_type;
+  // transformers 4 reads "torch_dtype", 5 reads "dtype".
+  config["dtype"] = config["torch_dtype"] = dtype;
+  if (is_image_classifier(type)) {
+    add_vit(config, model);
+    return config;
+  }
   config["vocab_size"] = model.vocab_size;
   if (type == HuggingfaceType::gpt2) {
     add_gpt2(config, model);
@@ -235,8 +234,6 @@ Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string
   config["tie_word_embeddings"] = model.tie_embeddings;
   if (!is_encoder_decoder(type)) config["initializer_range"] = model.init_std;
   config["bos_token_id"] = config["eos_token_id"] = end_of_text(model, type);
-  // transformers 4 reads "torch_dtype", 5 reads "dtype".
-  config["dtype"] = config["torch_dtype"] = dtype;
   config["use_cache"] = true;
   return config;
 }
@@ -344,7 +341,9 @@ void write_model(const fs::path& folder, const Graph& graph, const WeightSource&
                        [zeros](const WriteBytes& write) { write(zeros.data_ptr(), zeros.nbytes()); }});
   }
   write_shards(folder, std::move(tensors), format.shard_bytes);
-  if (!is_encoder(graph.model.architecture))
+  if (is_image_classifier(type))
+    write_preprocessor_config(folder, format.images, graph.model.image.value().size, format.origin);
+  else if (!is_encoder(type))
     write_file_atomically(folder / "generation_config.json", generation_config_text(format, config));
   // Written last: a folder without it is not a model, so an interrupted export is recognised as such.
   write_file_atomically(folder / "config.json", config.dump(2) + "\n");
@@ -355,18 +354,14 @@ void remove_model(const fs::path& folder, bool was_there) noexcept {
   std::error_code ignored;
   std::vector<fs::path> written;
   for (const auto& entry : fs::directory_iterator(folder, ignored))
-    for (const char* start : {"model", "generation_config.json", "config.json"})
+    for (const char* start : {"model", "generation_config.json", preprocessor_file, "config.json"})
       if (entry.path().filename().string().starts_with(start)) written.push_back(entry.path());
   for (const fs::path& path : written) fs::remove(path, ignored);
   if (!was_there) fs::remove(folder, ignored);
 }
 
-}  // namespace
-
-void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSource& weights,
-                      const HuggingfaceFormat& format) {
-  const HuggingfaceType type = huggingface_type_of(graph.model);
-  Json config = config_of(graph.model, type, pytorch_name(format.dtype));
+// What a model does not know itself.
+void add_special_tokens(Json& config, HuggingfaceType type, const HuggingfaceFormat& format) {
   take_special_tokens(config, format.origin);
   if (format.origin.empty() && format.padding) config["pad_token_id"] = *format.padding;
   if (format.origin.empty() && is_encoder_decoder(type)) {
@@ -376,6 +371,15 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
   // The positions count from it.
   if (type == HuggingfaceType::xlm_roberta) config["pad_token_id"] = roberta_padding;
   if (config["eos_token_id"].is_null() && !format.ends.empty()) config["eos_token_id"] = as_ids(format.ends);
+}
+
+}  // namespace
+
+void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSource& weights,
+                      const HuggingfaceFormat& format) {
+  const HuggingfaceType type = huggingface_type_of(graph.model);
+  Json config = config_of(graph.model, type, pytorch_name(format.dtype));
+  if (!is_image_classifier(type)) add_special_tokens(config, type, format);
   const bool was_there = path_exists(folder);
   create_folder(folder);
   try {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/huggingface/encoder_decoder_places.h"
+#include "core/huggingface/image_classifier_places.h"
 #include "core/recipe/model_from/huggingface_encoder.h"
 
 namespace llmtrain {
@@ -139,6 +140,7 @@ constexpr Place roberta_sequence_places[] = {
 
 std::vector<std::span<const Place>> places_of(const ModelRecipe& model, HuggingfaceType type) {
   if (is_encoder_decoder(type)) return encoder_decoder_places(type, model.activation);
+  if (is_image_classifier(type)) return {vit_places()};
   if (type == HuggingfaceType::bert) return {bert_places};
   if (model.classifier && model.classifier->of == ClassifiedPart::sequence && is_encoder(type))
     return {roberta_sequence_places, bert_places};
@@ -193,6 +195,7 @@ void add(std::vector<HuggingfaceTensor>& tensors, HuggingfaceTensor place, std::
 }  // namespace
 
 std::vector<std::int64_t> HuggingfaceTensor::shape(const Graph& graph) const {
+  if (!stored.empty()) return stored;
   std::vector<std::int64_t> whole = graph.parameters[parameters.front()].shape;
   if (expert) return {whole.begin() + 1, whole.end()};
   whole.front() = rows_before;
@@ -211,8 +214,8 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
     for (const std::size_t index : block.parameters) {
       const Parameter& parameter = graph.parameters[index];
       if (parameter.is_adapter) continue;
-      const bool has_bodies = is_encoder(type) || is_encoder_decoder(type);
-      const std::string name = has_bodies && layer < 0 ? parameter.name : side_of(block) + parameter.local_name;
+      const bool is_of_bodies = has_bodies(graph.model.architecture);
+      const std::string name = is_of_bodies && layer < 0 ? parameter.name : side_of(block) + parameter.local_name;
       if (!parameter.has_expert_axis) add(of_block, place_of(places, name, layer, std::nullopt), index);
       for (std::int64_t expert = 0; parameter.has_expert_axis && expert < parameter.shape.front(); ++expert)
         add(of_block, place_of(places, parameter.local_name, layer, expert), index);
@@ -224,6 +227,8 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
     const bool has_positions =
         tensor.name.ends_with("position_embeddings.weight") || tensor.name.ends_with("embed_positions.weight");
     if (has_positions) tensor.rows_before = rows_before_positions(type);
+    if (is_image_classifier(type))
+      tensor.stored = vit_shape(tensor.name, tensor.shape(graph), graph.model.image.value());
   }
   return tensors;
 }
@@ -232,6 +237,7 @@ std::string without_model_prefix(std::string_view name, HuggingfaceType type) {
   std::string_view prefix = "model.";
   if (type == HuggingfaceType::gpt2) prefix = "transformer.";
   if (type == HuggingfaceType::t5) prefix = "";
+  if (type == HuggingfaceType::vit) prefix = "vit.";
   if (is_encoder(type)) prefix = type == HuggingfaceType::bert ? "bert." : "roberta.";
   return std::string(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
 }

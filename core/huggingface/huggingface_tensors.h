@@ -25,6 +25,9 @@ struct HuggingfaceTensor {
   bool transposed = false;
   std::optional<std::int64_t> expert{};  // the index on the parameter's first axis, which the tensor lacks
   std::int64_t rows_before{};            // that nothing reads, before those of the parameters
+  // Its shape there, where that has other axes than its one parameter, in the same order of elements; empty: it has
+  // the same.
+  std::vector<std::int64_t> stored{};
 
   std::vector<std::int64_t> shape(const Graph& graph) const;
 };

@@ -205,6 +205,8 @@ at::Tensor ComposedBlock::field_of(const body::BodyTensor& tensor, const Batch& 
   // Labels are of samples, whatever their rows.
   if (name == batch_field_names[index_of(BatchField::label)])
     return predicts ? at::zeros({sequences_of(batch).count}, options) : batch.field(BatchField::label);
+  if (name == batch_field_names[index_of(BatchField::pixels)])
+    return batch.field(BatchField::pixels).to(bound_.begin()->second.weight().scalar_type());
   const Sequences& sequences = batch.rows.at(axes_.rows_of(tensor));
   if (name == positions_field) {
     if (sequences.positions.defined()) return sequences.positions;

@@ -164,6 +164,45 @@ struct PairsRecipe {
 inline std::string source_key(const PairsRecipe& pairs) { return pairs.source.value_or("source"); }
 inline std::string target_key(const PairsRecipe& pairs) { return pairs.target.value_or("target"); }
 
+// A number for each colour.
+struct ColoursRecipe {
+  double red = 0.5;
+  double green = 0.5;
+  double blue = 0.5;
+
+  bool operator==(const ColoursRecipe&) const = default;
+};
+
+// Random parts of training images, perhaps mirrored (Szegedy et al., arXiv 1409.4842).
+struct ImageAugmentationRecipe {
+  double least_area = 0.08;  // share of an image
+  double most_area = 1;
+  double least_ratio = 0.75;  // width ÷ height
+  double most_ratio = 4.0 / 3;
+  double mirrored = 0.5;  // probability
+
+  bool operator==(const ImageAugmentationRecipe&) const = default;
+};
+
+// What is seen of an image where nothing is drawn at random: the middle, or all of it, whatever its sides.
+enum class ImageFit { middle, stretch };
+
+// Images of classes, in folders that each have the name of one.
+struct ImagesRecipe {
+  std::vector<std::string> classes{};
+  ImageFit fit = ImageFit::middle;
+  std::optional<std::int64_t> shorter_side{};  // pixels, before the middle is cut out; none: model.image.size · 8/7
+  ColoursRecipe mean{}, deviation{};
+  std::optional<ImageAugmentationRecipe> augmentation{};
+
+  bool operator==(const ImagesRecipe&) const = default;
+};
+
+// As torchvision's models have it: 256 for 224.
+inline std::int64_t shorter_side(const ImagesRecipe& images, std::int64_t size) {
+  return images.shorter_side.value_or(size * 8 / 7);
+}
+
 // What becomes of a line of data that is no document or conversation: it ends the command, or is left out and counted.
 enum class OnBadLine { stop, skip };
 
@@ -179,6 +218,7 @@ struct DataRecipe {
   std::optional<MaskingRecipe> masking;
   std::optional<LabelsRecipe> labels;
   std::optional<PairsRecipe> pairs;
+  std::optional<ImagesRecipe> images;
   CurriculumRecipe curriculum;
   std::vector<DataSource> train;
   std::vector<DataSource> validation;
@@ -192,6 +232,9 @@ struct DataRecipe {
 inline bool are_examples(const DataRecipe& data) {
   return data.fine_tuning || data.labels || data.pairs || (data.masking && data.masking->single_texts);
 }
+
+// Whether data are texts that follow one another, so that files of their tokens may stand for them.
+inline bool may_be_tokens(const DataRecipe& data) { return !are_examples(data) && !data.images; }
 
 // Whether documents may share sequences, of which padding is one, so that attention stays within each.
 inline bool has_documents(const DataRecipe& data) { return data.document_mask.has_value() || are_examples(data); }

@@ -14,7 +14,7 @@ namespace llmtrain {
 
 // The recipe's section `model`, as core/recipe/recipe.h describes recipes.
 
-enum class Architecture { gpt2, gpt_rope, llama, bert, roberta, bart, t5 };
+enum class Architecture { gpt2, gpt_rope, llama, bert, roberta, bart, t5, vit };
 // Formulas: kernels/activation.h.
 enum class Activation { gelu, gelu_tanh, relu, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
 // Whether attention and the feed-forward network read the same input, through norms of their own or through one.
@@ -85,9 +85,12 @@ constexpr bool is_encoder_decoder(Architecture architecture) {
   return architecture == Architecture::bart || architecture == Architecture::t5;
 }
 
+// Whether it reads images instead of tokens, and tells their classes.
+constexpr bool is_image_classifier(Architecture architecture) { return architecture == Architecture::vit; }
+
 // Whether its blocks are bodies (core/body), which are computed whole on each rank.
 constexpr bool has_bodies(Architecture architecture) {
-  return is_encoder(architecture) || is_encoder_decoder(architecture);
+  return is_encoder(architecture) || is_encoder_decoder(architecture) || is_image_classifier(architecture);
 }
 
 enum class RopeScalingType { linear, llama3, yarn };
@@ -226,6 +229,18 @@ struct ClassifierRecipe {
   bool operator==(const ClassifierRecipe&) const = default;
 };
 
+// The images that a model reads, which are square, and the square patches into which it cuts them.
+struct ImageInputRecipe {
+  std::int64_t size = 224;  // pixels of a side
+  std::int64_t patch = 16;  // pixels of a side
+  std::int64_t channels = 3;
+
+  // Of an image: one for each patch, behind one for the image as a whole.
+  std::int64_t rows() const { return 1 + (size / patch) * (size / patch); }
+
+  bool operator==(const ImageInputRecipe&) const = default;
+};
+
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
   std::int64_t layers = 0;          // of an encoder-decoder the encoder's
@@ -236,7 +251,8 @@ struct ModelRecipe {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t ffn_hidden_size = 0;
-  std::int64_t vocab_size = 0;
+  std::optional<ImageInputRecipe> image;  // none: it reads tokens
+  std::int64_t vocab_size = 0;            // 1 with images
   std::int64_t max_sequence_length = 0;
   Activation activation = Activation::gelu_tanh;
   NormKind norm = NormKind::layernorm;

@@ -165,12 +165,13 @@ class RecipeReader final : public KeyVisitor {
     levels_.push_back(std::move(level));
   }
 
-  // Whether the section has the epochs that its steps follow from. What model.from stands for is filled in before a
+  // Whether the section has another key from which this one follows. What model.from stands for is filled in before a
   // recipe is read, and missing where that failed.
-  static bool has_epochs(const Json& section, const Key& key) {
-    if (key.presence != Presence::required_without_epochs) return false;
-    const auto epochs = section.find(std::string(stands_in_for(key.presence)));
-    return epochs != section.end() && !epochs->is_null();
+  static bool follows(const Json& section, const Key& key) {
+    return std::ranges::any_of(stand_ins(key.presence), [&](std::string_view name) {
+      const auto other = section.find(std::string(name));
+      return name != "from" && other != section.end() && !other->is_null();
+    });
   }
 
   std::string pointer_to(const Key& key) const { return append_key(levels_.back().pointer, key.name); }
@@ -181,7 +182,7 @@ class RecipeReader final : public KeyVisitor {
     level.visited.push_back(key.name);
     if (level.json != nullptr) {
       const auto found = level.json->find(std::string(key.name));
-      const bool is_replaced = has_epochs(*level.json, key);
+      const bool is_replaced = follows(*level.json, key);
       // A file's steps are taken back by null, as epochs are.
       if (found != level.json->end() && !(is_replaced && found->is_null())) return &*found;
       if (key.presence == Presence::optional || is_replaced) return nullptr;

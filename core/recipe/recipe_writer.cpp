@@ -83,8 +83,7 @@ class SchemaWriter final : public KeyVisitor {
     Section section = Section::object;
     Json properties = Json::object();
     Json required = Json::array();
-    Json required_without = Json::array();
-    std::string stands_in{};  // the key without which these are required
+    std::vector<Key> required_without{};  // other keys
 
     bool requires_keys() const { return !required.empty() || !required_without.empty(); }
   };
@@ -95,10 +94,31 @@ class SchemaWriter final : public KeyVisitor {
     schema["patternProperties"] = {{std::string("^").append(section_comment).append("$"), {{"type", "string"}}}};
     if (!level.required.empty()) schema["required"] = level.required;
     if (level.required_without.empty()) return schema;
-    const Json has_other = {{"required", {level.stands_in}},
-                            {"properties", {{level.stands_in, {{"not", {{"type", "null"}}}}}}}};
-    schema["anyOf"] = {has_other, {{"required", level.required_without}}};
+    schema["anyOf"] = Json::array();
+    for (const std::string_view other : all_stand_ins(level)) {
+      Json names = required_beside(level, other);
+      names.insert(names.begin(), std::string(other));
+      schema["anyOf"].push_back(
+          {{"required", names}, {"properties", {{std::string(other), {{"not", {{"type", "null"}}}}}}}});
+    }
+    schema["anyOf"].push_back({{"required", required_beside(level, "")}});
     return schema;
+  }
+
+  // Each once, in the order of the keys that may be left out.
+  static std::vector<std::string_view> all_stand_ins(const Level& level) {
+    std::vector<std::string_view> all;
+    for (const Key& key : level.required_without)
+      for (const std::string_view other : stand_ins(key.presence))
+        if (std::ranges::find(all, other) == all.end()) all.push_back(other);
+    return all;
+  }
+  // The keys that may not be left out where this one is given.
+  static Json required_beside(const Level& level, std::string_view other) {
+    Json names = Json::array();
+    for (const Key& key : level.required_without)
+      if (std::ranges::count(stand_ins(key.presence), other) == 0) names.push_back(std::string(key.name));
+    return names;
   }
 
   void value(const Key& key, const KeyValue& value) override { put(key, value.schema(), value.json); }
@@ -139,9 +159,8 @@ class SchemaWriter final : public KeyVisitor {
     property.update(schema);
     if (key.presence == Presence::required) {
       level.required.push_back(std::string(key.name));
-    } else if (const auto other = stands_in_for(key.presence); !other.empty()) {
-      level.required_without.push_back(std::string(key.name));
-      level.stands_in = other;
+    } else if (!stand_ins(key.presence).empty()) {
+      level.required_without.push_back(key);
       // A default that depends on other keys is given in words, as a schema cannot express it.
     } else if (key.default_words.empty() && !property.contains("properties")) {
       property["default"] = std::move(value);

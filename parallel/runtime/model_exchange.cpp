@@ -48,7 +48,7 @@ void export_checkpoint(const ExportRequest& request) {
   const auto& pairs = request.recipe.data.pairs;
   save_huggingface(request.destination, merged, watched,
                    {dtype, request.shard_bytes, request.origin, request.ends, request.padding,
-                    pairs ? pairs->decoder_start : std::nullopt});
+                    pairs ? pairs->decoder_start : std::nullopt, request.recipe.data.images});
 }
 
 void import_checkpoint(const ImportRequest& request) {

@@ -36,10 +36,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // What kept_huggingface_folder copies beside the weights.
-constexpr const char* kept_files[] = {"config.json",       "generation_config.json", "tokenizer.json",
-                                      "tokenizer.model",   "tokenizer_config.json",  "special_tokens_map.json",
-                                      "added_tokens.json", "chat_template.jinja",    "vocab.json",
-                                      "merges.txt"};
+constexpr const char* kept_files[] = {"config.json",       "generation_config.json",  "tokenizer.json",
+                                      "tokenizer.model",   "tokenizer_config.json",   "special_tokens_map.json",
+                                      "added_tokens.json", "chat_template.jinja",     "vocab.json",
+                                      "merges.txt",        "preprocessor_config.json"};
 
 struct ExchangeOptions {
   std::string source;

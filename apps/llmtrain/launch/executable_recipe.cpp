@@ -24,6 +24,11 @@ void require_decoder(const Recipe& recipe, const std::string& name, const std::s
                     "sources and is not run to write them yet; " + command +
                     " needs a decoder, such as gpt2 or llama. What is exported with `checkpoint " +
                     "export` writes with transformers");
+  if (is_image_classifier(recipe.model.architecture))
+    throw Error(ExitCode::bad_recipe, name +
+                                          ": /model/architecture: is of a model that tells classes of images and "
+                                          "writes no text; " +
+                                          command + " needs a decoder, such as gpt2 or llama");
   if (!is_encoder(recipe.model.architecture)) return;
   throw Error(ExitCode::bad_recipe,
               name +

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/body/families/vit.h"
 
+#include <utility>
+#include <vector>
+
 #include "core/body/parts/heads.h"
 #include "core/body/parts/images.h"
 #include "core/body/parts/linear.h"
@@ -11,6 +14,12 @@ namespace llmtrain::body {
 namespace {
 
 Norm norm_of(const VitModel& model) { return {.kind = NormKind::layer, .epsilon = model.epsilon}; }
+
+TensorId write_logits(TokenBody& body, const VitModel& model, std::int64_t classes) {
+  const TensorId first = write_first_token(body.writer, body.x());
+  const TensorId normed = write_norm(body.writer, "norm", norm_of(model), first);
+  return write_classification_head(body.writer, {classes, 0}, normed);
+}
 
 }  // namespace
 
@@ -33,9 +42,15 @@ Body vit_layer(const VitModel& model, std::int64_t samples) {
 
 Body vit_classifier(const VitModel& model, std::int64_t classes, std::int64_t samples) {
   TokenBody body(samples, model.tokens(), model.hidden);
-  const TensorId first = write_first_token(body.writer, body.x());
-  const TensorId normed = write_norm(body.writer, "norm", norm_of(model), first);
-  return body.finished(write_classification_head(body.writer, {classes, 0}, normed));
+  return body.finished(write_logits(body, model, classes));
+}
+
+Body vit_classifier_loss(const VitModel& model, std::int64_t classes, std::int64_t samples) {
+  TokenBody body(samples, model.tokens(), model.hidden);
+  const TensorId logits = write_logits(body, model, classes);
+  std::vector<AxisId> rows = body.writer.axes_of(logits);
+  rows.pop_back();
+  return body.finished(body.writer.cross_entropy(logits, body.writer.field("label", std::move(rows))));
 }
 
 }  // namespace llmtrain::body

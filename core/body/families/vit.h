@@ -25,5 +25,7 @@ Body vit_embedding(const VitModel& model, std::int64_t samples);
 Body vit_layer(const VitModel& model, std::int64_t samples);
 // The last norm, and logits [sequences, first, classes] of the class token; the second axis has one element.
 Body vit_classifier(const VitModel& model, std::int64_t classes, std::int64_t samples);
+// The same, with the losses [sequences, first] by the field "label".
+Body vit_classifier_loss(const VitModel& model, std::int64_t classes, std::int64_t samples);
 
 }  // namespace llmtrain::body

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/presets/described_body.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace llmtrain {
@@ -20,13 +22,19 @@ bool is_table(const std::string& name) {
   return name == "token.weight" || name == "position.weight" || name == "token_type.weight" || name == "head.weight";
 }
 
-// Matrices are [output, input], whichever heads their axes count.
+bool is_convolution(const Body& body, TensorId kernel) {
+  return std::ranges::any_of(body.steps, [&](const body::Step& step) {
+    return std::holds_alternative<body::Convolution>(step.primitive) && step.inputs.at(1) == kernel;
+  });
+}
+
+// Matrices are [output, input], whichever heads their axes count; a convolution's inputs are those of its windows.
 std::vector<std::int64_t> stored_shape(const Body& body, TensorId id) {
   const std::vector<std::int64_t> shape = body.shape_of(id);
   const std::string& name = body.tensors[id].name;
   if (is_bias(name) || is_norm(name)) return {element_count(shape)};
-  const std::int64_t outputs =
-      name.ends_with("attention.output.weight") ? shape.front() : element_count(shape) / shape.back();
+  const bool is_first_output = name.ends_with("attention.output.weight") || is_convolution(body, id);
+  const std::int64_t outputs = is_first_output ? shape.front() : element_count(shape) / shape.back();
   return {outputs, element_count(shape) / outputs};
 }
 
@@ -42,7 +50,8 @@ Parameter parameter_of(const Body& body, TensorId id, const ModelRecipe& model, 
     parameter.standard_deviation = model.init_std;
     parameter.is_table = is_table(name);
     parameter.is_layer_matrix = is_of_layer && name != buckets_table;
-    parameter.decays = name != "position.weight" && name != "token_type.weight" && name != buckets_table;
+    parameter.decays =
+        name != "position.weight" && name != "token_type.weight" && name != "class.weight" && name != buckets_table;
   }
   return parameter;
 }

@@ -62,7 +62,9 @@ class KeyLister final : public KeyVisitor {
     auto words = std::move(value);
     if (!key.default_words.empty()) words = key.default_words;
     if (key.presence != Presence::optional) words = "required";
-    if (const auto other = stands_in_for(key.presence); !other.empty()) words.append(" without ").append(other);
+    const char* before = " without ";
+    for (const std::string_view other : stand_ins(key.presence))
+      words.append(std::exchange(before, " or ")).append(other);
     entries.push_back(
         {append_key(sections_.back(), key.name), std::move(values), std::move(words), std::string(key.help)});
   }

@@ -129,17 +129,21 @@ void read_balance(const WrittenValue& written, BalanceRecipe& field, IntegerRang
 
 }  // namespace
 
-std::string_view stands_in_for(Presence presence) {
+std::span<const std::string_view> stand_ins(Presence presence) {
+  static constexpr std::array<std::string_view, 2> model_keys{"from", "image"};
+  static constexpr std::array<std::string_view, 1> epochs{"epochs"};
   switch (presence) {
     case Presence::optional:
     case Presence::required:
       break;
     case Presence::required_without_from:
-      return "from";
+      return std::span(model_keys).first(1);
+    case Presence::required_of_tokens:
+      return model_keys;
     case Presence::required_without_epochs:
-      return "epochs";
+      return epochs;
   }
-  return "";
+  return {};
 }
 
 std::string choice_words(Words words) {

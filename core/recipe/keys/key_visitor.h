@@ -18,12 +18,12 @@
 
 namespace llmtrain {
 
-// required_without_from and required_without_epochs: may be left out where the key `from` or `epochs` of the section is
-// given.
-enum class Presence { optional, required, required_without_from, required_without_epochs };
+// required_without_…: may be left out where the key of that name in the section is given; required_of_tokens: where
+// `from` or `image` is.
+enum class Presence { optional, required, required_without_from, required_of_tokens, required_without_epochs };
 
-// The key of the section in whose presence a required key may be left out; empty: there is none.
-std::string_view stands_in_for(Presence presence);
+// The keys of the section in whose presence a required key may be left out.
+std::span<const std::string_view> stand_ins(Presence presence);
 
 // Properties of a key in addition to its type and its member.
 struct Key {

@@ -10,9 +10,10 @@ namespace llmtrain {
 namespace {
 
 constexpr IntegerRange token_range{1, 1 << 27};
+constexpr IntegerRange image_range{1, 2048};
 
-constexpr std::array<std::string_view, 7> architecture_words = {"gpt2",    "gpt-rope", "llama", "bert",
-                                                                "roberta", "bart",     "t5"};
+constexpr std::array<std::string_view, 8> architecture_words = {"gpt2",    "gpt-rope", "llama", "bert",
+                                                                "roberta", "bart",     "t5",    "vit"};
 constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_tanh", "relu",       "squared_relu",
                                                               "swiglu", "geglu",     "geglu_tanh", "clamped_swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
@@ -34,8 +35,8 @@ struct Preset {
 };
 
 const Preset& preset_of(Architecture architecture) {
-  // In the order of Architecture: gpt2, gpt_rope, llama, bert, roberta, bart, t5.
-  static constexpr std::array<Preset, 7> presets = {{
+  // In the order of Architecture: gpt2, gpt_rope, llama, bert, roberta, bart, t5, vit.
+  static constexpr std::array<Preset, 8> presets = {{
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, true},
       {Position::rope, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, false},
       {Position::rope, NormKind::rmsnorm, 1e-5, Activation::swiglu, false, false, false, false},
@@ -43,6 +44,7 @@ const Preset& preset_of(Architecture architecture) {
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu, true, true, false, true},
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu, true, true, false, true},
       {Position::relative, NormKind::rmsnorm, 1e-6, Activation::relu, false, false, false, true},
+      {Position::learned, NormKind::layernorm, 1e-12, Activation::gelu, true, true, false, false},
   }};
   return presets[static_cast<std::size_t>(architecture)];
 }
@@ -95,6 +97,13 @@ void describe_latent_attention(KeyVisitor& keys, LatentAttentionRecipe& latent) 
                width_range);
 }
 
+void describe_image(KeyVisitor& keys, ImageInputRecipe& image) {
+  keys.integer({"size", "Pixels of an image's side."}, image.size, image_range);
+  keys.integer({"patch", "Pixels of a patch's side, of which each becomes a row; divides size."}, image.patch,
+               image_range);
+  keys.integer({"channels", "Numbers of a pixel; those of files are red, green and blue."}, image.channels, {1, 64});
+}
+
 void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
   // Read before all keys (core/recipe/model_from): what has been read holds the model itself.
   std::optional<std::string> from;
@@ -129,12 +138,17 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
                 "4 × hidden_size; llama 8/3 × hidden_size, rounded up to a multiple of 256"},
                keys.otherwise(model.ffn_hidden_size, preset_ffn_hidden_size(model.architecture, model.hidden_size)),
                ffn_range);
-  keys.integer({"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1. Beside from: its own, or more.", "",
-                Presence::required_without_from},
-               model.vocab_size, token_range);
-  keys.integer({"max_sequence_length", "Longest sequence that the model accepts, in tokens.", "",
-                Presence::required_without_from},
-               model.max_sequence_length, sequence_range);
+  keys.optional_section({"image", "The images that a vit reads; null: a model reads tokens."}, model.image,
+                        [&](ImageInputRecipe& image) { describe_image(keys, image); });
+  keys.integer(
+      {"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1. Beside from: its own, or more. With image 1.",
+       "", Presence::required_of_tokens},
+      keys.otherwise(model.vocab_size, model.image ? 1 : model.vocab_size), token_range);
+  keys.integer({"max_sequence_length",
+                "Longest sequence that the model accepts, in tokens. With image 1 + (size ÷ patch)², the rows of one.",
+                "", Presence::required_of_tokens},
+               keys.otherwise(model.max_sequence_length, model.image ? model.image->rows() : model.max_sequence_length),
+               sequence_range);
 }
 
 void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& preset) {
@@ -265,7 +279,7 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
                       {0, 1e6, RangeEnds::open_minimum});
         });
     keys.optional_section({"classifier", "A head for classes in place of the one for tokens; null: none.",
-                           "of data.labels, if there are any"},
+                           "of data.labels or data.images, if there are any"},
                           model.classifier,
                           [&](ClassifierRecipe& classifier) { describe_classifier(keys, classifier); });
     keys.optional_section({"lora", "Low-rank adapters, which are trained in place of the model; null: none."},

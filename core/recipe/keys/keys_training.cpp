@@ -144,8 +144,10 @@ void describe_pairs(KeyVisitor& keys, PairsRecipe& pairs) {
 }
 
 void describe_source(KeyVisitor& keys, DataSource& source) {
-  keys.text({"path", "A text, .jsonl, .csv, .parquet or .bin file, a folder, or a glob.", "", Presence::required},
-            source.path, {TextKind::path});
+  keys.text(
+      {"path", "A text, .jsonl, .csv, .parquet or .bin file, a folder, or a glob; with images a folder of classes.", "",
+       Presence::required},
+      source.path, {TextKind::path});
   keys.number({"weight", "Share of the samples drawn from this source, relative to the other weights."}, source.weight,
               {0, 1e9, RangeEnds::open_minimum});
   keys.text({"text_key", "Key of the documents in JSON Lines and JSON, or their column in a table."}, source.text_key,
@@ -253,6 +255,8 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                           [&](LabelsRecipe& labels) { describe_labels(keys, labels); });
     keys.optional_section({"pairs", "Trains on texts that are to be made of others, in rows; null: texts have none."},
                           data.pairs, [&](PairsRecipe& pairs) { describe_pairs(keys, pairs); });
+    keys.optional_section({"images", "Trains on images, whose folders are their classes; null: data are texts."},
+                          data.images, [&](ImagesRecipe& images) { describe_images(keys, images); });
     keys.section({"curriculum", "In which order training goes from easy to hard."},
                  [&] { describe_curriculum(keys, data.curriculum); });
     keys.list({"train", "Sources of training data."}, data.train,

@@ -23,6 +23,7 @@ constexpr std::array rules{
     ResumeRule{"/data/document_mask", "what a token attends to follows from it"},
     ResumeRule{"/data/masking", "the run has learned to tell tokens that are hidden so"},
     ResumeRule{"/data/labels", "the run has learned to tell these labels"},
+    ResumeRule{"/data/images", "the run has learned to tell these classes of images that are seen so"},
     ResumeRule{"/data/pairs", "the run has learned to make targets that are read so"},
     ResumeRule{"/data/curriculum", "what the run has trained on follows from it"},
     ResumeRule{"/data/train", "the run's position in its data counts the samples of these files"},

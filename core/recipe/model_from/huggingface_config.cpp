@@ -17,6 +17,7 @@
 #include "core/recipe/model_from/huggingface_encoder_decoder.h"
 #include "core/recipe/model_from/huggingface_experts.h"
 #include "core/recipe/model_from/huggingface_hybrid.h"
+#include "core/recipe/model_from/huggingface_image_classifier.h"
 #include "core/recipe/model_from/huggingface_local.h"
 #include "core/recipe/model_from/huggingface_rope.h"
 
@@ -157,6 +158,7 @@ ModelRecipe read_model(ConfigReader& reader, HuggingfaceType type) {
   if (is_encoder(type)) return read_encoder(reader, type);
   if (type == HuggingfaceType::bart) return read_bart(reader);
   if (type == HuggingfaceType::t5) return read_t5(reader);
+  if (type == HuggingfaceType::vit) return read_vit(reader);
   if (type == HuggingfaceType::gpt_oss) return read_gpt_oss(reader);
   if (type == HuggingfaceType::gemma3_text) return read_gemma3(reader);
   if (type == HuggingfaceType::qwen3_next) return read_qwen3_next(reader);
@@ -171,7 +173,7 @@ std::optional<HuggingfaceType> read_type(ConfigReader& reader) {
   reader.problem("model_type", "is " + quoted_text(name) +
                                    "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, "
                                    "deepseek_v3, gpt_oss, gemma3_text, qwen3_next, nemotron_h, bert, roberta, "
-                                   "xlm-roberta, bart and t5 can be read");
+                                   "xlm-roberta, bart, t5 and vit can be read");
   return std::nullopt;
 }
 

@@ -18,7 +18,7 @@ namespace llmtrain {
 // Qwen3 with experts, and qwen2_moe Qwen2 with experts and shared ones that have a gate.
 // deepseek_v2 and deepseek_v3 have latent attention, gpt_oss and gemma3_text local layers, qwen3_next and nemotron_h
 // layers of linear attention: they can be planned. bert, roberta and xlm_roberta are encoders, of which the last two
-// are the same model; bart and t5 have a decoder, too.
+// are the same model; bart and t5 have a decoder, too, and vit reads images.
 enum class HuggingfaceType {
   gpt2,
   llama,
@@ -38,7 +38,8 @@ enum class HuggingfaceType {
   roberta,
   xlm_roberta,
   bart,
-  t5
+  t5,
+  vit
 };
 
 struct HuggingfaceNames {
@@ -48,7 +49,7 @@ struct HuggingfaceNames {
 };
 
 // In the order of the enumeration.
-inline constexpr std::array<HuggingfaceNames, 19> huggingface_names{
+inline constexpr std::array<HuggingfaceNames, 20> huggingface_names{
     {{HuggingfaceType::gpt2, "gpt2", "GPT2LMHeadModel"},
      {HuggingfaceType::llama, "llama", "LlamaForCausalLM"},
      {HuggingfaceType::mistral, "mistral", "MistralForCausalLM"},
@@ -67,7 +68,8 @@ inline constexpr std::array<HuggingfaceNames, 19> huggingface_names{
      {HuggingfaceType::roberta, "roberta", "RobertaForMaskedLM"},
      {HuggingfaceType::xlm_roberta, "xlm-roberta", "XLMRobertaForMaskedLM"},
      {HuggingfaceType::bart, "bart", "BartForConditionalGeneration"},
-     {HuggingfaceType::t5, "t5", "T5ForConditionalGeneration"}}};
+     {HuggingfaceType::t5, "t5", "T5ForConditionalGeneration"},
+     {HuggingfaceType::vit, "vit", "ViTForImageClassification"}}};
 
 constexpr bool is_qwen(HuggingfaceType type) {
   return type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe ||
@@ -86,12 +88,14 @@ constexpr bool is_encoder_decoder(HuggingfaceType type) {
   return type == HuggingfaceType::bart || type == HuggingfaceType::t5;
 }
 
+constexpr bool is_image_classifier(HuggingfaceType type) { return type == HuggingfaceType::vit; }
+
 constexpr bool has_experts(HuggingfaceType type) {
   return type == HuggingfaceType::mixtral || type == HuggingfaceType::qwen3_moe || type == HuggingfaceType::qwen2_moe;
 }
 
 // The config.json of a Hugging Face folder as recipe keys: gpt2, llama, and those members of the Llama family that
-// recipe keys can express, bert, roberta, bart and t5. Throws Error(missing_input), and Error(bad_data) that names
+// recipe keys can express, bert, roberta, bart, t5 and vit. Throws Error(missing_input), and Error(bad_data) that names
 // everything that recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
 

@@ -48,7 +48,8 @@ std::optional<ClassifiedPart> read_classified_part(ConfigReader& reader) {
   const nlohmann::json* const classes = reader.get("architectures");
   if (classes == nullptr || !classes->is_array() || classes->empty() || !classes->front().is_string()) return {};
   const std::string name = classes->front().get<std::string>();
-  if (name.ends_with("ForSequenceClassification")) return ClassifiedPart::sequence;
+  if (name.ends_with("ForSequenceClassification") || name.ends_with("ForImageClassification"))
+    return ClassifiedPart::sequence;
   if (name.ends_with("ForTokenClassification")) return ClassifiedPart::token;
   return {};
 }
@@ -79,9 +80,7 @@ std::optional<ClassifierRecipe> read_classifier(ConfigReader& reader) {
 
 }  // namespace
 
-ModelRecipe read_encoder(ConfigReader& reader, HuggingfaceType type) {
-  ModelRecipe model;
-  model.architecture = type == HuggingfaceType::bert ? Architecture::bert : Architecture::roberta;
+void read_encoder_layers(ConfigReader& reader, ModelRecipe& model) {
   model.layers = reader.size("num_hidden_layers");
   model.hidden_size = reader.size("hidden_size");
   model.heads = model.kv_heads = reader.size("num_attention_heads");
@@ -90,13 +89,19 @@ ModelRecipe read_encoder(ConfigReader& reader, HuggingfaceType type) {
                                               std::to_string(model.hidden_size));
   model.head_dim = model.hidden_size / model.heads;
   model.ffn_hidden_size = reader.size("intermediate_size");
-  model.vocab_size = reader.size("vocab_size");
-  model.max_sequence_length = read_positions(reader, type);
   model.activation = read_activation(reader);
   model.norm_eps = reader.number("layer_norm_eps", 1e-12);
-  model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
   model.init_std = reader.number("initializer_range", 0.02);
   model.classifier = read_classifier(reader);
+}
+
+ModelRecipe read_encoder(ConfigReader& reader, HuggingfaceType type) {
+  ModelRecipe model;
+  model.architecture = type == HuggingfaceType::bert ? Architecture::bert : Architecture::roberta;
+  read_encoder_layers(reader, model);
+  model.vocab_size = reader.size("vocab_size");
+  model.max_sequence_length = read_positions(reader, type);
+  model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
   require_types(reader, type);
   if (type != HuggingfaceType::bert) require_padding(reader);
   if (const std::string kind = reader.text("position_embedding_type", "absolute"); kind != "absolute")

@@ -17,6 +17,9 @@ constexpr std::int64_t rows_before_positions(HuggingfaceType type) {
   return has_rows ? roberta_padding + 1 : 0;
 }
 
+// What the config.json of BERT and of its kin says of layers, their norms and activations, and of a head for classes.
+void read_encoder_layers(ConfigReader& reader, ModelRecipe& model);
+
 // The config.json of BERT, RoBERTa or XLM-RoBERTa.
 ModelRecipe read_encoder(ConfigReader& reader, HuggingfaceType type);
 

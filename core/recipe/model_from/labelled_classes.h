@@ -5,8 +5,9 @@
 
 namespace llmtrain {
 
-// Where an encoder's document has usable `data.labels` and its model section says nothing of a classifier, puts the one
-// that tells these labels there. Before model.from is read, whose classifier may be of other classes.
+// Where the document has usable classes, an encoder's in `data.labels` and those of a model of images in `data.images`,
+// and its model section says nothing of a classifier, puts the one that tells these classes there. Before model.from is
+// read, whose classifier may be of other classes.
 void fill_classifier(Document& document);
 
 }  // namespace llmtrain

@@ -9,6 +9,7 @@
 #include "core/json/json_file.h"
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/model_from/huggingface_config.h"
+#include "core/recipe/model_from/image_processor.h"
 #include "core/recipe/model_from/model_files.h"
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_file.h"
@@ -79,6 +80,20 @@ std::optional<Json> chat_template_of(const ModelOrigin& origin) {
   return to_json(described).at("data").at("fine_tuning").at("template");
 }
 
+// How images are seen, where the recipe has some and does not say so. Which part is seen is said by two keys together.
+void fill_images(Json& images, const ModelOrigin& origin) {
+  auto view = origin.images;
+  if (!view && origin.folder) view = image_processor_in(*origin.folder);
+  if (!view || !images.is_object()) return;
+  Recipe described;
+  described.data.images = *view;
+  Json keys = to_json(described).at("data").at("images");
+  for (const char* own : {"classes", "augmentation"}) keys.erase(own);
+  if (images.contains("fit") || images.contains("shorter_side"))
+    for (const char* of_part : {"fit", "shorter_side"}) keys.erase(of_part);
+  add_missing(images, keys);
+}
+
 // What `data` does not say, and the model's origin knows.
 void fill_data(Json& data, const ModelOrigin& origin) {
   if (data.is_null()) data = Json::object();
@@ -88,6 +103,7 @@ void fill_data(Json& data, const ModelOrigin& origin) {
     described.data.tokenizer = origin.tokenizer;
     data["tokenizer"] = to_json(described).at("data").at("tokenizer");
   }
+  if (data.contains("images")) fill_images(data["images"], origin);
   const auto fine_tuning = data.find("fine_tuning");
   if (fine_tuning == data.end() || !fine_tuning->is_object() ||
       (fine_tuning->contains("template") && fine_tuning->at("template") != "auto"))
@@ -118,6 +134,7 @@ ModelOrigin read_model_origin(const std::string& source) {
                        recipe.data.tokenizer};
     if (path_exists(folder / kept_huggingface_folder)) origin.folder = folder / kept_huggingface_folder;
     if (recipe.data.fine_tuning) origin.chat_template = recipe.data.fine_tuning->chat_template;
+    origin.images = recipe.data.images;
     return origin;
   }
   throw Error(ExitCode::missing_input,

@@ -14,7 +14,7 @@ namespace {
 Verdict check_head_classes(const Recipe& recipe, const Known&) {
   const auto& classifier = recipe.model.classifier;
   // Labels have the same rule, and the classifier may be theirs.
-  if (!classifier || recipe.data.labels) return {};
+  if (!classifier || recipe.data.labels || recipe.data.images) return {};
   if (classifier->classes.size() < 2)
     return Refusal{fmt::format("has {}", classifier->classes.empty() ? "no class" : "one class"),
                    "must be the names of at least two classes"};
@@ -25,7 +25,23 @@ Verdict check_head_classes(const Recipe& recipe, const Known&) {
   return {};
 }
 
+// Of a model of images, which has no other head.
+Verdict check_image_classifier(const Recipe& recipe) {
+  const auto& classifier = recipe.model.classifier;
+  const auto& images = recipe.data.images;
+  if (!classifier)
+    return Refusal{"null, which leaves no head",
+                   "must be a section, such as {\"classes\": [\"cat\", \"dog\"]}, where model.architecture is \"vit\", "
+                   "or be left out with data.images"};
+  if (classifier->of == ClassifiedPart::token)
+    return Refusal{"tells classes of tokens, and images have none", "must be of \"sequence\", an image"};
+  if (!images || classifier->classes == images->classes) return {};
+  return Refusal{"has other classes than data.images.classes, or another order",
+                 "must have the same ones in the same order, or be left out"};
+}
+
 Verdict check_classifier(const Recipe& recipe, const Known&) {
+  if (is_image_classifier(recipe.model.architecture)) return check_image_classifier(recipe);
   const auto& classifier = recipe.model.classifier;
   const DataRecipe& data = recipe.data;
   if (!classifier) {
@@ -36,7 +52,7 @@ Verdict check_classifier(const Recipe& recipe, const Known&) {
     // Another rule says so of labels, and the classifier may be theirs.
     if (data.labels) return {};
     return Refusal{"tells classes, and this model predicts the tokens that follow",
-                   "needs an encoder as model.architecture", "null"};
+                   "needs an encoder or \"vit\" as model.architecture", "null"};
   }
   if (data.masking)
     return Refusal{"tells classes, not the tokens that data.masking hides", "must be null with data.masking", "null"};
@@ -59,10 +75,10 @@ Verdict check_classifier(const Recipe& recipe, const Known&) {
 
 std::vector<Rule> classifier_rules() {
   return {
-      {"/model/classifier/classes", {"/data/labels"}, check_head_classes},
+      {"/model/classifier/classes", {"/data/labels", "/data/images"}, check_head_classes},
       {"/model/classifier",
        {"/model/architecture", "/data/labels", "/data/labels/of", "/data/labels/classes", "/data/masking",
-        "/data/train"},
+        "/data/images", "/data/images/classes", "/data/train"},
        check_classifier},
   };
 }

@@ -66,6 +66,7 @@ Verdict check_text_keys(const Recipe& recipe, const std::vector<DataSource>& sou
     const std::string named = shown_text(source.text_key) + " is the text_key of " + shown_text(source.path);
     if (recipe.data.labels) return Refusal{named, "must be left out with data.labels, which names the keys of rows"};
     if (recipe.data.pairs) return Refusal{named, "must be left out with data.pairs, which names the keys of rows"};
+    if (recipe.data.images) return Refusal{named, "must be left out with data.images, which have no keys"};
     if (recipe.data.fine_tuning)
       return Refusal{named, "must be left out with data.fine_tuning, whose \"fields\" name the keys of conversations"};
     if (source.path.ends_with(".bin"))
@@ -84,8 +85,8 @@ Verdict check_validation_keys(const Recipe& recipe, const Known&) {
 
 std::vector<Rule> document_rules() {
   return {
-      {"/data/train", {"/data/fine_tuning", "/data/labels", "/data/pairs"}, check_train_keys},
-      {"/data/validation", {"/data/fine_tuning", "/data/labels", "/data/pairs"}, check_validation_keys},
+      {"/data/train", {"/data/fine_tuning", "/data/labels", "/data/pairs", "/data/images"}, check_train_keys},
+      {"/data/validation", {"/data/fine_tuning", "/data/labels", "/data/pairs", "/data/images"}, check_validation_keys},
       {"/data/fine_tuning/date", {}, check_date},
       {"/model/dropout",
        {"/data/fine_tuning", "/data/document_mask", "/data/masking/single_texts", "/data/labels", "/data/pairs"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What encoders and encoder-decoders have not: their blocks are bodies (core/body), which are computed whole, in a type
-// as wide as activations are.
+// What encoders, encoder-decoders and image classifiers have not: their blocks are bodies (core/body), which are
+// computed whole, in a type as wide as activations are.
 #include <spdlog/fmt/fmt.h>
 
 #include <cstdint>
@@ -19,10 +19,11 @@ bool is_of_encoder(const Recipe& recipe) { return has_bodies(recipe.model.archit
 // "an encoder's", to which an encoder-decoder's layers are alike but for T5's.
 std::string_view kind_of(const Recipe& recipe) {
   if (recipe.model.architecture == Architecture::t5) return "\"t5\"";
+  if (is_image_classifier(recipe.model.architecture)) return "\"vit\"";
   return is_encoder_decoder(recipe.model.architecture) ? "an encoder-decoder's" : "an encoder's";
 }
 
-// What must be so in an encoder, and in an encoder-decoder. Makes no text of what holds.
+// What must be so in an encoder, an encoder-decoder and an image classifier. Makes no text of what holds.
 Verdict of_encoder(const Recipe& recipe, bool holds, std::string_view what, std::string_view rule,
                    std::string_view hint) {
   if (holds || !is_of_encoder(recipe)) return {};

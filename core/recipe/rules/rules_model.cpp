@@ -140,6 +140,7 @@ Verdict check_sequence_length(const Recipe& recipe, const Known&) {
 // Token files need no tokenizer, so a model with fewer ids than bytes may read them.
 Verdict check_vocabulary(const Recipe& recipe, const Known&) {
   const auto& data = recipe.data;
+  if (is_image_classifier(recipe.model.architecture)) return {};
   const auto is_text = [](const DataSource& source) { return !source.path.ends_with(".bin"); };
   const bool reads_text = std::ranges::any_of(data.train, is_text) || std::ranges::any_of(data.validation, is_text);
   if (recipe.model.vocab_size >= 256 || data.tokenizer.kind != TokenizerKind::bytes || !reads_text) return {};
@@ -315,7 +316,9 @@ std::vector<Rule> model_rules() {
       {"/model/moe/routing_trace", {"/model/moe/routing_zipf"}, check_routing},
       {"/log/routing", {"/model/moe/experts"}, check_routing_log},
       {"/batch/sequence_length", {"/model/max_sequence_length"}, check_sequence_length},
-      {"/model/vocab_size", {"/data/tokenizer", "/data/train", "/data/validation"}, check_vocabulary},
+      {"/model/vocab_size",
+       {"/model/architecture", "/data/tokenizer", "/data/train", "/data/validation"},
+       check_vocabulary},
       {"/training/learning_rate/minimum", {"/training/learning_rate/peak"}, check_minimum},
       {"/training/learning_rate/decay_steps", {"/training/steps", warmup}, check_decay},
       {"/training/learning_rate/decay_length",

@@ -17,6 +17,9 @@ constexpr std::int64_t most_tried_devices = 4096;
 Graph served_graph(const Recipe& recipe) {
   if (is_encoder(recipe.model.architecture))
     throw Error(ExitCode::bad_recipe, "model.architecture: an encoder generates no text; plan a decoder's inference");
+  if (is_image_classifier(recipe.model.architecture))
+    throw Error(ExitCode::bad_recipe,
+                "model.architecture: an image classifier generates no text; plan a decoder's inference");
   return Graph::build(recipe.model, recipe.precision.high_precision);
 }
 

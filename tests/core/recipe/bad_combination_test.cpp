@@ -62,6 +62,10 @@ TEST_CASE("Encoders have what their family has, on ranks with whole layers", "[r
   check(test::encoder_combinations());
 }
 
+TEST_CASE("Models of images read images of the classes that they tell, and no texts", "[recipe]") {
+  check(test::image_combinations());
+}
+
 TEST_CASE("Global layers between local ones must be among the layers", "[recipe]") {
   check(test::window_combinations());
 }

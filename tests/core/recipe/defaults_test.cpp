@@ -23,7 +23,7 @@ using Keys = nlohmann::json;
 Keys preset(const std::string& own) {
   Keys all = Keys::parse(R"({
     "layers": 4, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
-    "head_dim": 8, "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128, "norm": "layernorm",
+    "head_dim": 8, "ffn_hidden_size": 256, "image": null, "vocab_size": 512, "max_sequence_length": 128, "norm": "layernorm",
     "norm_eps": 1e-5, "rope_theta": 10000.0, "rope_scaling": null, "sliding_window": null, "attention_scale": null,
     "attention_sinks": false, "attention_gate": false, "rotary_dim": "auto", "parallel_residual": "none",
     "post_norms": false, "embedding_scale": 1.0, "linear_attention": null, "layer_kinds": [], "bias": true,
@@ -68,6 +68,28 @@ TEST_CASE("The classes of labels are those of an encoder's head, unless it says 
   CHECK(classifier() == ClassifierRecipe{ClassifiedPart::sequence, {"a", "b"}});
 }
 
+TEST_CASE("What follows from a model's images may be left out, and their classes are its own", "[recipe]") {
+  auto json = small_recipe();
+  json["model"].erase("vocab_size");
+  json["model"].erase("max_sequence_length");
+  json["model"]["architecture"] = "vit";
+  json["model"]["image"] = {{"size", 32}, {"patch", 4}};
+  json["data"]["images"] = {{"classes", {"cat", "dog"}}};
+  const Recipe recipe = parse(json);
+  CHECK(recipe.model.image == ImageInputRecipe{32, 4, 3});
+  CHECK(recipe.model.vocab_size == 1);
+  CHECK(recipe.model.max_sequence_length == 65);
+  CHECK(recipe.batch.sequence_length == 65);
+  CHECK(recipe.model.classifier == ClassifierRecipe{ClassifiedPart::sequence, {"cat", "dog"}});
+  CHECK_FALSE(recipe.model.tie_embeddings);
+  CHECK(recipe.model.norm_eps == 1e-12);
+  CHECK(recipe.model.activation == Activation::gelu);
+  CHECK(shorter_side(*recipe.data.images, 224) == 256);
+  CHECK_FALSE(recipe.data.images->augmentation);
+  // What is written out reads back as the same.
+  CHECK(to_json(parse(to_json(recipe))) == to_json(recipe));
+}
+
 TEST_CASE("The llama feed-forward width is 8h/3, rounded up to a multiple of 256", "[recipe]") {
   const std::vector<std::pair<int, int>> published = {{4096, 11008}, {5120, 13824}, {6656, 17920}, {8192, 22016}};
   for (const auto& [hidden_size, expected] : published) {
@@ -82,7 +104,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
   const auto json = to_json(parse(small_recipe()));
   auto expected = Json::parse(R"({
     "name": "run", "description": "", "seed": 1234,
-    "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "masking": null, "labels": null, "pairs": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true, "on_bad_line": "stop"},
+    "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "masking": null, "labels": null, "pairs": null, "images": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true, "on_bad_line": "stop"},
     "batch": {"global": 8, "micro": 2, "sequence_length": 128, "growth": null},
     "training": {"steps": 100, "epochs": null, "init_from": null, "adapters_from": null, "evaluate_every": 0, "evaluate_batches": 0, "judged_by": null, "early_stopping": null, "label_smoothing": 0.0, "clip_norm": 1.0,
       "spikes": {"loss": 0.0, "gradient_norm": 0.0, "window": 128}, "skip_limit": 10, "rollbacks": 0, "freeze": [],

@@ -26,7 +26,7 @@ inline Json large_recipe() {
   return Json::parse(R"({
     "$schema": "recipe.schema.json", "name": "large", "description": "every section", "seed": 7,
     "model": {"architecture": "llama", "layers": 8, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 4, "head_dim": 16,
-      "ffn_hidden_size": 192, "vocab_size": 1000, "max_sequence_length": 256, "activation": "gelu",
+      "ffn_hidden_size": 192, "image": null, "vocab_size": 1000, "max_sequence_length": 256, "activation": "gelu",
       "norm": "layernorm", "norm_eps": 1e-6, "position": "rope", "rope_theta": 500000,
       "rope_scaling": {"type": "yarn", "factor": 8, "original_max_sequence_length": 64, "low_frequency_factor": 2,
         "high_frequency_factor": 8, "beta_fast": 16, "beta_slow": 2, "attention_factor": 1.5, "truncate": false},
@@ -49,7 +49,7 @@ inline Json large_recipe() {
         "fields": {"messages": "a", "role": "b", "content": "c", "prompt": "d", "completion": "e", "instruction": "f",
           "input": "g", "output": "h"},
         "roles": {"system": ["A"], "user": ["B", "C"], "assistant": ["D"], "tool": ["E"]}},
-      "document_mask": null, "masking": null, "labels": null, "pairs": null,
+      "document_mask": null, "masking": null, "labels": null, "pairs": null, "images": null,
       "curriculum": {"sequence_length": {"start": 32, "steps": 400, "multiple": 16, "degree": 2, "method": "reshape"},
         "vocabulary_rarity": {"start": 5, "steps": 300, "degree": 3}},
       "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],

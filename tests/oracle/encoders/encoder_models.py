@@ -85,7 +85,7 @@ class EncoderTest(unittest.TestCase):
     @staticmethod
     def train(model, samples):
         """20 steps of PyTorch's AdamW; matrices and the table of tokens decay."""
-        still = ("LayerNorm", "layer_norm", "position_embeddings", "token_type", ".bias")
+        still = ("LayerNorm", "layer_norm", "layernorm", "position_embeddings", "token_type", "cls_token", ".bias")
         groups = [{"params": [value for key, value in model.named_parameters()
                               if any(part in key for part in still) == is_still], "weight_decay": decay}
                   for is_still, decay in ((False, 0.1), (True, 0.0))]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helper of masked_tokens_test.py, classifiers_test.py and source_and_target_test.py: what encoders, and models of
-// sources and targets, compute and learn.
+// Helper of masked_tokens_test.py, classifiers_test.py, source_and_target_test.py and image_classifiers_test.py: what
+// encoders, models of sources and targets, and models of images compute and learn.
 //   passes FOLDER SAMPLES SMOOTHING OUTPUT   of a folder of transformers, in float64: logits and losses of all rows,
 //                                            and gradients of the mean loss, whose targets are smoothed so
 //   train RECIPE SAMPLES OUTPUT              the weights after the recipe's steps, and the losses of the steps
 // SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, starts (1 where a document begins), and what there
 // is of token_types, targets with marks (1 where a row counts), and label [samples]; and of another number of rows,
-// where there is a source, source_ids and source_starts.
+// where there is a source, source_ids and source_starts. Of models of images it is one of saved_images.h.
 #include <ATen/ATen.h>
 
 #include <cstring>
@@ -33,6 +33,7 @@
 #include "parallel/engine/data/batch_loader.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/runner.h"
+#include "tests/oracle/encoders/saved_images.h"
 
 namespace {
 
@@ -106,8 +107,13 @@ void save(const NamedWeights& tensors, const std::string& file) {
   write_safetensors(file, std::move(written));
 }
 
+std::unique_ptr<SampleSource> open_samples(const std::string& path, const ModelRecipe& model) {
+  if (model.image) return std::make_unique<test::SavedImages>(path, model.image->rows());
+  return std::make_unique<SavedSamples>(path);
+}
+
 // One micro-batch of all samples.
-PassInput all_of(const SavedSamples& samples, const Graph& graph) {
+PassInput all_of(const SampleSource& samples, const Graph& graph) {
   Recipe recipe;
   const BatchPlace place{.shape = {samples.samples(), samples.sequences()[0].length, 0, samples.samples()}};
   recipe.batch = {
@@ -116,8 +122,8 @@ PassInput all_of(const SavedSamples& samples, const Graph& graph) {
 }
 
 void passes(const std::string& folder, const std::string& samples_file, double smoothing, const std::string& output) {
-  const SavedSamples samples(samples_file);
   const Graph graph = Graph::build(model_recipe_from_huggingface(folder));
+  const auto samples = open_samples(samples_file, graph.model);
   const HuggingfaceWeights source(folder, graph);
   std::vector<std::size_t> all(graph.parameters.size()), blocks(graph.blocks.size());
   std::iota(all.begin(), all.end(), 0);
@@ -131,7 +137,7 @@ void passes(const std::string& folder, const std::string& samples_file, double s
   ParameterStores stores;
   stores.add(store);
   StageModule stage(graph, blocks, stores, {});
-  PassInput input = all_of(samples, graph);
+  PassInput input = all_of(*samples, graph);
   input.context.label_smoothing = smoothing;
   NamedWeights results;
   StagePasses::Output learned = stage.forward({}, 0, input.batch, input.context);
@@ -148,8 +154,8 @@ void passes(const std::string& folder, const std::string& samples_file, double s
 }
 
 void train(const std::string& recipe_file, const std::string& samples_file, const std::string& output) {
-  const SavedSamples samples(samples_file);
   const Recipe recipe = read_recipe(recipe_file);
+  const auto samples = open_samples(samples_file, recipe.model);
   const auto alone = make_solo_communicator();
   LocalModel model(std::make_shared<const Layout>(Partition::make(recipe, 1)), *alone, at::kCPU);
   load_weights(model, HuggingfaceWeights(recipe.training.init_from->substr(3), model.graph()));
@@ -157,7 +163,7 @@ void train(const std::string& recipe_file, const std::string& samples_file, cons
   std::vector<double> losses;
   for (std::int64_t step = 0; step < recipe.training.steps; ++step) {
     const BatchPlace place{.step = step, .shape = runner.shapes().at(step)};
-    const auto micros = load_batch(samples, model.graph().row_losses(), recipe, place, {}, at::kCPU);
+    const auto micros = load_batch(*samples, model.graph().row_losses(), recipe, place, {}, at::kCPU);
     losses.push_back(runner.step(micros, step).loss);
   }
   NamedWeights results;

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of images compute and learn what transformers' ViTForImageClassification does, and its folders are read."""
+import json
+import sys
+import unittest
+
+try:
+    import safetensors.torch
+    import torch
+    import transformers
+except ImportError as error:
+    print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
+    sys.exit(77)
+
+from encoder_models import EPSILON, RATE, SHAPE, STEPS, EncoderTest, randomized
+
+IMAGES, CLASSES = 6, 3
+SIZES = {key: value for key, value in SHAPE.items() if key != "vocab_size"}
+# A side of two patches and one of three, with other numbers of channels.
+INPUTS = {"8 of 4": {"image_size": 8, "patch_size": 4}, "9 of 3, grey": {"image_size": 9, "patch_size": 3,
+                                                                       "num_channels": 1}}
+# Our names of a model's parts, "layers.N." beside these.
+PARTS = {"layernorm_before": "attention_norm", "layernorm_after": "ffn_norm", "attention.q_proj": "attention.query",
+         "attention.k_proj": "attention.key", "attention.v_proj": "attention.value",
+         "attention.o_proj": "attention.output", "mlp.fc1": "ffn.up", "mlp.fc2": "ffn.down",
+         "embeddings.patch_embeddings.projection": "embedding.patch", "layernorm": "head.norm",
+         "classifier": "head.classifier"}
+WHOLE = {"embeddings.cls_token": "embedding.class.weight", "embeddings.position_embeddings": "embedding.position.weight"}
+
+
+def our_name(name):
+    name = name.removeprefix("vit.")
+    if name in WHOLE:
+        return WHOLE[name]
+    part, kind = name.rsplit(".", 1)
+    if not part.startswith("layers."):
+        return f"{PARTS[part]}.{kind}"
+    _, layer, part = part.split(".", 2)
+    return f"layers.{layer}.{PARTS[part]}.{kind}"
+
+
+def ours_of(tensors):
+    """Tensors of transformers' names under ours, in our shapes: a kernel is [output, input], a table [rows, width]."""
+    ours = {}
+    for name, tensor in tensors:
+        key = our_name(name)
+        ours[key] = tensor.flatten(1) if tensor.dim() == 4 else tensor[0] if tensor.dim() == 3 else tensor
+    return ours
+
+
+def model_of(name):
+    torch.manual_seed(5)
+    config = transformers.ViTConfig(num_labels=CLASSES, **INPUTS[name], **SIZES)
+    return randomized(transformers.ViTForImageClassification(config))
+
+
+class Images:
+    def __init__(self, config):
+        generator = torch.Generator().manual_seed(9)
+        side = config.image_size
+        self.pixels = torch.randn((IMAGES, config.num_channels, side, side), generator=generator)
+        self.label = torch.randint(CLASSES, (IMAGES,), generator=generator)
+
+    def save(self, path):
+        safetensors.torch.save_file({"pixels": self.pixels, "label": self.label}, path)
+
+    def theirs(self, dtype=torch.float32):
+        return {"pixel_values": self.pixels.to(dtype), "labels": self.label}
+
+
+class ImageClassifiers(EncoderTest):
+    def for_models(self):
+        for name in INPUTS:
+            with self.subTest(name):
+                model = model_of(name)
+                model.save_pretrained(self.folder / "hf")
+                yield model, Images(model.config)
+
+    def test_logits_losses_and_gradients_are_those_of_transformers(self):
+        for model, images in self.for_models():
+            model.double()
+            theirs = model(**images.theirs(torch.float64))
+            theirs.loss.backward()
+            images.save(self.folder / "samples.safetensors")
+            ours = self.tool("passes", self.folder / "hf", self.folder / "samples.safetensors", 0)
+            self.assert_close(ours["logits"], theirs.logits, 1e-10, "logits")
+            self.assertEqual(ours["losses"].shape, (IMAGES,))
+            self.assertAlmostEqual(ours["losses"].mean().item(), theirs.loss.item(), places=10)
+            gradients = ours_of([(key, value.grad) for key, value in model.named_parameters()])
+            self.assertEqual({f"gradient.{key}" for key in gradients}, {key for key in ours if "gradient" in key})
+            for key, gradient in gradients.items():
+                self.assert_close(ours[f"gradient.{key}"], gradient, 1e-10, key)
+
+    def test_training_changes_weights_as_pytorch_does(self):
+        for model, images in self.for_models():
+            images.save(self.folder / "samples.safetensors")
+            recipe = {"model": {"from": f"hf:{self.folder}/hf"}, "batch": {"global": IMAGES, "micro": 2},
+                      "training": {"steps": STEPS, "clip_norm": 1.0, "optimizer": {"eps": EPSILON},
+                                   "learning_rate": {"peak": RATE, "warmup_steps": 0, "schedule": "constant"}},
+                      "cluster": {"device": "cpu"}}
+            (self.folder / "recipe.json").write_text(json.dumps(recipe))
+            first = ours_of([(key, value.detach().clone()) for key, value in model.named_parameters()])
+            losses = self.train(model, images)
+            last = ours_of([(key, value.detach()) for key, value in model.named_parameters()])
+            ours = self.tool("train", self.folder / "recipe.json", self.folder / "samples.safetensors")
+            self.assert_close(ours.pop("losses"), torch.tensor(losses), 1e-5, "losses")
+            self.assertEqual(sorted(ours), sorted(last))
+            for key, tensor in last.items():
+                if not key.endswith("attention.key.bias"):  # AdamW makes steps of rounding errors
+                    self.assert_close(ours[key] - first[key], tensor - first[key], 1e-4, key)
+
+
+if __name__ == "__main__":
+    unittest.main()
