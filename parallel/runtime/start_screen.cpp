@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/json/json_text.h"
 #include "core/optim/learning_rate.h"
 #include "core/recipe/enum_words.h"
 #include "core/recipe/keys/resume_rules.h"
@@ -61,7 +62,9 @@ std::string fp8_line(const PrecisionRecipe& precision, const Graph& graph) {
 }
 
 std::string data_line(const Trainer& trainer) {
-  const auto size_of = [](const Dataset& data) {
+  const bool are_images = trainer.recipe().data.images.has_value();
+  const auto size_of = [&](const Dataset& data) {
+    if (are_images) return format_number_of(data.samples(), "image");
     return fmt::format("{} tokens in {}", format_count(static_cast<double>(data.tokens())),
                        format_number_of(static_cast<std::int64_t>(data.files()), "file"));
   };
@@ -123,21 +126,34 @@ OriginDifferences changes_of_origin(const Recipe& recipe) {
   }
 }
 
+std::string model_line(const ModelRecipe& model, const Json& keys, std::int64_t parameters) {
+  const auto& image = model.image;
+  const std::string reads = image
+                                ? fmt::format("images of {0} × {0} in patches of {1} × {1}", image->size, image->patch)
+                                : fmt::format("vocabulary {}", model.vocab_size);
+  return fmt::format("{}, {} layers × {} wide, {} heads, {}: {} parameters", keys.at("architecture").get<std::string>(),
+                     model.layers, model.hidden_size, model.heads, reads,
+                     format_count(static_cast<double>(parameters)));
+}
+
+std::string batch_line(const Recipe& recipe) {
+  const BatchRecipe& batch = recipe.batch;
+  const bool are_images = recipe.model.image.has_value();
+  const char *samples = are_images ? "images" : "sequences", *rows = are_images ? "rows" : "tokens";
+  return fmt::format("{} {} × {} {} = {} {} per step, {} at a time; {} steps", batch.global, samples,
+                     batch.sequence_length, rows, batch.global * batch.sequence_length, rows, batch.micro,
+                     recipe.training.steps);
+}
+
 }  // namespace
 
 void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory) {
   const Recipe& recipe = request.recipe();
-  const ModelRecipe& model = recipe.model;
   const BatchRecipe& batch = recipe.batch;
   const auto show = [](const char* what, const std::string& text) { log().info("  {:<9}{}", what, text); };
   log().info("llmtrain: {}", recipe.name);
-  show("model", fmt::format("{}, {} layers × {} wide, {} heads, vocabulary {}: {} parameters",
-                            to_json(recipe).at("model").at("architecture").get<std::string>(), model.layers,
-                            model.hidden_size, model.heads, model.vocab_size,
-                            format_count(static_cast<double>(trainer.model().graph().parameter_count()))));
-  show("batch",
-       fmt::format("{} sequences × {} tokens = {} tokens per step, {} at a time; {} steps", batch.global,
-                   batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps));
+  show("model", model_line(recipe.model, to_json(recipe).at("model"), trainer.model().graph().parameter_count()));
+  show("batch", batch_line(recipe));
   if (batch.growth)
     show("", fmt::format("from {} sequences per step on, and {} more at a time, over {} sequences", batch.growth->start,
                          batch.growth->increment, batch.growth->samples));

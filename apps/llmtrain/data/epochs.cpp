@@ -63,7 +63,7 @@ std::vector<fs::path> kept_token_files(const Recipe& recipe, const DataCache::St
 std::int64_t count_samples(const Recipe& recipe, const EpochCount& count) {
   const std::string role = "/data/train";
   TextFormat format = text_format(recipe);
-  if (count.keeps_tokens && !are_examples(recipe.data)) format.tokenized = kept_token_files(recipe, count.stops, role);
+  if (count.keeps_tokens && may_be_tokens(recipe.data)) format.tokenized = kept_token_files(recipe, count.stops, role);
   const WorkMonitor monitor(count.stops, WorkMonitor::Lines::in_log);
   return Dataset(recipe.data.train, format, recipe.batch.sequence_length, recipe.model.vocab_size, recipe.data.shuffle,
                  recipe.seed, role, monitor)

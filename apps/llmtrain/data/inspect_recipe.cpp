@@ -4,8 +4,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -107,6 +109,32 @@ std::string sample_text(const ShownSample& sample, std::size_t number, bool has_
   return text;
 }
 
+// The class of a sample of images, whose pixels are not read for it.
+std::string class_of(const Dataset& dataset, std::int64_t number, const ImagesRecipe& images) {
+  std::array<std::int64_t, 1> label{};
+  FieldMemory memory;
+  memory.set(BatchField::label, std::span<std::int64_t>(label));
+  dataset.read(number, memory);
+  return images.classes.at(static_cast<std::size_t>(label.front()));
+}
+
+void inspect_images_of(const InspectRecipeOptions& options, const Recipe& recipe, const Dataset& dataset,
+                       const std::vector<DataSource>& sources, const char* role) {
+  const Json described = describe_sources(dataset, sources);
+  Json samples = Json::array();
+  for (std::int64_t number = 0; number < std::min(options.samples.value_or(3), dataset.samples()); ++number)
+    samples.push_back({{"class", class_of(dataset, number, *recipe.data.images)}});
+  if (options.json)
+    return write_json(Json{{"recipe", options.file}, {"sources", described}, {"samples", samples}}.dump(2) + "\n");
+  std::string text;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    text += fmt::format("{}.{}  {}\n  {}\n", role, i, described[i]["path"].get<std::string>(),
+                        format_number_of(described[i]["samples"].get<std::int64_t>(), "image"));
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    text += fmt::format("sample {}: {}\n", i, printable(samples[i]["class"].get<std::string>()));
+  write_result(text);
+}
+
 }  // namespace
 
 bool is_recipe(const std::string& file) {
@@ -130,6 +158,9 @@ void inspect_recipe(const InspectRecipeOptions& options) {
   if (options.is_validation) format.draws = SampleDraws::fixed;
   const Dataset dataset(sources, format, recipe.batch.sequence_length, recipe.model.vocab_size,
                         !options.is_validation && recipe.data.shuffle, recipe.seed, role);
+  if (recipe.data.images)
+    return inspect_images_of(options, recipe, dataset, sources,
+                             options.is_validation ? "data.validation" : "data.train");
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   Samples samples;
   for (std::int64_t number = 0; number < std::min(options.samples.value_or(3), dataset.samples()); ++number)

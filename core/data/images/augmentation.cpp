@@ -66,7 +66,26 @@ void write_normalised(const ImageView& view, const Image& image, bool is_mirrore
   }
 }
 
+std::array<double, image_channels> values_of(const ColoursRecipe& colours) {
+  return {colours.red, colours.green, colours.blue};
+}
+
 }  // namespace
+
+ImageView view_of(const ImagesRecipe& images, std::int64_t size) {
+  ImageView view{.size = {size, size},
+                 .mean = values_of(images.mean),
+                 .deviation = values_of(images.deviation),
+                 .is_drawn = images.augmentation.has_value(),
+                 .evaluated_side = shorter_side(images, size)};
+  if (images.fit == ImageFit::stretch) view.evaluated_side.reset();
+  if (!images.augmentation) return view;
+  const ImageAugmentationRecipe& drawn = *images.augmentation;
+  view.area = {drawn.least_area, drawn.most_area};
+  view.ratio = {drawn.least_ratio, drawn.most_ratio};
+  view.mirrored = drawn.mirrored;
+  return view;
+}
 
 DrawnView drawn_view(const ImageView& view, std::uint64_t key, const ImageSize& image) {
   Draws draws(key);
@@ -80,7 +99,8 @@ void write_training_pixels(const ImageView& view, const Image& image, const Draw
 }
 
 void write_evaluation_pixels(const ImageView& view, const Image& image, std::span<float> pixels) {
-  const std::int64_t side = std::max({view.evaluated_side, view.size.height, view.size.width});
+  if (!view.evaluated_side) return write_normalised(view, resized(image, view.size), false, pixels);
+  const std::int64_t side = std::max({*view.evaluated_side, view.size.height, view.size.width});
   const Image small = resized(image, with_shorter_side({image.height, image.width}, side));
   write_normalised(view, cropped(small, middle({small.height, small.width}, view.size)), false, pixels);
 }

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/data/images/image.h"
 #include "core/data/images/resize.h"
+#include "core/recipe/data_recipe.h"
 
 namespace llmtrain {
 
@@ -22,9 +24,15 @@ struct ImageView {
   std::array<double, 2> ratio{3.0 / 4, 4.0 / 3};
   double mirrored = 0.5;  // the probability of it
 
-  // The shorter side of an image before its middle is cut out.
-  std::int64_t evaluated_side = 256;
+  // Whether training draws such parts; else it sees what evaluations do.
+  bool is_drawn = true;
+
+  // The shorter side of an image before its middle is cut out; none: all of the image is seen, stretched.
+  std::optional<std::int64_t> evaluated_side = 256;
 };
+
+// What a recipe says of the images that a model reads, of `size` pixels a side.
+ImageView view_of(const ImagesRecipe& images, std::int64_t size);
 
 // What is done with an image of a sample.
 struct DrawnView {

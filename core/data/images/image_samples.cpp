@@ -37,6 +37,7 @@ void ImageSamples::read(std::int64_t number, const FieldMemory& into) const {
 }
 
 void ImageSamples::read_drawn(std::int64_t number, std::int64_t draw, const FieldMemory& into) const {
+  if (!view_.is_drawn) return read(number, into);
   const std::size_t place = checked(number, into);
   read_label(place, into);
   const auto pixels = into.values<float>(BatchField::pixels);

@@ -29,7 +29,7 @@ class ImageSamples final : public FileSamples {
   std::int64_t samples() const override { return static_cast<std::int64_t>(folder_.paths.size()); }
   // In the view of evaluations.
   void read(std::int64_t number, const FieldMemory& into) const override;
-  // In a view of training that is another for each draw.
+  // In a view of training that is another for each draw, where the view draws.
   void read_drawn(std::int64_t number, std::int64_t draw, const FieldMemory& into) const override;
   double weight(std::size_t /*term*/, std::int64_t /*first*/, std::int64_t count) const override {
     return static_cast<double>(count);

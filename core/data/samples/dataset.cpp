@@ -17,6 +17,7 @@
 #include "core/data/examples/padded_texts.h"
 #include "core/data/examples/pair_samples.h"
 #include "core/data/file_search.h"
+#include "core/data/images/image_samples.h"
 #include "core/data/masking/masked_samples.h"
 #include "core/data/samples/labelled_samples.h"
 #include "core/data/samples/token_samples.h"
@@ -52,6 +53,18 @@ std::unique_ptr<FileSamples> open_pairs(const std::string& path, const TextForma
   return std::make_unique<PairSamples>(PairTexts::open(files, report), source, target);
 }
 
+// What is drawn for a source's samples follows from this, apart from its order.
+std::uint64_t drawing_key(SampleDraws draws, std::int64_t seed, std::size_t source) {
+  const std::uint64_t of_run = draws == SampleDraws::fixed ? 0 : static_cast<std::uint64_t>(seed);
+  return mix_bits(mix_bits(~of_run) + source);
+}
+
+std::unique_ptr<FileSamples> open_images(const std::string& path, const ImageFormat& format, std::int64_t rows,
+                                         std::uint64_t key) {
+  return std::make_unique<ImageSamples>(list_images(path, format.recipe.classes), view_of(format.recipe, format.size),
+                                        rows, key);
+}
+
 // The samples of one of the recipe's sources as their files have them. A format of other samples is one more case here.
 std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::filesystem::path& tokenized,
                                           const TextFormat& format, const TokenSampleFormat& samples, TextTokens& text,
@@ -77,12 +90,6 @@ std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::fi
   const DocumentStarts starts = samples.document_end ? DocumentStarts::known : DocumentStarts::unknown;
   return std::make_unique<TokenSamples>(TokenSource(path, text, samples.vocab_size, budget, tokenized, starts, report),
                                         samples, path);
-}
-
-// Which the masks of a source follow from, apart from its order.
-std::uint64_t masking_key(SampleDraws draws, std::int64_t seed, std::size_t source) {
-  const std::uint64_t of_run = draws == SampleDraws::fixed ? 0 : static_cast<std::uint64_t>(seed);
-  return mix_bits(mix_bits(~of_run) + source);
 }
 
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
@@ -123,6 +130,7 @@ TextFormat text_format(const Recipe& recipe) {
   format.masking = masking_of(recipe);
   format.labels = recipe.data.labels;
   format.pairs = recipe.data.pairs;
+  if (recipe.data.images) format.images = {*recipe.data.images, recipe.model.image.value().size};
   return format;
 }
 
@@ -152,11 +160,14 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
       const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
       const std::string& key = text_keys_.emplace_back(sources[i].text_key);
       TextTokens& text = texts.try_emplace(key, format.tokenizer, vocab_size, format.on_bad_line, key).first->second;
+      const std::uint64_t key_of_draws = drawing_key(format.draws, seed, i);
+      if (format.images) {
+        sources_.push_back(open_images(path, *format.images, sequence_length, key_of_draws));
+        continue;
+      }
       auto samples = open_samples(path, tokenized, format, {sequence_length, vocab_size, format.document_end}, text,
                                   budget, report);
-      if (format.masking)
-        samples =
-            std::make_unique<MaskedSamples>(std::move(samples), format.masking, masking_key(format.draws, seed, i));
+      if (format.masking) samples = std::make_unique<MaskedSamples>(std::move(samples), format.masking, key_of_draws);
       sources_.push_back(std::move(samples));
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;
@@ -292,6 +303,8 @@ std::vector<LeftOut> Dataset::left_out() const {
       left_out.push_back({pairs->texts().bad_lines()});
       left_out.back().cut_pairs = pairs->texts().truncated();
       left_out.back().without_words = pairs->texts().without_words();
+    } else {
+      left_out.emplace_back();
     }
   }
   return left_out;

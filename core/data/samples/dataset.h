@@ -26,7 +26,13 @@ namespace llmtrain {
 // same, as evaluations need it to be compared with each other.
 enum class SampleDraws { by_seed, fixed };
 
-// How files of text are read.
+// Images of classes, and the side of those that a model reads.
+struct ImageFormat {
+  ImagesRecipe recipe{};
+  std::int64_t size = 0;
+};
+
+// How files of text are read, or images.
 struct TextFormat {
   TokenizerRecipe tokenizer{};
   std::optional<FineTuningRecipe> fine_tuning{};  // files are conversations, and samples are labelled
@@ -40,6 +46,7 @@ struct TextFormat {
   std::shared_ptr<const Masking> masking{};  // some tokens of the texts are hidden
   std::optional<PairsRecipe> pairs{};        // each text is to be made of another one
   std::optional<LabelsRecipe> labels{};      // the texts have labels
+  std::optional<ImageFormat> images{};       // there are no texts
   SampleDraws draws = SampleDraws::by_seed;
 };
 

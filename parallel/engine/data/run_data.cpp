@@ -17,7 +17,7 @@ namespace {
 // Conversations are read with their masks, which token files have no place for, and other examples one by one.
 std::vector<std::filesystem::path> tokenized(const Recipe& recipe, const std::vector<DataSource>& sources,
                                              const DataCache& cache, const std::string& role) {
-  if (are_examples(recipe.data)) return {};
+  if (!may_be_tokens(recipe.data)) return {};
   return tokenized_sources(sources, recipe.data.tokenizer, recipe.model.vocab_size, cache, role,
                            recipe.data.on_bad_line);
 }
@@ -61,7 +61,7 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache, const WorkMo
   // First, as it may be refused, and tokenising takes long.
   const TextFormat format = text_format(recipe);
   // Both roles before either is tokenised, which may take hours: a mistake in the second should not show after that.
-  if (!are_examples(recipe.data)) {
+  if (may_be_tokens(recipe.data)) {
     check_sources(recipe.data.train, recipe.data.tokenizer, cache, train_role);
     check_sources(recipe.data.validation, recipe.data.tokenizer, cache, validation_role);
   }
