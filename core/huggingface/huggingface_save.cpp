@@ -103,9 +103,9 @@ void add_llama_family(Json& config, const ModelRecipe& model, HuggingfaceType ty
   add_rope(config, model);
   // Llama has a key for dropout in attention only; our dropout has more places, and inference has none.
   config["attention_dropout"] = 0.0;
-  if (type == HuggingfaceType::llama) config["attention_bias"] = config["mlp_bias"] = model.bias;
-  if (type == HuggingfaceType::qwen3) config["attention_bias"] = false;
-  if (type == HuggingfaceType::qwen3_moe) config["attention_bias"] = false;
+  if (type == HuggingfaceType::llama) config["mlp_bias"] = model.bias;
+  if (type == HuggingfaceType::llama || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe)
+    config["attention_bias"] = model.attention_output_bias;
   if (type == HuggingfaceType::qwen2_moe) config["qkv_bias"] = model.qkv_bias;
   if (is_qwen(type)) config["use_sliding_window"] = false;
   if (type != HuggingfaceType::llama)

@@ -39,12 +39,14 @@ HuggingfaceType type_with_experts(const ModelRecipe& model) {
   return model.moe->shared_experts > 0 ? HuggingfaceType::qwen2_moe : HuggingfaceType::mixtral;
 }
 
+bool has_biases(const ModelRecipe& model) { return model.bias || model.qkv_bias || model.attention_output_bias; }
+
 // Mistral and Mixtral, whose windows are of all layers, have neither biases nor norms of queries and keys.
 bool has_their_window(const ModelRecipe& model) {
   if (!model.sliding_window) return true;
   const SlidingWindowRecipe& window = *model.sliding_window;
-  const bool is_theirs = model.moe ? type_with_experts(model) == HuggingfaceType::mixtral
-                                   : !model.qk_norm && !model.qkv_bias && !model.bias;
+  const bool is_theirs =
+      model.moe ? type_with_experts(model) == HuggingfaceType::mixtral : !model.qk_norm && !has_biases(model);
   return is_theirs && window.global_every == 0 && window.rope_theta == model.rope_theta &&
          (window.rope_scaling || !model.rope_scaling);
 }
@@ -63,6 +65,13 @@ void require_plain_attention(const ModelRecipe& model, const std::string& archit
             "windows in all layers of models without biases and norms of queries and keys alone"}});
 }
 
+// "attention_bias" of Llama and Qwen3 is of all four projections.
+constexpr const char* same_biases = "one where query, key and value have them, and none elsewhere";
+bool has_one_attention_bias(const ModelRecipe& model) { return model.qkv_bias == model.attention_output_bias; }
+
+// Of models without experts and norms of queries and keys.
+bool is_qwen2(const ModelRecipe& model) { return model.qkv_bias && !model.attention_output_bias && !model.bias; }
+
 void require_gpt2(const ModelRecipe& model) {
   require_plain_attention(model, "GPT-2, the architecture with learned positions,");
   require(model, "GPT-2, the architecture with learned positions,",
@@ -71,6 +80,7 @@ void require_gpt2(const ModelRecipe& model) {
             "gelu or gelu_tanh"},
            {model.bias, "bias", "biases"},
            {model.qkv_bias, "qkv_bias", "biases"},
+           {model.attention_output_bias, "attention_output_bias", "a bias"},
            {!model.qk_norm, "qk_norm", "no norms of queries and keys"},
            {model.kv_heads == model.heads, "kv_heads", "as many as heads"},
            {model.head_dim * model.heads == model.hidden_size, "head_dim", "hidden_size / heads"},
@@ -83,6 +93,7 @@ void require_experts(const ModelRecipe& model) {
   if (type == HuggingfaceType::qwen2_moe) {
     require(model, "Qwen2-MoE, the architecture with shared experts,",
             {{!model.bias, "bias", "none"},
+             {!model.attention_output_bias, "attention_output_bias", "none"},
              {moe.router == Router::linear, "moe/router", "a linear router"},
              {moe.shared_gate, "moe/shared_gate", "a gate"}});
     return;
@@ -90,7 +101,9 @@ void require_experts(const ModelRecipe& model) {
   const bool is_mixtral = type == HuggingfaceType::mixtral;
   require(model, is_mixtral ? "Mixtral" : "Qwen3-MoE",
           {{!model.bias, "bias", "none"},
-           {!model.qkv_bias, "qkv_bias", "none"},
+           {!is_mixtral || !model.qkv_bias, "qkv_bias", "none"},
+           {!is_mixtral || !model.attention_output_bias, "attention_output_bias", "none"},
+           {is_mixtral || has_one_attention_bias(model), "attention_output_bias", same_biases},
            {moe.router == Router::linear, "moe/router", "a linear router"},
            {moe.shared_experts == 0, "moe/shared_experts", "none"},
            {!is_mixtral || moe.normalize_gates, "moe/normalize_gates", "normalized gates"},
@@ -106,13 +119,14 @@ void require_llama_family(const ModelRecipe& model) {
   if (model.moe) return require_experts(model);
   if (model.qk_norm) {
     require(model, "Qwen3, the architecture with norms of queries and keys,",
-            {{!model.bias, "bias", "none"}, {!model.qkv_bias, "qkv_bias", "none"}});
+            {{!model.bias, "bias", "none"}, {has_one_attention_bias(model), "attention_output_bias", same_biases}});
     return;
   }
+  if (is_qwen2(model)) return;
   require(model, "Llama",
-          {{!model.bias || model.qkv_bias, "qkv_bias", "biases there, too, where it has others"},
+          {{has_one_attention_bias(model), "attention_output_bias", same_biases},
            // transformers checks this for Llama only; Mistral and Qwen accept any head_dim.
-           {!model.bias || model.hidden_size % model.heads == 0, "heads", "a number that divides hidden_size"}});
+           {!has_biases(model) || model.hidden_size % model.heads == 0, "heads", "a number that divides hidden_size"}});
 }
 
 }  // namespace
@@ -133,7 +147,7 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
   require_llama_family(model);
   if (model.moe) return type_with_experts(model);
   if (model.qk_norm) return HuggingfaceType::qwen3;
-  if (model.qkv_bias && !model.bias) return HuggingfaceType::qwen2;
+  if (is_qwen2(model)) return HuggingfaceType::qwen2;
   // Mistral has the same tensors, may have a window and does not require heads to divide hidden_size.
   const bool llama_takes_it = model.hidden_size % model.heads == 0 && !model.sliding_window;
   return llama_takes_it ? HuggingfaceType::llama : HuggingfaceType::mistral;

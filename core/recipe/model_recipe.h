@@ -270,8 +270,9 @@ struct ModelRecipe {
   double embedding_scale = 1;
   std::optional<LinearAttentionRecipe> linear_attention;
   std::vector<std::string> layer_kinds;  // layer_kind_words, repeated over the layers; empty: "attention"
-  bool bias = true;                      // every linear but query, key, value; layernorm's shift too
+  bool bias = true;                      // every linear but attention's; layernorm's shift too
   bool qkv_bias = true;                  // query, key and value
+  bool attention_output_bias = true;     // of what attention's heads make together
   bool qk_norm = false;
   bool tie_embeddings = true;
   double dropout = 0;
@@ -284,6 +285,9 @@ struct ModelRecipe {
   // What the model's layer of that number, from 0, consists of; those behind the last one, which predict further
   // tokens, are usual ones. A word that is none of layer_kind_words counts as the usual one.
   LayerKind kind_of(std::int64_t layer) const;
+
+  // In all linear layers, or in none.
+  void set_biases(bool there) { bias = qkv_bias = attention_output_bias = there; }
 
   bool operator==(const ModelRecipe&) const = default;
 };

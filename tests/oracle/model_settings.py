@@ -20,4 +20,5 @@ def resolve(model):
     defaults = dict(kv_heads=model["heads"], head_dim=hidden // model["heads"], norm_eps=1e-5, rope_theta=10000.0,
                     qk_norm=False, parallel_residual="none", post_norms=False, embedding_scale=1.0,
                     ffn_hidden_size=llama_ffn if model["architecture"] == "llama" else 4 * hidden)
-    return SimpleNamespace(**{**defaults, **PRESETS[model["architecture"]], **model})
+    settings = {**defaults, **PRESETS[model["architecture"]], **model}
+    return SimpleNamespace(**{"attention_output_bias": settings["bias"], **settings})

@@ -41,14 +41,14 @@ class OracleTest(TrainingChecks):
             self.check_training(case, MUON)
 
         muon = {"steps": 25, "optimizer": {"name": "muon"}}
-        self.for_each(["llama, one key head, qk_norm (Qwen3)",
+        self.for_each(["llama, one key head, qk_norm and biases (Qwen3)",
                        "llama, qkv_bias, 5 experts and a gated shared one (Qwen2-MoE)"], check, training=muon)
         as_published = {"name": "muon", "weight_decay": 0.3,
                         "muon": {"momentum": 0.9, "nesterov": False, "steps": 3, "scale": "original"}}
         self.for_each(["gpt2"], check, training={**muon, "optimizer": as_published})
 
     def test_bf16_stays_near_fp32(self):
-        self.for_each(["gpt2", "llama", "llama, one key head, qk_norm (Qwen3)", "gpt-rope, qk_norm, bias on qkv alone"],
+        self.for_each(["gpt2", "llama", "llama, one key head, qk_norm and biases (Qwen3)", "gpt-rope, qk_norm, bias on qkv alone"],
                       lambda case: self.check_training(case, BF16), precision={"compute": "bf16"})
 
     def test_fp16_stays_near_fp32(self):
@@ -81,7 +81,7 @@ class OracleTest(TrainingChecks):
             for key, tolerance in FP8_FIRST_STEP.items():
                 self.assert_close(actual[:1], expected[:1], key, tolerance)
 
-        self.for_each(["gpt2", "llama", "llama, one key head, qk_norm (Qwen3)", "gpt2, rmsnorm, swiglu with bias"],
+        self.for_each(["gpt2", "llama", "llama, one key head, qk_norm and biases (Qwen3)", "gpt2, rmsnorm, swiglu with bias"],
                       check, precision={"fp8_level": "O0"})
         # FP8 gradients and fp16 weights too, then with small moments, then with FP8 weights.
         for names, level in ((["gpt2", "llama"], "O1"), (["gpt2"], "O2"), (["llama"], "O3")):

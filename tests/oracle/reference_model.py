@@ -136,7 +136,7 @@ class Attention(nn.Module):
         self.query = nn.Linear(config.hidden_size, query_size, bias=config.qkv_bias)
         self.key = nn.Linear(config.hidden_size, kv_size, bias=config.qkv_bias)
         self.value = nn.Linear(config.hidden_size, kv_size, bias=config.qkv_bias)
-        self.output = nn.Linear(query_size, config.hidden_size, bias=config.bias)
+        self.output = nn.Linear(query_size, config.hidden_size, bias=config.attention_output_bias)
         if config.qk_norm:
             self.query_norm = RmsNorm(config.head_dim, config.norm_eps)
             self.key_norm = RmsNorm(config.head_dim, config.norm_eps)

@@ -23,8 +23,9 @@ VARIANTS = {
     "gpt-rope": _variant("gpt-rope", 3, 96, 4, 211, 48, micro=4),
     "llama": _variant("llama", 2, 96, 6, 300, 64, micro=2),
     "llama, 6 heads on 2, head_dim 20": _variant("llama", 2, 64, 6, 256, 32, kv_heads=2, head_dim=20),
-    "llama, one key head, qk_norm (Qwen3)": _variant(
-        "llama", 2, 80, 5, 256, 33, kv_heads=1, head_dim=32, qk_norm=True, tie_embeddings=True, norm_eps=1e-6,
+    "llama, one key head, qk_norm and biases (Qwen3)": _variant(
+        "llama", 2, 80, 5, 256, 33, kv_heads=1, head_dim=32, qk_norm=True, qkv_bias=True,
+        attention_output_bias=True, tie_embeddings=True, norm_eps=1e-6,
         training={"learning_rate": {**STABLE, "schedule": "wsd", "minimum": 1e-5}}),
     "llama, qkv_bias, theta 1e6 (Qwen2)": _variant(
         "llama", 2, 64, 4, 203, 48, kv_heads=2, qkv_bias=True, rope_theta=1e6, ffn_hidden_size=150,

@@ -36,7 +36,7 @@ void add_latent_attention(GraphWriter& writer, const AttentionSettings& attentio
   writer.add_matrix({"attention.key_value_up", heads * (latent.nope_head_dim + latent.value_head_dim),
                      latent.key_value_rank, even_outputs(heads)});
   writer.add_last_matrix({"attention.output", hidden, value, even_inputs(heads)});
-  if (writer.model().bias) writer.add_bias({"attention.output", hidden});
+  if (writer.model().attention_output_bias) writer.add_bias({"attention.output", hidden});
 }
 
 // One weight for all heads, of which each rank has some.
@@ -66,7 +66,7 @@ void add_attention(GraphWriter& writer, const AttentionSettings& attention) {
     add_head_norm(writer, "attention.key_norm", attention.head_dim);
   }
   writer.add_last_matrix({"attention.output", hidden, query, even_inputs(heads)});
-  if (writer.model().bias) writer.add_bias({"attention.output", hidden});
+  if (writer.model().attention_output_bias) writer.add_bias({"attention.output", hidden});
 }
 
 // Each rank has those of its heads.

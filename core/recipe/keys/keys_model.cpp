@@ -167,11 +167,13 @@ void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& p
 }
 
 void describe_preset_switches(KeyVisitor& keys, ModelRecipe& model, const Preset& preset) {
-  keys.boolean({"bias", "Biases in all linear layers except query, key and value, and in layernorms.",
-                by_architecture(&Preset::bias)},
-               keys.otherwise(model.bias, preset.bias));
+  keys.boolean(
+      {"bias", "Biases in all linear layers except attention's, and in layernorms.", by_architecture(&Preset::bias)},
+      keys.otherwise(model.bias, preset.bias));
   keys.boolean({"qkv_bias", "Biases in the query, key and value projections.", by_architecture(&Preset::qkv_bias)},
                keys.otherwise(model.qkv_bias, preset.qkv_bias));
+  keys.boolean({"attention_output_bias", "A bias in attention's output projection.", "model.bias"},
+               keys.otherwise(model.attention_output_bias, model.bias));
   keys.boolean({"qk_norm", "Normalizes the queries and keys of each head.", by_architecture(&Preset::qk_norm)},
                keys.otherwise(model.qk_norm, preset.qk_norm));
   keys.boolean({"tie_embeddings", "The output head shares the token embedding's weights.",

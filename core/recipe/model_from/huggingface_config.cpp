@@ -57,7 +57,7 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   model.norm = NormKind::layernorm;
   model.norm_eps = reader.number("layer_norm_epsilon", 1e-5);
   model.position = Position::learned;
-  model.bias = model.qkv_bias = true;
+  model.set_biases(true);
   model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
   model.init_std = reader.number("initializer_range", 0.02);
   // Variants of attention that transformers' GPT-2 offers and this program does not.
@@ -98,20 +98,18 @@ void read_sliding_window(ConfigReader& reader, HuggingfaceType type, ModelRecipe
     }
 }
 
+bool has_head_norms(HuggingfaceType type) {
+  return type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe;
+}
+
 void read_biases(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
-  model.bias = model.qkv_bias = false;
-  // qwen2 always has these biases and no key for them.
+  model.set_biases(false);
+  // qwen2 always has these biases and no key for them, and none in the output projection.
   if (type == HuggingfaceType::qwen2) model.qkv_bias = true;
   if (type == HuggingfaceType::qwen2_moe) model.qkv_bias = reader.boolean("qkv_bias", true);
-  if (type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe)
-    reader.require("attention_bias", false, false);
-  if (type != HuggingfaceType::llama) return;
-  model.qkv_bias = reader.boolean("attention_bias", false);
-  model.bias = reader.boolean("mlp_bias", false);
-  if (model.bias != model.qkv_bias)
-    reader.problem("attention_bias",
-                   "differs from /mlp_bias; biases are supported in both the attention's output and "
-                   "the feed-forward block, or in neither");
+  if (type == HuggingfaceType::llama) model.bias = reader.boolean("mlp_bias", false);
+  if (type == HuggingfaceType::llama || has_head_norms(type))
+    model.qkv_bias = model.attention_output_bias = reader.boolean("attention_bias", false);
 }
 
 void read_heads(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
@@ -144,7 +142,7 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   model.position = Position::rope;
   read_rope(reader, model, type == HuggingfaceType::mixtral ? 1e6 : 10000);
   read_biases(reader, type, model);
-  model.qk_norm = type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe;
+  model.qk_norm = has_head_norms(type);
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   model.init_std = reader.number("initializer_range", 0.02);
   if (has_experts(type)) model.moe = read_experts(reader, type, model);

@@ -86,7 +86,7 @@ ModelRecipe read_deepseek(ConfigReader& reader, HuggingfaceType type) {
   model.norm_eps = reader.number("rms_norm_eps", 1e-6);
   model.position = Position::rope;
   read_rope(reader, model, 10000);
-  model.bias = model.qkv_bias = false;
+  model.set_biases(false);
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   model.init_std = reader.number("initializer_range", 0.02);
   model.moe = read_deepseek_experts(reader, type, model);

@@ -98,7 +98,7 @@ ModelRecipe read_t5(ConfigReader& reader) {
   model.norm = NormKind::rmsnorm;
   model.norm_eps = reader.number("layer_norm_epsilon", 1e-6);
   model.position = Position::relative;
-  model.bias = model.qkv_bias = false;
+  model.set_biases(false);
   // T5 1.1, whose head has a matrix of its own, scales nothing; newer files say the one, older ones the other.
   model.tie_embeddings = reader.boolean("scale_decoder_outputs", reader.boolean("tie_word_embeddings", true));
   model.init_std = reader.number("initializer_factor", 1);

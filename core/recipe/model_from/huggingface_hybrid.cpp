@@ -109,7 +109,7 @@ ModelRecipe read_qwen3_next(ConfigReader& reader) {
   model.norm_eps = reader.number("rms_norm_eps", 1e-6);
   model.position = Position::rope;
   read_partial_rope(reader, model, 10000, 0.25);
-  model.bias = model.qkv_bias = false;
+  model.set_biases(false);
   reader.require("attention_bias", false, false);
   model.qk_norm = model.attention_gate = true;
   read_qwen3_kinds(reader, model);
@@ -135,7 +135,7 @@ ModelRecipe read_nemotron_h(ConfigReader& reader) {
   model.position = Position::none;
   for (const char* key : {"attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias"})
     reader.require(key, false, false);
-  model.bias = model.qkv_bias = false;
+  model.set_biases(false);
   read_nemotron_kinds(reader, model);
   model.linear_attention = LinearAttentionRecipe{.kind = LinearAttentionKind::mamba2,
                                                  .key_heads = reader.size("n_groups", 8),

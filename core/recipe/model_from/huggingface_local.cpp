@@ -83,7 +83,7 @@ ModelRecipe read_gpt_oss(ConfigReader& reader) {
   read_gpt_oss_rope(reader, model);
   // Experts have biases at all times.
   reader.require("attention_bias", true, true);
-  model.bias = model.qkv_bias = true;
+  model.set_biases(true);
   model.attention_sinks = true;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   model.sliding_window = read_window(reader, model, 128, 2);
@@ -108,7 +108,7 @@ ModelRecipe read_gemma3(ConfigReader& reader) {
   reader.require("use_bidirectional_attention", false, false);
   for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"})
     if (reader.get(key) != nullptr) reader.problem(key, "is not null; logits are not capped");
-  model.bias = model.qkv_bias = false;
+  model.set_biases(false);
   model.qk_norm = model.post_norms = true;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
   const double scalar = reader.number("query_pre_attn_scalar", 256);

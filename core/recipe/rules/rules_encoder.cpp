@@ -114,6 +114,12 @@ Verdict check_encoder_bias(const Recipe& recipe, const Known&) { return has_bias
 
 Verdict check_encoder_qkv_bias(const Recipe& recipe, const Known&) { return has_biases(recipe, recipe.model.qkv_bias); }
 
+Verdict check_encoder_output_bias(const Recipe& recipe, const Known&) {
+  // Where it follows model.bias, that key is said alone.
+  if (recipe.model.attention_output_bias == recipe.model.bias) return {};
+  return has_biases(recipe, recipe.model.attention_output_bias);
+}
+
 Verdict check_encoder_qk_norm(const Recipe& recipe, const Known&) {
   return of_encoder(recipe, !recipe.model.qk_norm, "true norms each head", "must be false", "false");
 }
@@ -212,6 +218,7 @@ std::vector<Rule> encoder_rules() {
       {"/model/position", {architecture}, check_encoder_position},
       {"/model/bias", {architecture}, check_encoder_bias},
       {"/model/qkv_bias", {architecture}, check_encoder_qkv_bias},
+      {"/model/attention_output_bias", {architecture, "/model/bias"}, check_encoder_output_bias},
       {"/model/qk_norm", {architecture}, check_encoder_qk_norm},
       {"/model/moe/experts", {architecture}, check_encoder_moe},
       {"/model/lora", {architecture}, check_encoder_lora},

@@ -127,7 +127,7 @@ std::vector<NamedModel> models_without_rotation() {
   exact.activation = Activation::gelu;
   ModelRecipe gated = llama_model(), biased = llama_model();
   gated.position = biased.position = Position::learned;
-  biased.bias = biased.qkv_bias = true;
+  biased.set_biases(true);
   return {{"gelu_tanh", gpt2_model()}, {"gelu", exact}, {"swiglu, groups", gated}, {"swiglu, biases", biased}};
 }
 

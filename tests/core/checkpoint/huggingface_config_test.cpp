@@ -241,8 +241,6 @@ const std::vector<JsonCase> llama_configs{
      {"/rope_parameters/full_attention"}},
     {"a part of the head", [](Json& c) { c["rope_parameters"]["partial_rotary_factor"] = 0.5; }, {"partial_rotary"}},
     {"RoPE that is a text", [](Json& c) { c["rope_parameters"] = "default"; }, {"/rope_parameters", "an object"}},
-    {"biases in attention alone", [](Json& c) { c["attention_bias"] = true; }, {"/attention_bias", "/mlp_bias"}},
-    {"biases in the mlp alone", [](Json& c) { c["mlp_bias"] = true; }, {"/attention_bias", "/mlp_bias"}},
     {"gelu", [](Json& c) { c["hidden_act"] = "gelu"; }, {"/hidden_act", "\"gelu\""}},
     {"a sliding window of qwen",
      [](Json& c) {
@@ -256,12 +254,6 @@ const std::vector<JsonCase> llama_configs{
        c["layer_types"] = {"full_attention", "sliding_attention"};
      },
      {"/layer_types", "sliding_attention"}},
-    {"biases in qwen3",
-     [](Json& c) {
-       c["model_type"] = "qwen3";
-       c["attention_bias"] = true;
-     },
-     {"/attention_bias"}},
     {"no key heads in mistral",
      [](Json& c) {
        c["model_type"] = "mistral";

@@ -31,7 +31,8 @@ ModelRecipe llama_model() {
   model.activation = Activation::swiglu;
   model.norm = NormKind::rmsnorm;
   model.position = Position::rope;
-  model.bias = model.qkv_bias = model.tie_embeddings = false;
+  model.set_biases(false);
+  model.tie_embeddings = false;
   return model;
 }
 

@@ -28,6 +28,15 @@ MODELS = {
     "llama": ({"architecture": "llama", "kv_heads": 2, "head_dim": 10}, "LlamaForCausalLM"),
     "llama_tied": ({"architecture": "llama", "tie_embeddings": True, "rope_theta": 500000}, "LlamaForCausalLM"),
     "llama_biases": ({"architecture": "llama", "bias": True, "qkv_bias": True, "kv_heads": 1}, "LlamaForCausalLM"),
+    "llama_attention_biases": (
+        {"architecture": "llama", "qkv_bias": True, "attention_output_bias": True, "kv_heads": 2}, "LlamaForCausalLM"),
+    "llama_network_biases": ({"architecture": "llama", "bias": True, "attention_output_bias": False}, "LlamaForCausalLM"),
+    "qwen3_attention_biases": (
+        {"architecture": "llama", "qk_norm": True, "qkv_bias": True, "attention_output_bias": True, "head_dim": 10},
+        "Qwen3ForCausalLM"),
+    "qwen3_moe_attention_biases": (
+        {"architecture": "llama", "qk_norm": True, "qkv_bias": True, "attention_output_bias": True,
+         "moe": {"experts": 4, "top_k": 2, "ffn_hidden_size": 20}}, "Qwen3MoeForCausalLM"),
     "llama_uneven": ({"architecture": "llama", "hidden_size": 26, "head_dim": 8, "sliding_window": {"tokens": 5}}, "MistralForCausalLM"),
     "qwen2": ({"architecture": "llama", "qkv_bias": True, "kv_heads": 2, "norm_eps": 1e-6}, "Qwen2ForCausalLM"),
     "qwen2_head_dim": ({"architecture": "llama", "qkv_bias": True, "head_dim": 10}, "Qwen2ForCausalLM"),
@@ -135,6 +144,9 @@ def small(name, **changes):
         "llama_biases": lambda: transformers.LlamaConfig(
             attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=10, **llama
         ),
+        "llama_attention_biases": lambda: transformers.LlamaConfig(attention_bias=True, **llama),
+        "llama_network_biases": lambda: transformers.LlamaConfig(mlp_bias=True, **llama),
+        "qwen3_attention_biases": lambda: transformers.Qwen3Config(head_dim=12, attention_bias=True, **llama),
         "mistral": lambda: transformers.MistralConfig(sliding_window=5, head_dim=8, **llama),
         "qwen2": lambda: transformers.Qwen2Config(tie_word_embeddings=True, **llama),
         "qwen3": lambda: transformers.Qwen3Config(head_dim=12, **llama),
@@ -284,8 +296,9 @@ class RoundTrip(unittest.TestCase):
         self.assertIsNone(config.bos_token_id)
 
     def test_models_of_transformers_are_imported(self):
-        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe",
-                     "qwen2_moe", "qwen2_moe_dense_first"):
+        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "llama_attention_biases", "llama_network_biases",
+                     "mistral", "qwen2", "qwen3", "qwen3_attention_biases", "mixtral", "qwen3_moe", "qwen2_moe",
+                     "qwen2_moe_dense_first"):
             with self.subTest(name):
                 model = small(name)
                 model.save_pretrained(self.folder / name)

@@ -48,8 +48,8 @@ TEST_CASE("a model that no transformers architecture can express is refused by i
        {"/model/norm: is \"rmsnorm\""}},
       {"learned, swiglu", changed(gpt2_model(), [](M m) { m.activation = Activation::swiglu; }), {"/model/activation"}},
       {"learned, no biases",
-       changed(gpt2_model(), [](M m) { m.bias = m.qkv_bias = false; }),
-       {"/model/bias", "/model/qkv_bias"}},
+       changed(gpt2_model(), [](M m) { m.set_biases(false); }),
+       {"/model/bias", "/model/qkv_bias", "/model/attention_output_bias"}},
       {"learned, head norms", changed(gpt2_model(), [](M m) { m.qk_norm = true; }), {"/model/qk_norm"}},
       {"learned, grouped heads", changed(gpt2_model(), [](M m) { m.kv_heads = 1; }), {"/model/kv_heads: is 1"}},
       {"learned, wide heads", changed(gpt2_model(), [](M m) { m.head_dim = 8; }), {"/model/head_dim: is 8"}},
@@ -75,14 +75,30 @@ TEST_CASE("a model that no transformers architecture can express is refused by i
                     }),
        {"/model/moe/shared_experts: is 1", "Qwen3-MoE"}},
       {"learned, experts", with_experts(gpt2_model(), [](E) {}), {"/model/moe"}},
-      {"biases but of query", changed(llama_model(), [](M m) { m.bias = true; }), {"/model/qkv_bias"}},
+      {"a bias behind attention alone",
+       changed(llama_model(), [](M m) { m.attention_output_bias = true; }),
+       {"/model/attention_output_bias: is true"}},
+      {"biases of queries and the network",
+       changed(llama_model(), [](M m) { m.qkv_bias = m.bias = true; }),
+       {"/model/attention_output_bias: is false"}},
       {"head norms, biases",
-       changed(llama_model(), [](M m) { m.qk_norm = m.bias = m.qkv_bias = true; }),
-       {"/model/bias", "/model/qkv_bias", "Qwen3"}},
+       changed(llama_model(),
+               [](M m) {
+                 m.qk_norm = true;
+                 m.bias = m.qkv_bias = true;
+               }),
+       {"/model/bias", "/model/attention_output_bias", "Qwen3"}},
+      {"Mixtral, biases",
+       with_experts(changed(llama_model(), [](M m) { m.qkv_bias = m.attention_output_bias = true; }), [](E) {}),
+       {"/model/qkv_bias", "/model/attention_output_bias", "Mixtral"}},
+      {"shared experts, a bias behind attention",
+       with_experts(changed(llama_model(), [](M m) { m.attention_output_bias = true; }),
+                    [](E e) { e.shared_experts = 1, e.shared_gate = true; }),
+       {"/model/attention_output_bias", "Qwen2-MoE"}},
       {"biases, uneven heads",
        changed(llama_model(),
                [](M m) {
-                 m.bias = m.qkv_bias = true;
+                 m.set_biases(true);
                  m.heads = m.kv_heads = 3;
                }),
        {"/model/heads"}},

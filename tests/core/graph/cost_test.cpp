@@ -47,7 +47,8 @@ TEST_CASE("FLOPs of grouped heads, wide heads and gated feed-forward") {
 TEST_CASE("neither biases nor tying change the FLOPs") {
   ModelRecipe model = test::gpt2_model(4, 64, 4);
   const double with = training_flops_per_sample(Graph::build(model), 32);
-  model.bias = model.qkv_bias = model.tie_embeddings = false;
+  model.set_biases(false);
+  model.tie_embeddings = false;
   CHECK(training_flops_per_sample(Graph::build(model), 32) == with);
 }
 

@@ -43,7 +43,8 @@ inline Graph differing_graph(const ModelRecipe& model) {
   third.ffn_hidden_size = 20;
   third.activation = Activation::gelu;
   third.kv_heads = 1;
-  third.qk_norm = third.bias = third.qkv_bias = true;
+  third.set_biases(true);
+  third.qk_norm = true;
   third.rope_theta = 50;
   third.norm = NormKind::layernorm;
   fourth.heads = 8;

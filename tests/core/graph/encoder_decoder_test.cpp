@@ -28,7 +28,7 @@ ModelRecipe t5_small() {
   model.activation = Activation::relu;
   model.norm = NormKind::rmsnorm;
   model.position = Position::relative;
-  model.bias = model.qkv_bias = false;
+  model.set_biases(false);
   model.init_std = 1;
   return model;
 }

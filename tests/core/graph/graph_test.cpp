@@ -41,7 +41,8 @@ std::int64_t layer_size(const ModelRecipe& m) {
   const std::int64_t matrices =
       m.hidden_size * (query + keys_and_values + query) + m.hidden_size * (inner + m.ffn_hidden_size);
   const std::int64_t norms = m.hidden_size * 2 * (m.bias && m.norm == NormKind::layernorm ? 2 : 1);
-  const std::int64_t biases = (m.qkv_bias ? query + keys_and_values : 0) + (m.bias ? inner + 2 * m.hidden_size : 0);
+  const std::int64_t biases = (m.qkv_bias ? query + keys_and_values : 0) +
+                              (m.attention_output_bias ? m.hidden_size : 0) + (m.bias ? inner + m.hidden_size : 0);
   return matrices + norms + biases + (m.qk_norm ? 2 * m.head_dim : 0);
 }
 

@@ -44,7 +44,7 @@ TEST_CASE("names and order of a GPT-2") {
 TEST_CASE("names and order of a gated model with every optional part of a Llama") {
   ModelRecipe model = test::qwen3_600m();
   model.layers = 1;
-  model.bias = model.qkv_bias = true;
+  model.set_biases(true);
   model.tie_embeddings = false;
   CHECK(names(Graph::build(model)) == std::vector<std::string>{"embedding.token.weight",
                                                                "layers.0.attention_norm.weight",
@@ -117,7 +117,7 @@ TEST_CASE("shapes are [output, input] and follow the grouped heads") {
 TEST_CASE("each parameter says how tensor ranks split it, and into what") {
   ModelRecipe model = test::qwen3_600m();
   model.layers = 1;
-  model.bias = model.qkv_bias = true;
+  model.set_biases(true);
   model.tie_embeddings = false;
   model.norm = NormKind::layernorm;
   model.position = Position::learned;

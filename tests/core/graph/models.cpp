@@ -30,7 +30,8 @@ ModelRecipe llama2_7b() {
   model.activation = Activation::swiglu;
   model.norm = NormKind::rmsnorm;
   model.position = Position::rope;
-  model.bias = model.qkv_bias = model.tie_embeddings = false;
+  model.set_biases(false);
+  model.tie_embeddings = false;
   return model;
 }
 
@@ -117,7 +118,7 @@ ModelRecipe gpt_oss(std::int64_t layers, std::int64_t experts) {
   model.head_dim = 64;
   model.vocab_size = 201088;
   model.activation = Activation::clamped_swiglu;
-  model.bias = model.qkv_bias = true;
+  model.set_biases(true);
   model.sliding_window = {.tokens = 128, .global_every = 2};
   model.attention_sinks = true;
   model.moe = MixtureOfExpertsRecipe{
@@ -216,6 +217,7 @@ std::vector<ModelRecipe> all_small_models() {
     model.max_sequence_length = 16;
     model.bias = chosen(2);
     model.qkv_bias = chosen(3);
+    model.attention_output_bias = chosen(2) != chosen(7);
     model.qk_norm = chosen(4);
     model.tie_embeddings = chosen(5);
     model.norm = chosen(6) ? NormKind::layernorm : NormKind::rmsnorm;

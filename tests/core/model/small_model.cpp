@@ -51,7 +51,8 @@ ModelRecipe llama_model() {
   model.norm = NormKind::rmsnorm;
   model.norm_eps = 1e-6;
   model.position = Position::rope;
-  model.bias = model.qkv_bias = model.tie_embeddings = false;
+  model.set_biases(false);
+  model.tie_embeddings = false;
   return model;
 }
 
@@ -66,7 +67,8 @@ ModelRecipe qwen_model() {
 ModelRecipe mixed_model() {
   ModelRecipe model = llama_model();
   model.norm = NormKind::layernorm;
-  model.bias = model.qkv_bias = model.qk_norm = true;
+  model.set_biases(true);
+  model.qk_norm = true;
   return model;
 }
 

@@ -27,7 +27,7 @@ Keys preset(const std::string& own) {
     "norm_eps": 1e-5, "rope_theta": 10000.0, "rope_scaling": null, "sliding_window": null, "attention_scale": null,
     "attention_sinks": false, "attention_gate": false, "rotary_dim": "auto", "parallel_residual": "none",
     "post_norms": false, "embedding_scale": 1.0, "linear_attention": null, "layer_kinds": [], "bias": true,
-    "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null,
+    "qkv_bias": true, "attention_output_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null,
     "multi_token_prediction": null, "classifier": null, "lora": null})");
   all.update(Keys::parse(own));
   return all;
@@ -38,12 +38,12 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
       R"({"architecture": "gpt2", "activation": "gelu_tanh", "position": "learned"})",
       R"({"architecture": "gpt-rope", "activation": "gelu_tanh", "position": "rope", "tie_embeddings": false})",
       R"({"architecture": "llama", "activation": "swiglu", "norm": "rmsnorm", "position": "rope", "bias": false,
-          "qkv_bias": false, "tie_embeddings": false})",
+          "qkv_bias": false, "attention_output_bias": false, "tie_embeddings": false})",
       R"({"architecture": "bert", "activation": "gelu", "norm_eps": 1e-12, "position": "learned"})",
       R"({"architecture": "roberta", "activation": "gelu", "position": "learned"})",
       R"({"architecture": "bart", "decoder_layers": 4, "activation": "gelu", "position": "learned"})",
       R"({"architecture": "t5", "decoder_layers": 4, "activation": "relu", "norm": "rmsnorm", "norm_eps": 1e-6,
-          "position": "relative", "bias": false, "qkv_bias": false, "init_std": 1.0})",
+          "position": "relative", "bias": false, "qkv_bias": false, "attention_output_bias": false, "init_std": 1.0})",
   };
   for (const std::string& own : presets) {
     const Keys expected = preset(own);

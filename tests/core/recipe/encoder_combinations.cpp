@@ -44,6 +44,7 @@ std::vector<Combination> encoder_alone() {
       {encoder(R"(, "position": "rope")"), "/model/position", {"did you mean \"learned\"?"}},
       {encoder(R"(, "bias": false)"), "/model/bias", {"did you mean true?"}},
       {encoder(R"(, "qkv_bias": false)"), "/model/qkv_bias", {"did you mean true?"}},
+      {encoder(R"(, "attention_output_bias": false)"), "/model/attention_output_bias", {"did you mean true?"}},
       {encoder(R"(, "qk_norm": true)"), "/model/qk_norm", {"did you mean false?"}},
       {encoder(R"(, "moe": {"experts": 4})"), "/model/moe/experts", {"has experts"}},
       {encoder(R"(, "lora": {})"), "/model/lora", {"did you mean null?"}},

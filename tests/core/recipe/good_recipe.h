@@ -34,7 +34,7 @@ inline Json large_recipe() {
       "attention_scale": 0.2, "attention_sinks": true, "attention_gate": true, "rotary_dim": 8, "parallel_residual": "none", "post_norms": true,
       "embedding_scale": 8, "linear_attention": null, "layer_kinds": ["attention", "attention", "feed_forward_alone"],
       "bias": true,
-      "qkv_bias": true, "qk_norm": true, "tie_embeddings": true, "dropout": 0.1, "init_std": 0.01,
+      "qkv_bias": true, "attention_output_bias": false, "qk_norm": true, "tie_embeddings": true, "dropout": 0.1, "init_std": 0.01,
       "moe": {"experts": 8, "top_k": 2, "every": 2, "dense_layers": 1, "capacity_factor": -1.5, "ffn_hidden_size": 96,
         "shared_experts": 1, "shared_gate": true, "router": "cosine", "router_bias": false, "score_function": "softmax", "selection_bias": true,
         "groups": 4, "top_groups": 2, "normalize_gates": false, "gate_scale": 2.5,

@@ -28,7 +28,7 @@ const std::vector<ZeroRow> zero_table = {
 // A model of one layer whose parameter count is divisible by 1024, so that no shard is rounded.
 MemoryCase zero_case(std::int64_t stage, std::int64_t ranks) {
   MemoryCase result = gpt_case(2, 1024, 16, 1024, 1024);
-  result.recipe.model.bias = result.recipe.model.qkv_bias = false;
+  result.recipe.model.set_biases(false);
   result.recipe.precision.gradients = DataType::bf16;
   result.recipe.parallel.zero_stage = stage;
   result.mesh.data = result.mesh.zero_shard = result.recipe.batch.global = ranks;
@@ -185,7 +185,8 @@ TEST_CASE("the states of all stages sum to those of the model, however uneven th
 TEST_CASE("a mixture's states per rank match DeepSpeed-TED's layout") {
   // Singh et al., arXiv 2303.06318, ZeRO-1: N_ne/G_t·(4 + 12/G_d) + N_e/(G_t·E)·(4 + 12·E/G_d).
   MemoryCase value = gpt_case(4, 64, 4, 96, 32);
-  value.recipe.model.bias = value.recipe.model.qkv_bias = value.recipe.model.tie_embeddings = false;
+  value.recipe.model.set_biases(false);
+  value.recipe.model.tie_embeddings = false;
   value.recipe.model.position = Position::rope;
   value.recipe.model.moe = MixtureOfExpertsRecipe{.experts = 8, .ffn_hidden_size = 256};
   value.recipe.precision.gradients = DataType::bf16;
