@@ -44,9 +44,12 @@ struct ChatTemplateRecipe {
 // Which tokens of a conversation count in the loss.
 enum class CountedTokens { completions, all };
 
+// What becomes of a prompt with two answers, of which one is preferred: there is no loss that compares them.
+enum class Preferences { refuse, chosen };
+
 // The keys of conversations in files, where they are not those by which they are known.
 struct ConversationFieldsRecipe {
-  std::optional<std::string> messages, role, content, prompt, completion, instruction, input, output;
+  std::optional<std::string> messages, role, content, prompt, completion, instruction, input, output, chosen, rejected;
 
   bool operator==(const ConversationFieldsRecipe&) const = default;
 };
@@ -64,6 +67,7 @@ struct FineTuningRecipe {
   bool packing = true;
   std::optional<std::string> date{};    // that templates are told: YYYY-MM-DD
   std::vector<std::string> left_out{};  // keys of messages
+  Preferences preferences = Preferences::refuse;
   ConversationFieldsRecipe fields{};
   ConversationRolesRecipe roles{};
 

@@ -25,9 +25,9 @@ const KeyGroup further_sizes{
      "model.moe.groups", "model.sliding_window.rope_theta", "model.multi_token_prediction.coefficient",
      "model.lora.alpha", "model.lora.targets"}};
 
-const KeyGroup files_group{
-    "what files of data call something",
-    {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.fields", "data.fine_tuning.roles"}};
+const KeyGroup files_group{"what files of data call something",
+                           {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.preferences",
+                            "data.fine_tuning.fields", "data.fine_tuning.roles"}};
 
 const std::array left_out_groups = {
     KeyGroup{"a name or a note", {"$schema", "name", "description", "cluster.currency", "log.directory"}},

@@ -33,6 +33,7 @@ Conversation ConversationReader::conversation_of(const Record& record) {
   const Json object = Json::parse(record.text, nullptr, false);
   if (record.line == 0 || !object.is_object()) throw ConversationRefused("is not a JSON object");
   Turns turns = turns_of(object, recipe_);
+  if (turns.is_undesired) return {};
   const bool all = recipe_.counted == CountedTokens::all;
   Conversation conversation{{}, turns.plain.has_value()};
   if (turns.plain) {

@@ -12,6 +12,7 @@
 
 namespace llmtrain {
 
+// Without parts where it says what is not to be learned.
 struct Conversation {
   std::vector<LabelledText> parts;
   // A prompt and its completion without a template: a document with the tokenizer's marks around it.

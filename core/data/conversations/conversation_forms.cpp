@@ -3,24 +3,12 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
-#include <initializer_list>
-#include <string_view>
-
 #include "core/data/conversations/conversation_refused.h"
+#include "core/data/conversations/message_roles.h"
+#include "core/data/conversations/preference_pairs.h"
 
 namespace llmtrain {
 namespace {
-
-using Names = std::initializer_list<const char*>;
-
-// The key of `object` that the recipe names, else the first of `known` that it has; `known`'s first where it has none.
-std::string key_in(const Json& object, const std::optional<std::string>& named, Names known) {
-  if (named) return *named;
-  for (const char* name : known)
-    if (object.contains(name)) return name;
-  return *known.begin();
-}
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
@@ -30,15 +18,18 @@ class TurnsReader {
 
   Turns read() {
     const ConversationFieldsRecipe& fields = recipe_.fields;
-    const std::string messages = key_in(record_, fields.messages, {"messages", "conversations", "conversation"});
+    const std::string messages = key_in(record_, fields.messages, message_keys);
     const std::string prompt = key_in(record_, fields.prompt, {"prompt"});
     const std::string completion = key_in(record_, fields.completion, {"completion"});
     const std::string instruction = key_in(record_, fields.instruction, {"instruction"});
     if (record_.contains(messages)) {
       add_messages(messages, true);
-    } else if (record_.contains("chosen") && record_.contains("rejected")) {
-      throw ConversationRefused("is a preference between \"chosen\" and \"rejected\", of which training has no loss");
     } else if (record_.contains(prompt) && record_[prompt].is_string()) {
+      if (has_system())
+        throw ConversationRefused(
+            "has a \"system\" beside a prompt of plain text, which has no roles; data.fine_tuning.fields.instruction "
+            "and "
+            "output make messages of such texts");
       turns_.plain = {text_at(record_, prompt), text_at(record_, completion)};
       return std::move(turns_);
     } else if (record_.contains(prompt)) {
@@ -88,33 +79,19 @@ class TurnsReader {
 
   // With the names that templates know, in the order of its keys, and without what is null.
   Json renamed(const Json& written) const {
-    const std::string role = key_in(written, recipe_.fields.role, {"role", "from"});
-    const std::string content = key_in(written, recipe_.fields.content, {"content", "value"});
+    const std::string role = key_in(written, recipe_.fields.role, role_keys);
+    const std::string content = key_in(written, recipe_.fields.content, content_keys);
     Json message = Json::object();
     for (const auto& [key, value] : written.items()) {
       if (value.is_null()) continue;
       if (key == role) {
-        message["role"] = known_role(text_at(written, role));
+        message["role"] = known_role(text_at(written, role), recipe_.roles);
       } else {
         message[key == content ? "content" : key] = value;
       }
     }
     if (!message.contains("role")) throw ConversationRefused("has a message with no string " + quoted(role));
-    return message;
-  }
-
-  std::string known_role(const std::string& written) const {
-    const auto is_in = [&](const std::vector<std::string>& names) {
-      return std::ranges::find(names, written) != names.end();
-    };
-    const ConversationRolesRecipe& roles = recipe_.roles;
-    if (is_in(roles.user)) return "user";
-    if (is_in(roles.assistant)) return "assistant";
-    if (is_in(roles.system)) return "system";
-    if (is_in(roles.tool)) return "tool";
-    if (written == "human") return "user";
-    if (written == "gpt") return "assistant";
-    return written == "observation" ? "tool" : written;
+    return message["role"] == tool_call_role ? with_tool_calls(std::move(message)) : message;
   }
 
   // As in data for OpenAI's fine-tuning.
@@ -140,13 +117,15 @@ class TurnsReader {
         true);
   }
 
+  bool has_system() const {
+    return record_.contains("system") && !record_["system"].is_null() && !text_at(record_, "system").empty();
+  }
+
   void add_system() {
-    if (!record_.contains("system") || record_["system"].is_null()) return;
-    std::string system = text_at(record_, "system");
-    if (system.empty()) return;
+    if (!has_system()) return;
     if (!messages_.empty() && messages_.front()["role"] == "system")
       throw ConversationRefused("has both a \"system\" and a message of that role");
-    messages_.insert(messages_.begin(), Json{{"role", "system"}, {"content", std::move(system)}});
+    messages_.insert(messages_.begin(), Json{{"role", "system"}, {"content", text_at(record_, "system")}});
     turns_.counted.insert(turns_.counted.begin(), true);
   }
 
@@ -173,6 +152,20 @@ class TurnsReader {
 
 }  // namespace
 
-Turns turns_of(const Json& record, const FineTuningRecipe& recipe) { return TurnsReader(record, recipe).read(); }
+Turns turns_of(const Json& record, const FineTuningRecipe& recipe) {
+  if (!is_preference(record, recipe)) return TurnsReader(record, recipe).read();
+  if (recipe.preferences == Preferences::refuse)
+    throw ConversationRefused(
+        "is a preference between answers, which no loss compares; data.fine_tuning.preferences \"chosen\" trains on "
+        "those "
+        "that are chosen");
+  if (is_undesired(record)) {
+    Turns undesired;
+    undesired.is_undesired = true;
+    return undesired;
+  }
+  const Json preferred = with_preferred_answer(record, recipe);
+  return TurnsReader(preferred, recipe).read();
+}
 
 }  // namespace llmtrain

@@ -84,7 +84,8 @@ void MessageChecks::check_role(Whole& whole, std::size_t place) {
   const auto known = std::pair(&whole.writer(), role);
   if (whole.writer().mentions(role) || role == "user" || role == "assistant" || written_roles_.contains(known)) return;
   if (std::ranges::find(usual_roles, role) == usual_roles.end())
-    throw ConversationRefused("has the role " + shown(role) + " instead of system, user, assistant or tool");
+    throw ConversationRefused("has the role " + shown(role) +
+                              " instead of system, user, assistant or tool (data.fine_tuning.roles)");
   if (whole.is_same_without([&](Json& messages) { messages.erase(place); }))
     throw ConversationRefused("has a message of the role " + role + ", which the chat template does not write");
   written_roles_.insert(known);
@@ -104,7 +105,8 @@ void MessageChecks::apply(Json& conversation, const MessageWriter& writer) {
   if (conversation.contains("tools") && says_something(conversation["tools"]) && !writer.mentions("tools"))
     throw ConversationRefused("has \"tools\", which the chat template does not write");
   for (Json& message : conversation["messages"]) {
-    for (const std::string& key : recipe_.left_out) message.erase(key);
+    for (const std::string& key : recipe_.left_out)
+      if (!writer.mentions(key)) message.erase(key);
     check_content(message, writer);
   }
   Whole whole(conversation, writer);

@@ -18,7 +18,8 @@ class MessageChecks {
   explicit MessageChecks(const FineTuningRecipe& recipe) : recipe_(recipe) {}
 
   // Makes a conversation ready for the writer: content that is a list with one text becomes that text where the
-  // template knows no such lists, and keys that the recipe allows to leave out go. Throws ConversationRefused for what
+  // template knows no such lists, and keys that the recipe allows to leave out go if the template does not name them.
+  // Throws ConversationRefused for what
   // the template does not write: roles, keys of messages, "tools"; a key is written if the template names it or its
   // text depends on it. Throws jinja::TemplateError where the template refuses the conversation.
   void apply(Json& conversation, const MessageWriter& writer);

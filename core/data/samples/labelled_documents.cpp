@@ -115,7 +115,7 @@ void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, Convers
   for (Record record; left_out_.bad_lines.next(*reader, record); report(share_read(*reader, file))) {
     const auto conversation = left_out_.bad_lines.read([&] { return conversations.read(record, file); });
     if (!conversation) continue;
-    has_messages_ = has_messages_ || !conversation->is_plain;
+    has_messages_ = has_messages_ || !(conversation->is_plain || conversation->parts.empty());
     add_document(encoder.encode(*conversation), sequence_length);
   }
 }

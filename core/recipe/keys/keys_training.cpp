@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 2> clock_words = {"steps", "tokens"};
 constexpr std::array<std::string_view, 2> long_sample_words = {"truncate", "reshape"};
 
 constexpr std::array<std::string_view, 2> counted_words = {"completions", "all"};
+constexpr std::array<std::string_view, 2> preference_words = {"refuse", "chosen"};
 constexpr std::array<std::string_view, 2> labelled_words = {"text", "words"};
 
 void describe_fields(KeyVisitor& keys, ConversationFieldsRecipe& fields) {
@@ -35,6 +36,8 @@ void describe_fields(KeyVisitor& keys, ConversationFieldsRecipe& fields) {
         fields.instruction);
   field("input", "Key of what the user adds to an instruction, in a line of its own; null: input.", fields.input);
   field("output", "Key of the answer to an instruction; null: output.", fields.output);
+  field("chosen", "Key of the preferred one of two answers; null: chosen.", fields.chosen);
+  field("rejected", "Key of the other one; null: rejected.", fields.rejected);
 }
 
 void describe_roles(KeyVisitor& keys, ConversationRolesRecipe& roles) {
@@ -65,8 +68,12 @@ void describe_fine_tuning(KeyVisitor& keys, FineTuningRecipe& fine_tuning) {
                       "refused, as every day would make other tokens."},
                      fine_tuning.date, {});
   keys.texts({"leave_out",
-              "Keys of messages that may be left out where the template does not write them; others are refused."},
+              "Keys of messages that may be left out where the template does not name them; others are refused."},
              fine_tuning.left_out, "a list of keys");
+  keys.choice({"preferences",
+               "What becomes of preference pairs, as no loss compares two answers: they are refused, or the chosen "
+               "answers are trained on."},
+              fine_tuning.preferences, preference_words);
   keys.section({"fields", "Keys of the data that are called otherwise."},
                [&] { describe_fields(keys, fine_tuning.fields); });
   keys.section({"roles", "Roles of the data that are called otherwise."},

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/data/conversations/conversation.h"
+#include "core/data/conversations/conversation_forms.h"
 
 namespace llmtrain::test {
 namespace {
@@ -47,17 +48,41 @@ TEST_CASE("An answer of weight 0 does not count") {
                                                 {"\n", false}});
 }
 
+// LLaMA-Factory's data/README.md: a call is a JSON text in a message of a role of its own.
+TEST_CASE("A call of ShareGPT's form is the assistant's") {
+  FineTuningRecipe recipe;
+  const auto turns = [&](const std::string& messages) {
+    const auto record = llmtrain::Json::parse(R"({"conversations": )" + messages + "}");
+    return nlohmann::json(turns_of(record, recipe).variables["messages"]);
+  };
+  CHECK(turns(R"([{"from": "human", "value": "?"},
+                  {"from": "function_call", "value": "{\"name\": \"sky\", \"arguments\": {\"n\": 3}}"},
+                  {"from": "observation", "value": "blue"}])") ==
+        nlohmann::json::parse(R"([{"role": "user", "content": "?"},
+                                  {"role": "assistant", "tool_calls": [
+                                    {"type": "function", "function": {"name": "sky", "arguments": {"n": 3}}}]},
+                                  {"role": "tool", "content": "blue"}])"));
+  CHECK(turns(R"([{"from": "function_call", "value": [{"name": "a", "arguments": "{}"},
+                                                     {"name": "b", "arguments": {}}]}])")[0]["tool_calls"]
+            .size() == 2);
+  recipe.roles.assistant = {"function_call"};
+  CHECK(turns(R"([{"from": "function_call", "value": "sky"}])")[0] ==
+        nlohmann::json::parse(R"({"role": "assistant", "content": "sky"})"));
+}
+
 TEST_CASE("A record in a form that is not read is refused by name") {
   const auto check = [](const std::string& line, const std::string& words) {
     CHECK_THROWS_WITH(formed(line), Catch::StartsWith("chat.jsonl: line 3 ") && Catch::Contains(words));
   };
-  check(R"({"conversations": [{"from": "bing", "value": "a"}]})", "the role \"bing\"");
+  check(R"({"conversations": [{"from": "bing", "value": "a"}]})", "(data.fine_tuning.roles)");
+  check(R"({"conversations": [{"from": "function_call", "value": "sky"}]})", "data.fine_tuning.roles");
+  check(R"({"conversations": [{"from": "function_call", "value": "[]"}]})", "\"name\" and \"arguments\"");
   check(R"({"conversations": [{"from": "human", "text": "a"}]})", "a message with \"text\"");
   check(R"({"conversations": [{"from": "human"}]})", "a message with no string \"content\"");
   check(R"({"system": "x", "messages": [{"role": "system", "content": "a"}]})", "both a \"system\"");
   check(R"({"instruction": "a"})", "no string \"output\"");
   check(R"({"instruction": "a", "output": "b", "history": [["c", "d"]]})", "a \"history\"");
-  check(R"({"prompt": "a", "chosen": "b", "rejected": "c"})", "a preference");
+  check(R"({"prompt": "a", "completion": "b", "system": "c"})", "a \"system\" beside a prompt of plain text");
 }
 
 }  // namespace llmtrain::test

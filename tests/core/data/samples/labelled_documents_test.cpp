@@ -94,6 +94,19 @@ TEST_CASE("A document that is too long is cut, and left out where nothing counts
   CHECK(read(documents, 1, 6).tokens == Tokens{P, 0, 0, 0, 0, 0});
 }
 
+TEST_CASE("Answers that are not desired are left out, and the chosen of two are read") {
+  const TemporaryDirectory folder;
+  const auto path = folder.write("a.jsonl", R"({"prompt": "PP", "completion": "CC", "label": false}
+{"prompt": "P", "chosen": "CCC", "rejected": "DDD"}
+{"prompt": "PP", "completion": "DD", "label": false}
+)");
+  const Documents documents =
+      LabelledDocuments::open(path.string(), {}, {.packing = false, .preferences = Preferences::chosen}, 6, 256);
+  REQUIRE(documents->samples() == 1);
+  CHECK(read(documents, 0, 6).targets == Tokens{C, C, C, no, no, no});
+  CHECK(documents->left_out().no_answer == 2);
+}
+
 TEST_CASE("Files without a document that counts and other files are refused") {
   const TemporaryDirectory folder;
   CHECK_THROWS_WITH(open_documents(folder, line(9, 1), true, 6),
