@@ -37,6 +37,7 @@ const std::array left_out_groups = {
     files_group,
     KeyGroup{"needs an encoder", {"model.classifier", "data.masking", "data.labels", "training.label_smoothing"}},
     KeyGroup{"needs an encoder beside the decoder", {"data.pairs", "model.decoder_layers"}},
+    KeyGroup{"needs a model of images", {"data.images", "model.image"}},
     KeyGroup{size_reason,
              {"seed",
               "model.layers",

@@ -22,6 +22,11 @@ struct Tried {
 };
 
 const Needs needs_experts = {{"model.moe.experts", "4"}};
+const Needs needs_images = {{"model.image.size", "16"},
+                            {"model.image.patch", "4"},
+                            {"model.vocab_size", "1"},
+                            {"model.max_sequence_length", "17"},
+                            {"model.classifier.classes", R"(["a", "b"])"}};
 const Needs needs_latent_attention = {{"model.position", "rope"},
                                       {"model.qkv_bias", "false"},
                                       {"model.latent_attention.key_value_rank", "16"},
@@ -47,6 +52,7 @@ const Needs needs_emulation = {{"launch.backend", "local"}};
 
 void add_model(std::vector<Tried>& tried) {
   const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
+  add({"model.architecture", {"vit"}, needs_images});
   add({"model.position", {"relative"}, {{"model.architecture", "t5"}}});
   add({"model.rope_scaling.type", {}, {{"model.position", "rope"}, {"model.rope_scaling.factor", "2"}}});
   add({"model.rope_scaling.truncate", {}, needs_yarn});
