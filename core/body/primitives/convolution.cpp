@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/body/primitives/convolution_patches.h"
 #include "core/body/step_shape.h"
 
 namespace llmtrain::body {
@@ -62,6 +63,16 @@ std::int64_t convolved_extent(const Convolution& along_axes, std::size_t axis, s
   return padded < reach || along_axes.stride[axis] < 1 ? 0 : (padded - reach) / along_axes.stride[axis] + 1;
 }
 
+bool cuts_patches(const Convolution& convolution, const StepShape& shape) {
+  const Convolution along = along_axes(convolution, windows_of(shape));
+  for (std::size_t i = 0; i < windows_of(shape); ++i) {
+    const std::int64_t window = shape.extent(shape.input(1).axes[first_window + i]);
+    const bool is_cut = along.stride[i] == window && along.padding[i] == 0 && along.dilation[i] == 1;
+    if (!is_cut || shape.extent(shape.input(0).axes[first_window + i]) % window != 0) return false;
+  }
+  return convolution.groups == 1;
+}
+
 void check(const Convolution& convolution, const StepShape& shape) {
   shape.require_inputs(2, 2);
   const std::size_t axes = shape.input(0).axes.size();
@@ -91,7 +102,9 @@ Work work(const Convolution& convolution, const StepShape& shape) {
       static_cast<double>(shape.extent(shape.output().axes[0])) * window_elements(shape, shape.output()),
       static_cast<double>(shape.extent(kernel[0])) / groups,
       static_cast<double>(shape.extent(kernel[1])) * window_elements(shape, shape.input(1)), groups};
-  return work_of_products(size, shape);
+  Work work = work_of_products(size, shape);
+  if (cuts_patches(convolution, shape)) work.forward_temporaries = work.backward_temporaries = shape.input_elements(0);
+  return work;
 }
 
 Kept kept(const Convolution& /*convolution*/, const StepShape& shape) { return kept_operands(shape); }

@@ -194,12 +194,19 @@ StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers 
   return stage;
 }
 
-// Token ids and targets (int64 each) of the rank's part of the global batch, and RoPE's fp32 tables.
+// Of a sample: token ids and targets (int64 each), or an image's pixels in fp32 and its label.
+double sample_bytes(const Recipe& recipe) {
+  constexpr double bytes_per_token = 2 * 8, bytes_per_label = 8;
+  const auto& image = recipe.model.image;
+  if (!image) return bytes_per_token * static_cast<double>(recipe.batch.sequence_length);
+  return 4 * static_cast<double>(image->channels * image->size * image->size) + bytes_per_label;
+}
+
+// The samples of the rank's part of the global batch, and RoPE's fp32 tables.
 double input_bytes(const Partition& partition) {
-  constexpr double bytes_per_token = 2 * 8;
   const Recipe& recipe = partition.recipe;
-  const auto sequences = static_cast<double>(recipe.batch.global) / static_cast<double>(partition.mesh.data);
-  const double ids = bytes_per_token * sequences * static_cast<double>(recipe.batch.sequence_length);
+  const auto samples = static_cast<double>(recipe.batch.global) / static_cast<double>(partition.mesh.data);
+  const double ids = samples * sample_bytes(recipe);
   // Learned positions are parameters and counted there.
   double angles = 0;
   for (const RopeSettings& rope : rope_settings(*partition.graph))

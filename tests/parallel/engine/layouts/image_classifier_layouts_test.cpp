@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models of images: what one rank learns of files, whatever the layout, and plans that are what runs.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/engine/layouts/learned_states.h"
+#include "tests/parallel/engine/planned/planned_run.h"
+#include "tests/parallel/engine/train_ranks.h"
+#include "tests/support/png_file.h"
+
+namespace llmtrain::test {
+namespace {
+
+constexpr std::size_t image_side = 10;
+
+// Dark on the left, dark at the top, or dark nowhere, and other colours in each file.
+std::string image_of(int shape, int number) {
+  std::vector<std::uint8_t> colours;
+  for (std::size_t y = 0; y < image_side; ++y)
+    for (std::size_t x = 0; x < image_side; ++x)
+      for (int colour = 0; colour < 3; ++colour) {
+        const bool is_dark = (shape == 0 && x < image_side / 2) || (shape == 1 && y < image_side / 2);
+        colours.push_back(static_cast<std::uint8_t>((is_dark ? 20 : 150) + number * 7 % 60 + colour * 9 + x * y % 5));
+      }
+  return png_file(image_side, colours);
+}
+
+class ImageSetting {
+ public:
+  ImageSetting() {
+    const std::vector<std::string> classes{"left", "top", "none"};
+    for (int shape = 0; shape < 3; ++shape) {
+      const std::string& name = classes[static_cast<std::size_t>(shape)];
+      std::filesystem::create_directories(setting_.directory().path() / "images" / name);
+      for (int number = 0; number < 9; ++number)
+        setting_.directory().write("images/" + name + "/" + std::to_string(number) + ".png", image_of(shape, number));
+    }
+    const std::string sources = "=[{\"path\": \"" + (setting_.directory().path() / "images").string() + "\"}]";
+    overrides_ = {"model.architecture=\"vit\"",
+                  "model.image={\"size\": 8, \"patch\": 2}",
+                  "model.vocab_size=1",
+                  "model.max_sequence_length=17",
+                  "batch.sequence_length=17",
+                  "model.kv_heads=4",
+                  "data.images={\"classes\": [\"left\", \"top\", \"none\"], \"augmentation\": {\"least_area\": 0.6}}",
+                  "data.train" + sources,
+                  "data.validation" + sources};
+  }
+
+  const TrainingSetting& setting() const { return setting_; }
+  const Overrides& overrides() const { return overrides_; }
+
+ private:
+  TrainingSetting setting_;
+  Overrides overrides_;
+};
+
+// Nothing is clipped, so that a step is a function of each parameter's gradient alone.
+const Overrides image_steps{"model.layers=4", "batch.micro=4", "training.clip_norm=0",
+                            "training.learning_rate.peak=0.01"};
+
+Learned learn(const ImageSetting& images, const RankCase& layout, std::int64_t steps = 3) {
+  return learn_states(images.setting().recipe(images.overrides() + image_steps + layout.overrides), layout.ranks,
+                      steps);
+}
+
+}  // namespace
+
+TEST_CASE("a model of images learns the same bits on any pipeline, and has the same losses on data ranks and shards",
+          "[ranks]") {
+  const ImageSetting images;
+  const Overrides compute =
+      GENERATE(Overrides{}, Overrides{"model.dropout=0.1"}, Overrides{"precision.compute=\"bf16\""});
+  const Learned expected = learn(images, {1, compute});
+  CHECK(expected.run.losses.back() < expected.run.losses.front());
+  const std::vector<RankCase> layouts{
+      {1, {"memory.recompute=\"selective\""}},
+      {1, {"memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"interleaved\"", "pipeline.loops=2"}},
+      {4, {"parallel.pipeline=4", "pipeline.schedule=\"gpipe\"", "memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.balance=\"blocks\""}},
+  };
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides + compute));
+    check_same_bits(learn(images, {layout.ranks, layout.overrides + compute}), expected);
+  }
+  // Sums of two ranks' gradients are those of two micro-batches.
+  for (const int stage : {0, 1, 2, 3}) {
+    const Learned got = learn(images, {2, Overrides{zero(stage)} + compute});
+    INFO("ZeRO-" << stage);
+    CHECK(got.run.losses == expected.run.losses);
+    CHECK(got.evaluated == expected.evaluated);
+  }
+  const Learned all = learn(images, {4, Overrides{zero(3), "parallel.pipeline=2"} + compute});
+  CHECK(all.run.losses == expected.run.losses);
+}
+
+TEST_CASE("a step of a model of images does what is planned, and takes the memory that is planned") {
+  const ImageSetting images;
+  const std::vector<RankCase> layouts{
+      {1, {}},
+      {1, {"memory.recompute=\"selective\""}},
+      {1, {"memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
+      {4, {"parallel.pipeline=2", "pipeline.loops=2", "model.layers=4", zero(3)}},
+      {2, {zero(1)}},
+      {2, {zero(3)}},
+      // Of which pixels take most.
+      {1, {"model.image={\"size\": 96, \"patch\": 32}", "model.max_sequence_length=10", "batch.sequence_length=10"}},
+  };
+  for (const RankCase& layout : layouts)
+    check_layout(images.setting(), {layout.ranks, images.overrides() + layout.overrides});
+}
+
+}  // namespace llmtrain::test
