@@ -21,7 +21,7 @@
 #include "core/graph/presets/encoder.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
-#include "core/huggingface/image_classifier_config.h"
+#include "core/huggingface/images/image_classifier_config.h"
 #include "core/huggingface/shards.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/huggingface/tensor_values.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/huggingface/encoder_decoder_places.h"
-#include "core/huggingface/image_classifier_places.h"
+#include "core/huggingface/images/image_classifier_places.h"
 #include "core/recipe/model_from/huggingface_encoder.h"
 
 namespace llmtrain {

@@ -202,7 +202,7 @@ at::Tensor ComposedBlock::field_of(const body::BodyTensor& tensor, const Batch& 
   const std::string& name = tensor.name;
   const at::TensorOptions options = index_options(batch);
   const bool predicts = pass.mode == PassMode::prediction;
-  // Labels are of samples, whatever their rows.
+  // Samples as a whole have these.
   if (name == batch_field_names[index_of(BatchField::label)])
     return predicts ? at::zeros({sequences_of(batch).count}, options) : batch.field(BatchField::label);
   if (name == batch_field_names[index_of(BatchField::pixels)])

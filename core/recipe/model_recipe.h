@@ -235,7 +235,7 @@ struct ImageInputRecipe {
   std::int64_t patch = 16;  // pixels of a side
   std::int64_t channels = 3;
 
-  // Of an image: one for each patch, behind one for the image as a whole.
+  // An image has one for each patch, behind one for itself.
   std::int64_t rows() const { return 1 + (size / patch) * (size / patch); }
 
   bool operator==(const ImageInputRecipe&) const = default;

@@ -24,6 +24,8 @@ class Documents(ProgramTest):
         quickstart = documents.recipe("quickstart", checkpoint={"every": 50}, training={"steps": 100})
         quickstart["data"] = {key: [{"path": "../core/**"}] for key in ("train", "validation")}
         self.write("recipes/quickstart.json", quickstart)
+        (self.folder / "recipes/examples").mkdir()
+        (self.folder / "recipes/examples/draw-shapes").symlink_to(SOURCE / "recipes/examples/draw-shapes")
         self.bring_examples()
         documents.bring(self.folder)
 
@@ -42,7 +44,7 @@ class Documents(ProgramTest):
             if "decay_length" in training["learning_rate"]:
                 training["learning_rate"]["decay_length"] = 2
             if "from" not in model:
-                model.update(small)
+                model.update({key: value for key, value in small.items() if key in model})
             if "moe" in model:
                 model["moe"]["ffn_hidden_size"] = 16
             self.write(f"recipes/examples/{file.name}", example)

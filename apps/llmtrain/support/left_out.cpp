@@ -29,11 +29,13 @@ const KeyGroup files_group{"what files of data call something",
                            {"data.fine_tuning.date", "data.fine_tuning.leave_out", "data.fine_tuning.preferences",
                             "data.fine_tuning.fields", "data.fine_tuning.roles"}};
 
+const KeyGroup data_group{"needs files",
+                          {"model.from", "model.moe.routing_trace", "data.train", "data.validation",
+                           "training.init_from", "training.adapters_from", "checkpoint.resume"}};
+
 const std::array left_out_groups = {
     KeyGroup{"a name or a note", {"$schema", "name", "description", "cluster.currency", "log.directory"}},
-    KeyGroup{"needs files",
-             {"model.from", "model.moe.routing_trace", "data.train", "data.validation", "training.init_from",
-              "training.adapters_from", "checkpoint.resume"}},
+    data_group,
     files_group,
     KeyGroup{"needs an encoder", {"model.classifier", "data.masking", "data.labels", "training.label_smoothing"}},
     KeyGroup{"needs an encoder beside the decoder", {"data.pairs", "model.decoder_layers"}},

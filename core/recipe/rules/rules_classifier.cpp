@@ -25,7 +25,7 @@ Verdict check_head_classes(const Recipe& recipe, const Known&) {
   return {};
 }
 
-// Of a model of images, which has no other head.
+// A model of images has no other head.
 Verdict check_image_classifier(const Recipe& recipe) {
   const auto& classifier = recipe.model.classifier;
   const auto& images = recipe.data.images;

@@ -194,7 +194,7 @@ StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers 
   return stage;
 }
 
-// Of a sample: token ids and targets (int64 each), or an image's pixels in fp32 and its label.
+// A sample has token ids and targets (int64 each), or is an image's pixels in fp32 and a label.
 double sample_bytes(const Recipe& recipe) {
   constexpr double bytes_per_token = 2 * 8, bytes_per_label = 8;
   const auto& image = recipe.model.image;

@@ -16,7 +16,7 @@ MODEL = {"architecture": "vit", "layers": 1, "hidden_size": 32, "heads": 4, "ima
 
 class Images(TrainingTest):
     def draw(self, folder, images, seed):
-        done = subprocess.run([sys.executable, SOURCE / "scripts/draw-shapes", self.folder / folder, "--size", "16",
+        done = subprocess.run([sys.executable, SOURCE / "recipes/examples/draw-shapes", self.folder / folder, "--size", "16",
                                "--images", str(images), "--seed", str(seed)], check=False)
         self.assertEqual(done.returncode, 0)
 

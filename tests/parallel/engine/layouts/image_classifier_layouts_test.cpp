@@ -109,7 +109,7 @@ TEST_CASE("a step of a model of images does what is planned, and takes the memor
       {4, {"parallel.pipeline=2", "pipeline.loops=2", "model.layers=4", zero(3)}},
       {2, {zero(1)}},
       {2, {zero(3)}},
-      // Of which pixels take most.
+      // Pixels take most of the memory.
       {1, {"model.image={\"size\": 96, \"patch\": 32}", "model.max_sequence_length=10", "batch.sequence_length=10"}},
   };
   for (const RankCase& layout : layouts)

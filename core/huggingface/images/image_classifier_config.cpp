@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/huggingface/image_classifier_config.h"
+#include "core/huggingface/images/image_classifier_config.h"
 
 #include <cstddef>
 #include <string>

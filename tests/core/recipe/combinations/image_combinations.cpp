@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
 #include "tests/core/recipe/bad_combinations.h"
 
 namespace llmtrain::test {
@@ -16,9 +19,7 @@ std::string with_images(const std::string& images, const std::string& others = "
                      others + "}");
 }
 
-}  // namespace
-
-std::vector<Combination> image_combinations() {
+std::vector<Combination> of_models() {
   return {
       {vit(""), "", {}},
       {with_images(""), "", {}},
@@ -49,6 +50,11 @@ std::vector<Combination> image_combinations() {
       {vit("", R"(, "parallel": {"context": 2})"), "/parallel/context", {"2 splits sequences"}},
       {vit("", R"(, "precision": {"compute": "bf16", "fp8_level": "O1"})"), "/precision/fp8_level", {"\"off\""}},
       {vit("", R"(, "precision": {"compute": "fp16"})"), "/precision/compute", {"did you mean \"bf16\"?"}},
+  };
+}
+
+std::vector<Combination> of_data() {
+  return {
       {vit("", R"(, "data": {"train": [{"path": "photos"}]})"), "/data/images", {"this model reads images"}},
       {R"({"data": {"images": {"classes": ["a", "b"]}}})", "/data/images", {"this model reads tokens", "null"}},
       {R"({"model": {"architecture": "bert"}, "data": {"images": {"classes": ["a", "b"]}}})",
@@ -80,6 +86,14 @@ std::vector<Combination> image_combinations() {
        "/data/train",
        {"must be left out with data.images"}},
   };
+}
+
+}  // namespace
+
+std::vector<Combination> image_combinations() {
+  std::vector<Combination> all = of_models();
+  std::ranges::move(of_data(), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace llmtrain::test
