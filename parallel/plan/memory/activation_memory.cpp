@@ -85,6 +85,16 @@ double gathered_bytes(const OperatorList& operators, Recompute recompute, double
   return bytes;
 }
 
+// What the gates of a block's networks become: of the kept input of their activation, which is gate and up, half.
+double activated_gate_bytes(const Graph& graph, const OperatorList& operators, Recompute recompute) {
+  if (!is_gated(graph.model.activation)) return 0;
+  double bytes = 0;
+  for (const Operator& item : operators)
+    if (item.name.ends_with(".activation") && !is_repeated(item, recompute))
+      for (const SavedTensor& input : item.saved) bytes += input.bytes / 2;
+  return bytes;
+}
+
 }  // namespace
 
 const BlockMemory& BlockMemories::of(std::size_t block) {
@@ -93,11 +103,12 @@ const BlockMemory& BlockMemories::of(std::size_t block) {
     const Recompute recompute = operators_.setting().recompute;
     const double output = output_bytes(operators_.graph(), block, operators_.setting());
     BlockMemory memory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
-    if (!keeps_gathered_) return memory;
-    const double gathered = gathered_bytes(list, recompute, static_cast<double>(partition_.mesh.tensor));
-    memory.saved += gathered;
-    memory.peak.forward += gathered;
-    memory.peak.backward += gathered;
+    double further = 0;
+    if (facts_.keeps_gathered) further += gathered_bytes(list, recompute, static_cast<double>(partition_.mesh.tensor));
+    if (facts_.keeps_activated_gate) further += activated_gate_bytes(operators_.graph(), list, recompute);
+    memory.saved += further;
+    memory.peak.forward += further;
+    memory.peak.backward += further;
     return memory;
   });
 }

@@ -8,6 +8,7 @@
 #include "core/graph/operators/operator_lists.h"
 #include "core/graph/operators/operators.h"
 #include "parallel/layout/layout.h"
+#include "parallel/plan/profile/program.h"
 #include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
@@ -23,12 +24,11 @@ struct BlockMemory {
   double output = 0;   // output_bytes()
 };
 
-// Computes the memory of blocks that are alike once. Both arguments outlive it.
+// Computes the memory of blocks that are alike once. All arguments outlive it.
 class BlockMemories {
  public:
-  // `keeps_gathered`: MemoryFacts.
-  BlockMemories(const Partition& partition, const OperatorLists& operators, bool keeps_gathered)
-      : partition_(partition), operators_(operators), keeps_gathered_(keeps_gathered), cache_(operators.graph()) {}
+  BlockMemories(const Partition& partition, const OperatorLists& operators, const MemoryFacts& facts)
+      : partition_(partition), operators_(operators), facts_(facts), cache_(operators.graph()) {}
 
   const BlockMemory& of(std::size_t block);
   const OperatorLists& operators() const { return operators_; }
@@ -38,7 +38,7 @@ class BlockMemories {
 
   const Partition& partition_;
   const OperatorLists& operators_;
-  bool keeps_gathered_;
+  const MemoryFacts& facts_;
   BlockCache<BlockMemory> cache_;
 };
 

@@ -277,8 +277,7 @@ StepMemory make_pass_memory(const PricedLayout& priced, Fp8Layers fp8) {
   const bool falls_back = fp8 == Fp8Layers::after_fallback && partition.recipe.precision.products_may_fall_back();
   fallen_back.numbers.keeps_compute_inputs = falls_back;
   const OperatorLists fallen_back_operators(priced.graph(), fallen_back);
-  BlockMemories blocks(partition, falls_back ? fallen_back_operators : priced.operators,
-                       priced.program().memory.keeps_gathered);
+  BlockMemories blocks(partition, falls_back ? fallen_back_operators : priced.operators, priced.program().memory);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     memory.stages.push_back(make_stage(priced, stage, fp8, blocks));

@@ -18,6 +18,7 @@ constexpr ProfileRange adapters_range{0, 1e6};
 void visit_memory(ProfileReader& reader, MemoryFacts& memory) {
   reader.section("memory", [&] {
     reader.boolean("keeps_gathered", memory.keeps_gathered);
+    reader.boolean("keeps_activated_gate", memory.keeps_activated_gate);
     reader.boolean("reduces_by_block", memory.reduces_by_block);
     reader.boolean("keeps_compute_gradients", memory.keeps_compute_gradients);
     reader.number("allocator_reserve", memory.allocator_reserve, fraction_or_none_range);

@@ -131,6 +131,9 @@ struct ExpertFacts {
 struct MemoryFacts {
   // What sequence parallelism gathers for a product stays until its backward, which need not gather it again.
   bool keeps_gathered = false;
+  // The activated gate of a feed-forward network stays beside the gate, where activation and product are
+  // operators of their own: the product's backward reads it.
+  bool keeps_activated_gate = false;
   // ZeRO-2 reduces the gradients of each block as its backward ends, and holds those of two blocks; otherwise whole
   // gradients are held until their stage is reduced.
   bool reduces_by_block = false;

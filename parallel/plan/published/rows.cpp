@@ -68,7 +68,9 @@ Row row_of(const Columns& columns) {
   row.note = columns.at("note");
   row.inexact = text_of(columns, "inexact");
   row.inexact_memory = text_of(columns, "inexact_memory");
-  row.is_allocated = text_of(columns, "memory_of") == "allocator";
+  const std::string memory_of = text_of(columns, "memory_of");
+  row.is_of_first = memory_of == "first rank's allocator";
+  row.is_allocated = memory_of == "allocator" || row.is_of_first;
   row.value = std::stod(columns.at("value"));
   row.devices = std::stoll(columns.at("devices"));
   row.recipe_texts = recipes_of(columns);
@@ -172,7 +174,7 @@ std::optional<double> value_of(const Row& row, const std::vector<PlanReport>& re
     const double unit = row.unit == "GiB" ? 1024.0 * 1024 * 1024 : 1e9;
     return mean(reports,
                 [&](const PlanReport& report) {
-                  const PlannedRank& rank = fullest_rank(report);
+                  const PlannedRank& rank = row.is_of_first ? report.ranks.front() : fullest_rank(report);
                   return row.is_allocated ? rank.allocated_bytes() : rank.peak_bytes;
                 }) /
            unit;

@@ -26,6 +26,7 @@ struct Row {
   std::string note;
   std::string inexact;         // what of the row no recipe states; empty where one states all
   bool is_allocated = false;   // of memory: what the framework's allocator states, not the device
+  bool is_of_first = false;    // of memory: that of the first rank, not of the fullest
   std::string inexact_memory;  // likewise of its memory alone, where its time is counted
   double value = 0;
   std::int64_t devices = 0;

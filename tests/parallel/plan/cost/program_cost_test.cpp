@@ -131,5 +131,24 @@ TEST_CASE("what is gathered and kept is the rest of two inputs per layer, and is
         make_step_costs(again.priced()).stages[0].backward.communication_seconds);
 }
 
+TEST_CASE("an activated gate that is kept is a tensor of the inner size per layer, divided by tensor ranks") {
+  Program keeps;
+  keeps.memory.keeps_activated_gate = true;
+  const auto saved = [](const std::vector<std::string>& overrides, const Program& program) {
+    const PlannedAs planned(overrides, program);
+    const StepMemory memory = make_step_memory(planned.priced());
+    return memory.stages[0].held(MemoryEvent::forward_starts, MemoryEvent::backward_ends);
+  };
+  const auto further = [&](const std::vector<std::string>& overrides) {
+    return saved(overrides, keeps) - saved(overrides, {});
+  };
+  // There are 8 layers, 1,024 tokens and elements in 16 bits.
+  CHECK(further({"model.ffn_hidden_size=4096"}) == Approx(8 * 1024.0 * 4096 * 2));
+  CHECK(further({"model.ffn_hidden_size=4096", "parallel.tensor=4"}) == Approx(8 * 1024.0 * 1024 * 2));
+  // A backward that runs the forward again keeps nothing of it, and without a gate there is none.
+  CHECK(further({"model.ffn_hidden_size=4096", "memory.recompute=full"}) == 0);
+  CHECK(further({"model.ffn_hidden_size=4096", "model.activation=gelu"}) == 0);
+}
+
 }  // namespace
 }  // namespace llmtrain

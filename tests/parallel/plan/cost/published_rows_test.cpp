@@ -58,6 +58,29 @@ TEST_CASE("a published speed is the same in whatever unit it is stated") {
   CHECK(speed("model_tflops_per_device", 200) == Approx(1024));
 }
 
+TEST_CASE("a measured memory is the fullest rank's, or the first one's where that is what was written down") {
+  PlanReport report;
+  report.ranks.resize(2);
+  report.ranks[0].peak_bytes = 3e9;
+  report.ranks[1].peak_bytes = 5e9;
+  for (PlannedRank& rank : report.ranks) rank.bytes[MemoryCategory::framework] = 1e9;
+  Row row;
+  row.metric = "peak_memory";
+  row.unit = "GB";
+  CHECK(value_of(row, {report}).value() == Approx(5));
+  row.is_allocated = true;
+  CHECK(value_of(row, {report}).value() == Approx(4));
+  row.is_of_first = true;
+  CHECK(value_of(row, {report}).value() == Approx(2));
+  int firsts = 0;
+  for (const Row& read : read_rows(published_rows / "trainers.csv")) {
+    CHECK((read.is_of_first == (read.program == "nanotron" && read.metric == "peak_memory")));
+    firsts += read.is_of_first ? 1 : 0;
+    if (read.is_of_first) CHECK(read.is_allocated);
+  }
+  CHECK(firsts == 97);
+}
+
 TEST_CASE("an unknown measurement is refused with those of the nearest source") {
   const auto rows = named_rows(published_rows);
   CHECK(row_named("torchtitan-1", rows).program.starts_with("torchtitan"));
