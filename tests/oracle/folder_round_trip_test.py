@@ -154,6 +154,20 @@ class FolderRoundTrip(unittest.TestCase):
             with self.subTest(family=family, tokenizer=index), tempfile.TemporaryDirectory(dir=self.folder) as place:
                 self.check(family, self.folder / f"tokenizer-{index}", Path(place))
 
+    def test_a_tokenizer_json_says_which_marks_stand_around_a_text(self):
+        """transformers reads "add_bos_token" and "add_eos_token" only where there is none."""
+        for index in (0, 2):
+            for said in ({"add_bos_token": False, "add_eos_token": True}, {"add_bos_token": True}):
+                with self.subTest(tokenizer=index, said=said), tempfile.TemporaryDirectory(dir=self.folder) as place:
+                    for file in (self.folder / f"tokenizer-{index}").iterdir():
+                        (Path(place) / file.name).write_bytes(file.read_bytes())
+                    config = Path(place) / "tokenizer_config.json"
+                    config.write_text(json.dumps({**json.loads(config.read_text()), **said}))
+                    (Path(place) / "config.json").write_text('{"model_type": "llama"}')
+                    theirs = transformers.AutoTokenizer.from_pretrained(place)
+                    for text, ours in zip(self.texts, self.ids_here(Path(place) / "tokenizer.json"), strict=True):
+                        self.assertEqual(ours, [*theirs(text)["input_ids"], theirs.eos_token_id], repr(text))
+
     def check(self, family, tokenizer_folder, place):
         given, run, out = place / "given", place / "run", place / "out"
         tokenizer = self.write_model(family, tokenizer_folder, given)
