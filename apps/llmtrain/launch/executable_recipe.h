@@ -15,8 +15,9 @@ void require_executable(const Recipe& recipe, const std::string& name);
 // Throws Error(bad_recipe) where the model is an encoder, which continues no text; `command` does.
 void require_decoder(const Recipe& recipe, const std::string& name, const std::string& command);
 
-// Why `run` refuses what is planned, a line for each key: for plans of llmtrain. None for those of another program.
-std::vector<std::string> not_run_as_planned(const Recipe& recipe);
+// Why `run` refuses what is planned, a line for each key of the recipe and for the rows of `graph` that it would not
+// train: for plans of llmtrain. None for those of another program.
+std::vector<std::string> not_run_as_planned(const Recipe& recipe, const Graph& graph);
 
 // Throws Error(bad_recipe) where the data lack what blocks of the model read of them.
 void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name);

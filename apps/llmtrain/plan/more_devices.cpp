@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "apps/llmtrain/launch/executable_recipe.h"
+#include "apps/llmtrain/machine/profiles.h"
+#include "apps/llmtrain/plan/recipe_file.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/units.h"
 #include "core/recipe/rules/rules.h"
 #include "parallel/plan/planner/planner.h"
@@ -40,6 +44,27 @@ std::string settings_of(const Recipe& recipe, const Recipe& other, const std::st
   return settings;
 }
 
+struct FittingPlan {
+  std::string change;  // beside the devices
+  bool is_tight = false;
+};
+
+// Of a recipe as it is or, where that does not fit or is tight, with the first change that has room; else a tight one.
+std::optional<FittingPlan> fitting_plan(const Recipe& recipe, const ClusterProfile& profile) {
+  try {
+    const Plan plan = make_plan(recipe, profile);
+    if (plan.report.fits && verdict_of(plan.report) == MemoryVerdict::fits) return FittingPlan{};
+    const auto changes = suggest(plan, profile);
+    const auto roomy = std::ranges::find(changes, false, &PlanSuggestion::is_tight);
+    if (roomy != changes.end()) return FittingPlan{roomy->change, false};
+    if (plan.report.fits) return FittingPlan{"", true};
+    if (!changes.empty()) return FittingPlan{changes.front().change, true};
+  } catch (const Error&) {
+    // The batch cannot be shared by as many.
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> devices_that_fit(const Plan& plan, const ClusterProfile& profile) {
@@ -47,21 +72,43 @@ std::optional<std::string> devices_that_fit(const Plan& plan, const ClusterProfi
   const Mesh& mesh = plan.report.mesh;
   // The ranks of a processor share its memory: more of them need other nodes.
   const std::int64_t per_node = profile.device.kind == DeviceKind::cpu ? mesh.world() : mesh.devices_per_node;
+  const std::string too_few =
+      fmt::format("{} {} not enough", format_number_of(mesh.world(), "device"), mesh.world() == 1 ? "is" : "are");
+  std::string tight;
   for (int doublings = 1; doublings <= most_doublings; ++doublings) {
     const std::int64_t devices = mesh.world() << doublings;
     const Recipe other = on_devices(recipe, devices, per_node);
-    try {
-      const Plan more = make_plan(other, profile);
-      const auto changes = more.report.fits ? std::vector<PlanSuggestion>() : suggest(more, profile);
-      if (!more.report.fits && changes.empty()) continue;
-      return fmt::format("{} {} not enough, {} are: {}", format_number_of(mesh.world(), "device"),
-                         mesh.world() == 1 ? "is" : "are", devices,
-                         settings_of(recipe, other, changes.empty() ? "" : changes.front().change));
-    } catch (const Error&) {
-      // The batch cannot be shared by as many.
-    }
+    const auto fitting = fitting_plan(other, profile);
+    if (!fitting) continue;
+    const std::string settings = settings_of(recipe, other, fitting->change);
+    if (!fitting->is_tight)
+      return tight.empty() ? fmt::format("{}, {} are: {}", too_few, devices, settings)
+                           : fmt::format("{}. {} have room: {}", tight, devices, settings);
+    if (tight.empty())
+      tight = fmt::format("{}, {} are, but tight, so that memory may not be: {}", too_few, devices, settings);
   }
-  return std::nullopt;
+  return tight.empty() ? std::nullopt : std::optional(tight);
+}
+
+std::optional<std::string> shortage_of_memory(const Plan& plan, const ClusterProfile& profile) {
+  const PlanReport& report = plan.report;
+  if (report.fits) return std::nullopt;
+  const PlannedRank& fullest = fullest_rank(report);
+  const auto text = [](double bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); };
+  const auto changes = suggest(plan, profile);
+  const std::string cure = changes.empty() ? devices_that_fit(plan, profile).value_or(no_change_fits)
+                                           : "the cheapest change that fits: --set " + changes.front().change;
+  return fmt::format("rank {} needs {}, and a rank has {} (profile {}); {}", fullest.rank, text(fullest.peak_bytes),
+                     text(report.device_memory_bytes), report.profile, cure);
+}
+
+void check_job(const std::string& file, const Recipe& recipe) {
+  if (recipe.cluster.profile == "auto") return;
+  const ClusterProfile profile = profile_of(recipe);
+  const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
+  require_trained_tokens(layout->graph(), recipe, file);
+  if (const auto shortage = shortage_of_memory(make_plan(layout, profile), profile))
+    log().warn("{}: this job may not fit: {}", file, *shortage);
 }
 
 }  // namespace llmtrain::app

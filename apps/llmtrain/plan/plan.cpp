@@ -93,7 +93,8 @@ Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile
   if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
   for (std::string& warning : products_without_fp8_gain(plan, profile))
     plan.report.warnings.push_back(std::move(warning));
-  for (std::string& reason : not_run_as_planned(plan.report.recipe)) plan.report.warnings.push_back(std::move(reason));
+  for (std::string& reason : not_run_as_planned(plan.report.recipe, plan.layout->graph()))
+    plan.report.warnings.push_back(std::move(reason));
   if (auto warning = other_device(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(warning));
   if (auto note = bf16_saves_no_time(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(note));
   return plan;
@@ -138,15 +139,7 @@ double copy_bytes_of_first(const Layout& layout, const ClusterProfile& profile) 
 
 // Before the ranks allocate: a process that the system ends for its memory says nothing.
 void warn_of_memory(const Plan& plan, const ClusterProfile& profile) {
-  const PlanReport& report = plan.report;
-  if (report.fits) return;
-  const PlannedRank& fullest = fullest_rank(report);
-  const auto changes = suggest(plan, profile);
-  const auto text = [](double bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); };
-  log().warn("this run may not fit: rank {} needs {}, and a rank has {} (profile {}); {}", fullest.rank,
-             text(fullest.peak_bytes), text(report.device_memory_bytes), report.profile,
-             changes.empty() ? "no single change fits, llmtrain plan --search tries all layouts"
-                             : "the cheapest change that fits: --set " + changes.front().change);
+  if (const auto shortage = shortage_of_memory(plan, profile)) log().warn("this run may not fit: {}", *shortage);
 }
 
 int search(const PlanOptions& options, const Recipe& recipe, bool derives_data) {
@@ -192,8 +185,7 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   plan.report.derives_data = outputs.derives_data;
   plan.report.suggestions = suggest(plan, profile);
   if (!plan.report.fits && plan.report.suggestions.empty())
-    plan.report.warnings.push_back(
-        devices_that_fit(plan, profile).value_or("no change of it fits; llmtrain plan --search tries all layouts"));
+    plan.report.warnings.push_back(devices_that_fit(plan, profile).value_or(no_change_fits));
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
   outputs.json ? write_json(report_json(plan.report)) : write_result(report_text(plan.report, style_of_output()));

@@ -21,6 +21,7 @@
 #include "core/base/units.h"
 #include "core/page/text_table.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/search.h"
 #include "parallel/plan/report/plan.h"
 
@@ -150,7 +151,8 @@ int show_search(const std::string& file, const Recipe& recipe, const SearchOutpu
   outputs.json ? write_json(json_text(result, outputs.derives_data))
                : write_result(table(recipe, result, profile.name, outputs.derives_data));
   log().info("the best recipe is in {}", outputs.best);
-  for (const std::string& reason : not_run_as_planned(result.front[*result.best].recipe)) log().warn("{}", reason);
+  const Recipe& best = result.front[*result.best].recipe;
+  for (const std::string& reason : not_run_as_planned(best, lay_out(best, profile)->graph())) log().warn("{}", reason);
   return static_cast<int>(ExitCode::done);
 }
 

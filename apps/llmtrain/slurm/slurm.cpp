@@ -9,6 +9,7 @@
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/data/epochs.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/slurm/slurm_flags.h"
 #include "apps/llmtrain/slurm/slurm_job.h"
 #include "apps/llmtrain/slurm/slurm_script.h"
@@ -42,6 +43,7 @@ int print_script(const SlurmOptions& options) {
   SlurmJob job;
   job.ranks = launch_in_job(options.recipe, recipe).ranks;
   warn_without_gpus(recipe);
+  check_job(options.recipe, recipe);
   job.folder = std::filesystem::current_path().string();
   job.command = command_of_rank(options, recipe);
   write_script(slurm_script(recipe, job));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/slurm/sbatch_lines.h"
 #include "apps/llmtrain/slurm/slurm_job.h"
 #include "apps/llmtrain/slurm/slurm_script.h"
@@ -67,6 +68,7 @@ std::string sweep_script(const std::string& recipe, const SweepRuns& sweep, std:
     if (!run.refusal.empty()) continue;
     if (first == nullptr) first = &run;
     require_same_job(*first, run);
+    check_job(run.name, run.recipe);
     array.runs.push_back(array_run(index, run));
   }
   // sweep_runs() has refused a sweep without any.

@@ -67,9 +67,9 @@ void describe_fine_tuning(KeyVisitor& keys, FineTuningRecipe& fine_tuning) {
                       "The day that a template is told where it asks for it, as 2024-07-26; null: such a template is "
                       "refused, as every day would make other tokens."},
                      fine_tuning.date, {});
-  keys.texts({"leave_out",
-              "Keys of messages that may be left out where the template does not name them; others are refused."},
-             fine_tuning.left_out, "a list of keys");
+  keys.texts(
+      {"leave_out", "Keys of messages that may be left out where the template does not name them; others are refused."},
+      fine_tuning.left_out, "a list of keys");
   keys.choice({"preferences",
                "What becomes of preference pairs, as no loss compares two answers: they are refused, or the chosen "
                "answers are trained on."},

@@ -296,15 +296,15 @@ class Warnings(PlanCommandTest):
         self.assertFalse(report["fits"])
 
     def test_too_few_devices(self):
-        """No change fits; what is named instead does."""
+        """No change fits; what is named instead does, and has room."""
         few = ["--set", "parallel.data=1", "--set", "parallel.tensor=1", "--set", "cluster.nodes=1", "--ranks", "1"]
         report = self.report(LLAMA, *few)
         self.assertEqual((report["fits"], report["suggestions"]), (False, []))
-        found = re.fullmatch(r"1 device is not enough, (\d+) are: (--set .*)", report["warnings"][-1])
+        found = re.search(r"(\d+) (?:are|have room): (--set .*)$", report["warnings"][-1])
         self.assertTrue(found, report["warnings"])
         enough = self.report(LLAMA, *few[:-2], *found[2].split())
-        self.assertTrue(enough["fits"])
-        self.assertEqual(enough["mesh"]["world"], int(found[1]))
+        self.assertEqual((enough["fits"], enough["mesh"]["world"]), (True, int(found[1])))
+        self.assertNotIn("tight", self.plan(LLAMA, *few[:-2], *found[2].split()).stdout)
 
     def test_a_device_that_the_profile_does_not_have(self):
         report = self.warned('cluster.device: "cpu", but the profile', "cluster.device=cpu")

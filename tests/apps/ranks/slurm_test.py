@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `llmtrain slurm` prints, run by bash with stand-ins for Slurm's commands. scripts/test-slurm runs it on a real one."""
+import json
 import signal
 import subprocess
 import time
@@ -22,6 +23,19 @@ class Slurm(SlurmTest):
         self.assertFalse(any(call.startswith(("srun", "mpirun")) for call in calls), calls)
         _, calls = self.submit(code=0)
         self.assertTrue(any(call.startswith("srun") for call in calls), calls)
+
+    def test_memory_that_is_too_small_is_told_as_by_plan(self):
+        large = ("--set", "cluster.profile=h100-sxm-80gb", "--set", "cluster.device=cuda", "--set", "cluster.nodes=1",
+                 "--ranks", "1", "--set", "model.layers=80", "--set", "model.hidden_size=8192", "--set", "model.heads=64")
+        printed = self.run_program("slurm", "recipe.json", *large)
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        self.assertRegex(printed.stderr, r"warning: recipe.json: this job may not fit: rank 0 needs .* \(profile h100-sxm-80gb\);")
+        plan = json.loads(self.run_program("plan", "recipe.json", *large, "--json").stdout)
+        told = [f"--set {each['change']}" for each in plan["suggestions"]] or plan["warnings"][-1:]
+        self.assertIn(told[0], printed.stderr)
+        # Small enough; and of "auto" nothing is known but this machine.
+        for few in (large[:8], (*large[2:8], *large[8:])):
+            self.assertNotIn("may not fit", self.run_program("slurm", "recipe.json", *few).stderr)
 
     def test_a_cancelled_job_does_not(self):
         """scancel's SIGTERM, which the script passes on, finds a job that is ending; preemption's does not. The

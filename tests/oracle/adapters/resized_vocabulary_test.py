@@ -158,6 +158,10 @@ class ResizedVocabulary(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, words):
             program.train(self.write(lora=LORA), self.folder / "refused")
         self.assertFalse((self.folder / "refused").exists())
+        plan = json.loads(program.run("plan", self.write(lora=LORA), "--json"))
+        self.assertTrue(any("the 4 new rows of embedding.token.weight would stay" in line for line in plan["warnings"]))
+        with self.assertRaisesRegex(AssertionError, words):
+            program.run("slurm", self.write(lora=LORA), "--set", "cluster.profile=cpu")
         recipe = self.write(lora={**LORA, "modules_to_save": ["embed_tokens", "lm_head"]})
         rows = program.train(recipe, self.folder / "run")
         # The checkpoint is of adapters and saved modules alone, and goes on.
