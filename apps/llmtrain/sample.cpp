@@ -37,7 +37,7 @@ std::vector<Json> prompts_of(const SampleOptions& options) {
   return {options.prompt};
 }
 
-// Prompts that the model goes on with as they are.
+// Prompts that the model goes on with as they are, or of which an encoder-decoder writes targets.
 std::vector<SamplePrompt> plain_prompts(const SampleOptions& options, SampleRequest& request) {
   if (options.system)
     throw Error(ExitCode::bad_recipe,
@@ -52,7 +52,8 @@ std::vector<SamplePrompt> plain_prompts(const SampleOptions& options, SampleRequ
     // A model needs at least one token to begin with.
     const auto text = prompt.get<std::string>();
     request.prompts.push_back(text.empty() ? "\n" : text);
-    prompts.push_back({prompt, request.prompts.back()});
+    const bool is_source = is_encoder_decoder(request.recipe.model.architecture);
+    prompts.push_back({prompt, request.prompts.back() + (is_source ? "\n" : "")});
   }
   return prompts;
 }
@@ -80,7 +81,7 @@ std::vector<SamplePrompt> conversations(const SampleOptions& options, SampleRequ
 int sample(const SampleOptions& options) {
   auto source = open_source(options.source, options.overrides);
   require_executable(source.recipe, source.checkpoint().string());
-  require_decoder(source.recipe, source.checkpoint().string(), "sample");
+  require_writer(source.recipe, source.checkpoint().string(), "sample");
   require_tokenizer(source, options.overrides);
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);
@@ -95,7 +96,8 @@ int sample(const SampleOptions& options) {
 }
 
 void add_prompt_flags(CLI::App& command, SampleOptions& options) {
-  CLI::Option* prompt = command.add_option("--prompt", options.prompt, "Start of the text (default: a newline)");
+  CLI::Option* prompt = command.add_option("--prompt", options.prompt,
+                                           "Start of the text, or an encoder-decoder's source (default: a newline)");
   prompt->type_name("TEXT");
   command
       .add_option("--prompts", options.prompts,

@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/model/block_modules.h"
+#include "core/model/key_value_cache.h"
 #include "core/model/stage.h"
 
 namespace llmtrain {
@@ -94,6 +95,24 @@ at::Tensor loss_gradients(const Batch& batch, std::int64_t rows, bool are_tokens
   return at::zeros({rows}, options).index_fill_(0, which, gradient);
 }
 
+// Attention within and between sequences that grow, by the cache of the pass.
+class CachedAttention final : public body::AttentionMemory {
+ public:
+  explicit CachedAttention(KeyValueCache& cache) : cache_(cache) {}
+
+  at::Tensor attend(const Call& call, const at::Tensor& query, const at::Tensor& key,
+                    const at::Tensor& value) override {
+    if (!call.is_causal) return cache_.attend_source(call.site, query, {key, value}, call.scale);
+    kernels::CachedAttentionCall how;
+    how.scale = call.scale;
+    how.bias = call.bias;
+    return cache_.attend(static_cast<std::int64_t>(call.site), query, {key, value}, how);
+  }
+
+ private:
+  KeyValueCache& cache_;
+};
+
 }  // namespace
 
 struct ComposedBlock::Saved final : SavedActivations {
@@ -171,11 +190,16 @@ ComposedBlock::Shaped& ComposedBlock::shaped(const Batch& batch, const PassConte
     if (!rows.part.is_whole())
       throw Error(ExitCode::internal_error,
                   name_ + ": a composed block has whole sequences, which context ranks share");
-    extents[axis] = rows.length;
-    lengths.push_back(rows.length);
+    // Keys of its own rows' biases, which have a label of their own.
+    const bool are_remembered = axis != axes_.tokens && of == axes_.rows && grows(batch, pass);
+    extents[axis] = are_remembered ? pass.cache->positions_at_hand() : rows.length;
+    lengths.push_back(extents[axis]);
   }
   const auto place = runs_.find({count, lengths, pass.mode});
   if (place != runs_.end()) return place->second;
+  // Sources have any length, and so have shapes no end.
+  constexpr std::size_t most_shapes = 64;
+  if (pass.cache != nullptr && runs_.size() >= most_shapes) runs_.clear();
   body::Body filled = body::with_extents(body_in(pass.mode), extents);
   const auto site_of = [&](const std::string& step) { return stable_hash(name_ + "." + step); };
   Shaped made{body::BodyRun(std::move(filled), keeping_, site_of)};
@@ -233,13 +257,20 @@ std::vector<at::Tensor> ComposedBlock::fields_of(Shaped& shaped, const Batch& ba
       fields.push_back(field_of(field, batch, pass).reshape(shape));
       continue;
     }
-    if (!shaped.buckets.defined())
-      shaped.buckets = at::tensor(body::distance_buckets(buckets_.value(), shape[0], shape[1]), at::kLong)
-                           .to(device.value_or(at::Device(at::kCPU)));
-    // The last query's distances come first.
-    fields.push_back(shaped.buckets.unfold(0, shape[1], 1).flip(0));
+    fields.push_back(buckets_of(shaped, shape, batch, pass, device));
   }
   return fields;
+}
+
+at::Tensor ComposedBlock::buckets_of(Shaped& shaped, const std::vector<std::int64_t>& shape, const Batch& batch,
+                                     const PassContext& pass, const std::optional<at::Device>& device) const {
+  const std::int64_t keys = shape[1], queries = grows(batch, pass) ? keys : shape[0];
+  if (!shaped.buckets.defined())
+    shaped.buckets = at::tensor(body::distance_buckets(buckets_.value(), queries, keys), at::kLong)
+                         .to(device.value_or(at::Device(at::kCPU)));
+  // The last query's distances come first.
+  const at::Tensor all = shaped.buckets.unfold(0, keys, 1).flip(0);
+  return grows(batch, pass) ? all.index_select(0, sequences_of(batch).positions) : all;
 }
 
 void ComposedBlock::add_output(Output& output, std::size_t place, const at::Tensor& made, const Batch& batch,
@@ -260,12 +291,19 @@ void ComposedBlock::add_output(Output& output, std::size_t place, const at::Tens
 BlockModule::Output ComposedBlock::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
   Shaped& shape = shaped(batch, pass);
   const body::Body& filled = shape.run.body();
+  Output output;
+  if (pass.cache != nullptr && sequences_of(batch).rows() == 0 && !inputs.empty()) {
+    for (const body::TensorId id : filled.outputs)
+      output.values.push_back(inputs.front().new_empty(filled.shape_of(id)).flatten(0, 1));
+    return output;
+  }
   const Weights weights(filled, bound_);
   const std::vector<at::Tensor> fields = fields_of(shape, batch, pass, device_of(inputs));
-  body::BodyRun::Output made =
-      shape.run.forward(shaped_as(filled, filled.tensors_of(body::BodyTensor::Role::input), inputs), fields, weights,
-                        pass_of(batch, pass));
-  Output output;
+  body::BodyPass how = pass_of(batch, pass);
+  std::optional<CachedAttention> memory;
+  if (pass.cache != nullptr) how.memory = &memory.emplace(*pass.cache);
+  body::BodyRun::Output made = shape.run.forward(
+      shaped_as(filled, filled.tensors_of(body::BodyTensor::Role::input), inputs), fields, weights, how);
   for (std::size_t i = 0; i < made.values.size(); ++i) add_output(output, i, made.values[i], batch, pass);
   if (!pass.trains()) return output;
   auto kept = std::make_unique<Saved>(std::move(made.kept));

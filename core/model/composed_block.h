@@ -23,8 +23,10 @@ namespace llmtrain {
 // documents. Outputs that a cross-entropy makes are the losses of rows in the block's terms, in their order: of rows of
 // tokens where they have the axis of tokens, and else of samples. They are 0 for rows of tokens that do not count,
 // which have no gradient; in prediction the logits are in their place, and in evaluation beside them where they tell
-// classes. Each rank has whole sequences and whole parameters: the constructor throws Error(internal_error) where
-// tensor ranks share them, and the passes where context ranks do.
+// classes. In prediction with a cache the last axis of token rows holds new tokens of sequences that grow, as
+// KeyValueCache has them, whose causal attention and whose attention to other rows remember; a pass without rows of
+// another axis computes nothing of these. Each rank has whole sequences and whole parameters: the constructor throws
+// Error(internal_error) where tensor ranks share them, and the passes where context ranks do.
 class ComposedBlock final : public BlockModule {
  public:
   ComposedBlock(const BlockParameters& parameters, body::Body body, const BodyDescription& described,
@@ -60,6 +62,13 @@ class ComposedBlock final : public BlockModule {
   // `device`: where the block computes, which a batch without fields does not say.
   std::vector<at::Tensor> fields_of(Shaped& shaped, const Batch& batch, const PassContext& pass,
                                     const std::optional<at::Device>& device) const;
+  // Whether its rows are tokens of sequences that grow.
+  bool grows(const Batch& batch, const PassContext& pass) const {
+    return pass.cache != nullptr && axes_.rows + 1 == batch.rows.size();
+  }
+  // [queries, keys] of the buckets of relative positions.
+  at::Tensor buckets_of(Shaped& shaped, const std::vector<std::int64_t>& shape, const Batch& batch,
+                        const PassContext& pass, const std::optional<at::Device>& device) const;
   // The sequences of the rows that its outputs have.
   const Sequences& sequences_of(const Batch& batch) const { return batch.rows.at(axes_.rows); }
 

@@ -4,13 +4,20 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
+
+#include "core/base/error.h"
+#include "kernels/attention/attention.h"
 
 namespace llmtrain {
 
-void KeyValueCache::start(kernels::CachedTokens tokens) {
+void KeyValueCache::start(kernels::CachedTokens tokens, std::optional<std::int64_t> of_source) {
   tokens_ = std::move(tokens);
+  of_source_ = of_source;
+  if (of_source) sources_.at(static_cast<std::size_t>(*of_source)) = std::make_shared<Source>();
   rotations_.clear();
 }
 
@@ -38,10 +45,52 @@ at::Tensor KeyValueCache::attend(std::int64_t layer, const at::Tensor& query, co
       .unsqueeze(0);
 }
 
-void KeyValueCache::copy(std::int64_t from, std::int64_t to, std::int64_t tokens) {
+std::int64_t KeyValueCache::positions_at_hand() const {
+  constexpr std::int64_t step = 64;
+  std::int64_t longest = std::ssize(tokens_.places);
+  for (const kernels::CachePlace& place : tokens_.places) longest = std::max(longest, place.position + 1);
+  return (longest + step - 1) / step * step;
+}
+
+at::Tensor KeyValueCache::attend_source(std::uint64_t site, const at::Tensor& query, const KeysAndValues& own,
+                                        std::optional<double> scale) {
+  if (of_source_) (*sources_[static_cast<std::size_t>(*of_source_)])[site] = own;
+  const auto source_of = [&](std::int64_t row) {
+    return sources_[static_cast<std::size_t>(tokens_.places[static_cast<std::size_t>(row)].sequence)];
+  };
+  at::Tensor out = at::empty(query.sizes(), query.options());
+  kernels::AttentionCall call;
+  call.is_causal = false;
+  call.scale = scale;
+  for (std::int64_t row = 0, end = 0; row < query.size(1); row = end) {
+    const std::shared_ptr<Source> source = source_of(row);
+    if (!source || !source->contains(site))
+      throw Error(ExitCode::internal_error, "key and value cache: a sequence has no source to attend to");
+    while (end < query.size(1) && source_of(end) == source) ++end;
+    const KeysAndValues& read = source->at(site);
+    const at::Tensor rows = query.narrow(1, row, end - row);
+    out.narrow(1, row, end - row).copy_(kernels::attention_forward(rows, read.key, read.value, call).out);
+  }
+  return out;
+}
+
+void KeyValueCache::copy(std::span<const Copy> copies) {
+  std::vector<std::shared_ptr<Source>> sources;
+  for (const Copy& copy : copies) sources.push_back(sources_[static_cast<std::size_t>(copy.from)]);
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    sources_[static_cast<std::size_t>(copies[i].to)] = std::move(sources[i]);
   for (auto& [layer, memory] : layers_)
-    for (const at::Tensor& all : {memory.key, memory.value})
-      all.select(0, to).narrow(1, 0, tokens).copy_(all.select(0, from).narrow(1, 0, tokens));
+    for (const at::Tensor& all : {memory.key, memory.value}) {
+      const auto held = [&](std::int64_t sequence, std::int64_t tokens) {
+        return all.select(0, sequence).narrow(1, 0, tokens);
+      };
+      std::vector<at::Tensor> read;
+      for (const Copy& copy : copies) {
+        const at::Tensor from = held(copy.from, copy.tokens);
+        read.push_back(copies.size() > 1 ? from.clone() : from);
+      }
+      for (std::size_t i = 0; i < copies.size(); ++i) held(copies[i].to, copies[i].tokens).copy_(read[i]);
+    }
 }
 
 }  // namespace llmtrain

@@ -5,6 +5,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "core/model/layers/context_ranks.h"
 #include "kernels/attention/cached_attention.h"
@@ -15,15 +19,21 @@ namespace llmtrain {
 // What attention remembers of sequences that grow token by token: the keys and values of every layer on this rank, so
 // that a pass computes new tokens alone. A pass may have tokens of many sequences, each at its own position; the pass's
 // context names the cache and has its tokens as one sequence. Memory is taken at a layer's first use, for all
-// sequences at their capacity: 2 · kv_heads · D elements of the compute type per token.
+// sequences at their capacity: 2 · kv_heads · D elements of the compute type per token. Where a decoder also attends to
+// the source of a sequence, its keys and values are held once for all sequences that share it, as long as one does.
 class KeyValueCache {
  public:
   // `capacity`: the tokens of each sequence.
-  KeyValueCache(std::int64_t sequences, std::int64_t capacity) : sequences_(sequences), capacity_(capacity) {}
+  KeyValueCache(std::int64_t sequences, std::int64_t capacity)
+      : sequences_(sequences), capacity_(capacity), sources_(static_cast<std::size_t>(sequences)) {}
 
   // Begins a pass over one token per place (kernels::cached_attention() says which places may follow each other, and
-  // which tensors come with them).
-  void start(kernels::CachedTokens tokens);
+  // which tensors come with them). `of_source`: the sequence whose source comes with this pass, in place of the one
+  // that it has.
+  void start(kernels::CachedTokens tokens, std::optional<std::int64_t> of_source = {});
+
+  // Positions from 0 on of which some hold all tokens of the pass's sequences: in steps, so that shapes change seldom.
+  std::int64_t positions_at_hand() const;
 
   // The rows of a table [positions, …] for the pass's tokens.
   at::Tensor rows_of(const at::Tensor& table) const { return table.index_select(0, tokens_.positions); }
@@ -34,13 +44,27 @@ class KeyValueCache {
   at::Tensor attend(std::int64_t layer, const at::Tensor& query, const KeysAndValues& own,
                     const kernels::CachedAttentionCall& call);
 
-  // Makes the first `tokens` tokens of a sequence those of another one.
-  void copy(std::int64_t from, std::int64_t to, std::int64_t tokens);
+  // Attention to the sources of the tokens' sequences, [1, T, heads, D] as query. `own`: the keys and values [1, S, …]
+  // of the source that comes with the pass, of no rows without one.
+  at::Tensor attend_source(std::uint64_t site, const at::Tensor& query, const KeysAndValues& own,
+                           std::optional<double> scale);
+
+  // Makes the first `tokens` tokens of a sequence, and its source, those of another one.
+  struct Copy {
+    std::int64_t from = 0, to = 0, tokens = 0;
+  };
+  // All are read before one is written.
+  void copy(std::span<const Copy> copies);
 
  private:
+  // Keys and values of a source, by the attention that reads them.
+  using Source = std::map<std::uint64_t, KeysAndValues>;
+
   kernels::KeyValueMemory& memory_of(std::int64_t layer, const at::Tensor& key);
 
   std::int64_t sequences_, capacity_;
+  std::vector<std::shared_ptr<Source>> sources_;  // by sequence
+  std::optional<std::int64_t> of_source_;
   kernels::CachedTokens tokens_;
   std::map<const kernels::RopeTable*, kernels::RopeTable> rotations_;
   std::map<std::int64_t, kernels::KeyValueMemory> layers_;

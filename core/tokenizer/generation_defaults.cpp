@@ -21,9 +21,8 @@ struct OtherKey {
 };
 
 // All keys of transformers' GenerationConfig (5.23) and of those before it that change which tokens are generated,
-// beside those that are read here. What stays within beams ("length_penalty") is behind "num_beams".
+// beside those that are read here.
 constexpr std::array other_keys = {
-    OtherKey{"num_beams", 1},
     OtherKey{"num_beam_groups", 1},
     OtherKey{"penalty_alpha"},
     OtherKey{"dola_layers"},
@@ -35,14 +34,11 @@ constexpr std::array other_keys = {
     OtherKey{"epsilon_cutoff", 0, true},
     OtherKey{"eta_cutoff", 0, true},
     OtherKey{"encoder_repetition_penalty", 1},
-    OtherKey{"no_repeat_ngram_size"},
     OtherKey{"encoder_no_repeat_ngram_size"},
     OtherKey{"bad_words_ids"},
     OtherKey{"sequence_bias"},
     OtherKey{"suppress_tokens"},
     OtherKey{"begin_suppress_tokens"},
-    OtherKey{"forced_bos_token_id", -1},
-    OtherKey{"forced_eos_token_id", -1},
     OtherKey{"exponential_decay_length_penalty"},
     OtherKey{"min_length"},
     OtherKey{"min_new_tokens"},
@@ -74,6 +70,37 @@ std::optional<std::int64_t> count_of(const JsonFields& fields, const char* key) 
   return count;
 }
 
+std::optional<std::int64_t> id_of(const JsonFields& fields, const char* key) {
+  if (!fields.has(key) || fields.value().at(key).is_null()) return std::nullopt;
+  const nlohmann::json& value = fields.value().at(key);
+  // A list stands for whichever of its ids; one alone is what it says.
+  if (value.is_array() && value.size() == 1 && value.front().is_number_integer())
+    return value.front().get<std::int64_t>();
+  return count_of(fields, key);
+}
+
+std::optional<std::string> early_stopping_of(const JsonFields& fields) {
+  if (!fields.has("early_stopping")) return std::nullopt;
+  const nlohmann::json& value = fields.value().at("early_stopping");
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (!value.is_null() && value != "never") fields.section("early_stopping").fail("is not true, false or \"never\"");
+  return value.is_null() ? "no" : "never";
+}
+
+void read_beams(const JsonFields& fields, bool samples, GenerationDefaults& defaults) {
+  const std::optional<std::int64_t> beams = count_of(fields, "num_beams");
+  if (beams == 0) fields.section("num_beams").fail("is not a whole number from 1");
+  if (beams && *beams > 1 && samples) defaults.unsupported.push_back("num_beams " + std::to_string(*beams));
+  if (!beams || *beams == 1 || samples) return;
+  defaults.beams = beams;
+  if (fields.has("length_penalty")) {
+    const nlohmann::json& penalty = fields.value().at("length_penalty");
+    if (!penalty.is_number()) fields.section("length_penalty").fail("is not a number");
+    defaults.length_penalty = penalty.get<double>();
+  }
+  defaults.early_stopping = early_stopping_of(fields);
+}
+
 }  // namespace
 
 GenerationDefaults read_generation_defaults(const std::filesystem::path& file) {
@@ -88,12 +115,18 @@ GenerationDefaults read_generation_defaults(const std::filesystem::path& file) {
   if (defaults.repetition_penalty == 0) fields.section("repetition_penalty").fail("is not a number above 0");
   defaults.max_length = count_of(fields, "max_length");
   defaults.max_new_tokens = count_of(fields, "max_new_tokens");
+  defaults.no_repeat_ngram_size = count_of(fields, "no_repeat_ngram_size");
+  defaults.forced_first = id_of(fields, "forced_bos_token_id");
+  defaults.forced_last = id_of(fields, "forced_eos_token_id");
+  defaults.decoder_start = id_of(fields, "decoder_start_token_id");
   const bool samples = fields.flag("do_sample", false);
+  read_beams(fields, samples, defaults);
   if (samples) {
     defaults.temperature = defaults.temperature.value_or(1);
     defaults.top_k = defaults.top_k.value_or(transformers_top_k);
   } else if (fields.has("do_sample") || defaults.temperature || defaults.top_k || defaults.top_p ||
-             defaults.repetition_penalty.value_or(1) != 1) {
+             defaults.repetition_penalty.value_or(1) != 1 || defaults.no_repeat_ngram_size.value_or(0) > 0 ||
+             defaults.beams) {
     defaults.temperature = 0;
   }
   for (const OtherKey& key : other_keys)

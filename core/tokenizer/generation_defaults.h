@@ -19,7 +19,15 @@ struct GenerationDefaults {
   std::optional<double> repetition_penalty;  // 1: none
   std::optional<std::int64_t> max_new_tokens;
   std::optional<std::int64_t> max_length;  // of a text with its prompt, where max_new_tokens does not say
-  // What changes the texts of transformers alone, as "num_beams 4": what this program does not do.
+  // "num_beams" where nothing is drawn, and what belongs to it.
+  std::optional<std::int64_t> beams;
+  std::optional<double> length_penalty;
+  std::optional<std::string> early_stopping;  // "no", "yes" or "never"
+  std::optional<std::int64_t> no_repeat_ngram_size;
+  std::optional<std::int64_t> forced_first;   // "forced_bos_token_id", of encoder-decoders
+  std::optional<std::int64_t> forced_last;    // "forced_eos_token_id"
+  std::optional<std::int64_t> decoder_start;  // "decoder_start_token_id"
+  // What changes the texts of transformers alone, as "min_length 4": what this program does not do.
   std::vector<std::string> unsupported;
 };
 

@@ -94,7 +94,9 @@ std::vector<NamedTemplate> templates_of_config(const fs::path& file) {
 ModelMarks read_model_marks(const fs::path& folder) {
   const fs::path generation = folder / "generation_config.json";
   ModelMarks marks{special_tokens_in(folder), ends_in(generation), read_generation_defaults(generation)};
-  if (marks.ends.empty()) marks.ends = ends_in(folder / "config.json");
+  const fs::path config = folder / "config.json";
+  if (marks.ends.empty()) marks.ends = ends_in(config);
+  if (!marks.generation.decoder_start) marks.generation.decoder_start = read_generation_defaults(config).decoder_start;
   return marks;
 }
 

@@ -76,6 +76,10 @@ void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& k
   call.window = how.window;
   call.scale = how.scale;
   call.sinks = how.sinks;
+  if (how.bias.defined()) {
+    call.method = AttentionMethod::math;
+    call.bias = how.bias.narrow(1, stretch.row, stretch.length).narrow(2, 0, end);
+  }
   rows(out).copy_(attention_forward(rows(query).unsqueeze(0), held(memory.key, 0).unsqueeze(0),
                                     held(memory.value, 0).unsqueeze(0), call)
                       .out.squeeze(0));
@@ -103,6 +107,11 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
   };
   const auto scale = static_cast<float>(call.scale.value_or(attention_scale(dim)));
   const at::Tensor sinks = call.sinks.defined() ? call.sinks.to(at::kFloat) : call.sinks;
+  const at::Tensor bias = call.bias.defined() ? call.bias.to(at::kFloat).contiguous() : call.bias;
+  // Where a head's biases of the row's keys begin.
+  const auto bias_at = [&](std::int64_t row, std::int64_t h) {
+    return bias.const_data_ptr<float>() + (h * bias.size(1) + row) * bias.size(2);
+  };
   constexpr float no_sink = -std::numeric_limits<float>::infinity();
   std::int64_t longest = 0;
   for (const Stretch& token : tokens) longest = std::max(longest, seen_by(token));
@@ -131,6 +140,7 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
                       .dim = dim,
                       .scale = scale,
                       .sink = sinks.defined() ? sinks.const_data_ptr<float>()[h] : no_sink,
+                      .bias = bias.defined() ? bias_at(token.row, h) + first : nullptr,
                       .scratch = scratch.data(),
                       .out = at(out, token.row, h)});
     }
@@ -205,6 +215,8 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
   if (singly && has_vector_type(query)) {
     with_element_of(query,
                     [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, call, out); });
+  } else if (call.bias.defined()) {
+    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, call, out);
   } else if (singly && are_first(stretches) && has_cuda_decode(query, memory)) {
     cuda_decode(query, key, value, tokens, memory, std::ssize(stretches), longest_of(stretches), scale, out);
   } else if (singly && !query.is_cpu() && are_first(stretches)) {

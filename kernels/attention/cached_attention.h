@@ -36,6 +36,9 @@ struct CachedAttentionCall {
   std::optional<std::int64_t> window{};  // on the CPU
   std::optional<double> scale{};
   at::Tensor sinks{};  // on the CPU
+  // [heads, T, keys], added to the scaled scores of the pass's tokens with keys at these positions; keys that nobody
+  // sees yet may have one, too.
+  at::Tensor bias{};
 };
 
 // Causal self-attention of tokens whose sequences began in earlier calls. query [T, heads, D], key and value

@@ -111,6 +111,16 @@ struct EvaluateResult {
   std::int64_t step = 0;                // of the checkpoint
 };
 
+// How the most likely text is searched for by several beginnings at once
+// (parallel/engine/generation/beam_hypotheses.h).
+struct BeamRequest {
+  enum class EarlyStopping { no, yes, never };
+
+  std::int64_t beams = 1;  // 1: the next token is chosen alone
+  double length_penalty = 1;
+  EarlyStopping early_stopping = EarlyStopping::no;
+};
+
 struct SampleRequest {
   Recipe recipe;
   std::string checkpoint;
@@ -122,6 +132,13 @@ struct SampleRequest {
   double top_p = 1;                  // 1: all
   double repetition_penalty = 1;     // of the tokens that a text has already; 1: off
   std::int64_t seed = 1234;
+  std::int64_t no_repeat_ngram_size = 0;       // no sequence of so many tokens twice; 0: any
+  std::optional<std::int64_t> forced_first{};  // the id that each text begins with
+  std::optional<std::int64_t> forced_last{};   // the id that a text ends with which has no room for more
+  BeamRequest beams{};                         // with more than one, instead of temperature, top_k and top_p
+  // For an encoder-decoder, whose prompts are sources: the id that its texts are written after; none: the tokenizer's
+  // padding.
+  std::optional<std::int64_t> decoder_start{};
   std::int64_t samples = 1;       // texts of each prompt
   std::int64_t batch = 16;        // texts that grow together
   std::vector<std::string> stop;  // a text ends before any of them

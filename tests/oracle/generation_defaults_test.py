@@ -29,11 +29,16 @@ SETTLED = {
     "a penalty of repetition": ({"repetition_penalty": 1.8, "max_new_tokens": 24}, (), {}),
     "of a flag": ({"do_sample": False, "max_new_tokens": 24}, ("--repetition-penalty", 1.3), {"repetition_penalty": 1.3}),
     "which rewards": ({"do_sample": False, "max_new_tokens": 24, "repetition_penalty": 0.7}, (), {}),
+    "no repeats": ({"no_repeat_ngram_size": 2, "max_new_tokens": 24}, (), {}),
+    "beams": ({"num_beams": 3, "length_penalty": 0.5, "max_new_tokens": 9}, (), {}),
+    "beams of flags": ({"max_new_tokens": 9}, ("--beams", 4, "--early-stopping", "yes"),
+                       {"num_beams": 4, "early_stopping": True}),
     "a flag of one": ({"do_sample": True, "temperature": 2.0, "max_new_tokens": 6}, ("--top-k", 1), {"top_k": 1}),
 }
 # The keys of transformers' GenerationConfig that are read here, and those that change no text unless beams, assistants or
 # several texts at once are asked for.
-READ = {"do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens",
+READ = {"do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "no_repeat_ngram_size", "max_new_tokens",
+        "forced_eos_token_id",
         "eos_token_id", "bos_token_id", "pad_token_id"}
 HARMLESS = {"max_length", "early_stopping", "max_time", "use_mtp", "use_cache", "prefill_chunk_size", "cache_implementation", "cache_config",
             "max_cache_len", "length_penalty", "diversity_penalty", "renormalize_logits", "remove_invalid_values",

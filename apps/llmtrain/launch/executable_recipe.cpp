@@ -41,11 +41,10 @@ void require_executable(const Recipe& recipe, const std::string& name) {
 
 void require_decoder(const Recipe& recipe, const std::string& name, const std::string& command) {
   if (is_encoder_decoder(recipe.model.architecture))
-    throw Error(ExitCode::bad_recipe,
-                name + ": /model/architecture: is an encoder-decoder's, which makes targets of " +
-                    "sources and is not run to write them yet; " + command +
-                    " needs a decoder, such as gpt2 or llama. What is exported with `checkpoint " +
-                    "export` writes with transformers");
+    throw Error(ExitCode::bad_recipe, name +
+                                          ": /model/architecture: is an encoder-decoder's, which writes targets of " +
+                                          "sources and continues no text; " + command +
+                                          " needs a decoder, such as gpt2 or llama. `llmtrain sample` writes targets");
   if (is_image_classifier(recipe.model.architecture))
     throw Error(ExitCode::bad_recipe, name +
                                           ": /model/architecture: is of a model that tells classes of images and "
@@ -56,6 +55,10 @@ void require_decoder(const Recipe& recipe, const std::string& name, const std::s
               name +
                   ": /model/architecture: is an encoder's, which tells hidden tokens from both sides and continues " +
                   "no text; " + command + " needs a decoder, such as gpt2 or llama");
+}
+
+void require_writer(const Recipe& recipe, const std::string& name, const std::string& command) {
+  if (!is_encoder_decoder(recipe.model.architecture)) require_decoder(recipe, name, command);
 }
 
 void require_fields(const Graph& graph, const DataRecipe& data, const std::string& name) {

@@ -12,8 +12,11 @@ namespace llmtrain::app {
 // Throws Error(bad_recipe) with one line for each key that this version cannot execute; `name` names the recipe in it.
 void require_executable(const Recipe& recipe, const std::string& name);
 
-// Throws Error(bad_recipe) where the model is an encoder, which continues no text; `command` does.
+// Throws Error(bad_recipe) where the model is an encoder or has one, and continues no text; `command` does.
 void require_decoder(const Recipe& recipe, const std::string& name, const std::string& command);
+
+// The same for an encoder alone: an encoder-decoder writes, too, though it continues nothing.
+void require_writer(const Recipe& recipe, const std::string& name, const std::string& command);
 
 // Why `run` refuses what is planned, a line for each key of the recipe and for the rows of `graph` that it would not
 // train: for plans of llmtrain. None for those of another program.

@@ -35,11 +35,15 @@ void check_axes(const StepShape& shape) {
       shape.refuse("queries and keys have the same sequences and features");
 }
 
-// Queries and keys of one label have two in the bias, since no tensor has an axis twice.
-void check_bias(const StepShape& shape, AxisId of_queries, AxisId of_keys) {
+// Queries and keys of one label have two in the bias, since no tensor has an axis twice. Of causal attention there may
+// be further keys, which passes before have left.
+void check_bias(const StepShape& shape, bool is_causal, AxisId of_queries, AxisId of_keys) {
   const std::vector<AxisId>& axes = shape.input(bias).axes;
-  const bool has_keys =
-      axes.size() == 3 && (of_queries == of_keys ? shape.extent(axes[2]) == shape.extent(of_keys) : axes[2] == of_keys);
+  const auto has_all = [&](AxisId axis) {
+    if (of_queries != of_keys) return axis == of_keys;
+    return shape.extent(axis) == shape.extent(of_keys) || (is_causal && shape.extent(axis) > shape.extent(of_keys));
+  };
+  const bool has_keys = axes.size() == 3 && has_all(axes[2]);
   if (!has_keys || axes[0] != axis_of(shape, query, head_axis) || axes[1] != of_queries)
     shape.refuse("a bias is [heads, queries, keys], each with a label of its own");
 }
@@ -59,7 +63,7 @@ void check(const Attention& attention, const StepShape& shape) {
   const AxisId of_queries = axis_of(shape, query, token_axis), of_keys = axis_of(shape, key, token_axis);
   if (attention.is_causal && shape.extent(of_queries) != shape.extent(of_keys))
     shape.refuse("causal attention has a key for each query");
-  if (shape.inputs() > bias) check_bias(shape, of_queries, of_keys);
+  if (shape.inputs() > bias) check_bias(shape, attention.is_causal, of_queries, of_keys);
   if (!(attention.dropout >= 0 && attention.dropout < 1)) shape.refuse("a probability is at least 0 and below 1");
 }
 

@@ -10,7 +10,8 @@ namespace llmtrain::body {
 // Attention of queries [b, s, n, d] to keys and values [b, m, g, d], with scores scaled and perhaps a bias [n, s, m]
 // added (Vaswani et al., arXiv 1706.03762). Queries and keys of the same tokens may have one label for these, and heads
 // one where there are no groups of them (Ainslie et al., arXiv 2305.13245); head i reads key head i ÷ (n ÷ g). The keys
-// of a bias always have a label of their own, of as many.
+// of a bias always have a label of their own, of as many, or of causal attention whose earlier keys are remembered
+// (core/body/run/attention_memory.h) of more.
 struct Attention {
   static constexpr const char* name = "attention";
   bool is_causal = false;         // a query sees the keys up to its place; there are as many then

@@ -47,6 +47,11 @@ kernels::AttentionCall call_of(const Attention& attention, const StepTensors& te
 StepResult forward(const Attention& attention, const StepTensors& tensors, const StepContext& context) {
   const at::Tensor query = tensors.inputs[0].contiguous(), key = tensors.inputs[1].contiguous(),
                    value = tensors.inputs[2].contiguous();
+  const bool reads_other_rows = context.shape.input(0).axes[1] != context.shape.input(1).axes[1];
+  if (AttentionMemory* memory = context.pass.memory; memory != nullptr && (attention.is_causal || reads_other_rows)) {
+    const at::Tensor bias = tensors.inputs.size() > bias_place ? tensors.inputs[bias_place] : at::Tensor();
+    return {memory->attend({context.site, attention.is_causal, attention.scale, bias}, query, key, value), {}};
+  }
   // Kernels are not asked about no rows, nor about keys of which there are none.
   if (query.numel() == 0) return {at::zeros_like(query), {at::zeros_like(query)}};
   const kernels::AttentionOutput output =

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/body/run/attention_memory.h"
 #include "core/body/step_shape.h"
 #include "kernels/attention/row_documents.h"
 
@@ -25,6 +26,9 @@ struct BodyPass {
     kernels::RowDocuments documents{};
   };
   std::vector<Documents> documents{};
+  // What attention remembers, of causal attention and of attention to other rows; null: nothing. The pass has no
+  // backward then, and in place of a bias's keys there are those that are remembered.
+  AttentionMemory* memory = nullptr;
 };
 
 struct StepContext {

@@ -134,6 +134,8 @@ void attend(const SingleQuery<Value>& single) {
   float* weights = single.scratch;
   float* sums = single.scratch + single.count;
   row_products(single.query, single.keys, single.count, single.dim, weights);
+  if (single.bias != nullptr)
+    for (std::int64_t i = 0; i < single.count; ++i) weights[i] += single.bias[i] / single.scale;
   const float of_keys = maximum_of(weights, single.count), of_sink = single.sink / single.scale;
   const float maximum = of_sink > of_keys ? of_sink : of_keys;
   float total = 0;

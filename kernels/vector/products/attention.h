@@ -28,6 +28,7 @@ struct SingleQuery {
   std::int64_t dim = 0;
   float scale = 1;
   float sink = -std::numeric_limits<float>::infinity();  // a further score, of no value
+  const float* bias = nullptr;                           // [count], added to scaled scores; null: none
   float* scratch = nullptr;                              // [count + dim]
   Value* out = nullptr;                                  // [dim]
 };

@@ -2,6 +2,7 @@
 #include "parallel/engine/generation/continuation_scores.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -56,7 +57,7 @@ std::vector<double> continuation_scores(Decoder& decoder, std::span<const Scored
   std::vector<std::int64_t> following;
   for (std::size_t i = 0; i < seen.size(); ++i) {
     const auto sequence = static_cast<std::int64_t>(i), begin = static_cast<std::int64_t>(prefix);
-    if (i > 0 && prefix > 0) decoder.copy(0, sequence, begin);
+    if (i > 0 && prefix > 0) decoder.copy(std::array{KeyValueCache::Copy{0, sequence, begin}});
     // Without the last token, after which nothing is asked.
     pieces.push_back({sequence, begin, seen[i].tokens.subspan(prefix, seen[i].tokens.size() - prefix - 1)});
     const Tokens after = seen[i].tokens.subspan(prefix + 1);

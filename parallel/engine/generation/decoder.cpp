@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -38,15 +39,21 @@ void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary)
                                       "): check that the text was made with the model's tokenizer");
 }
 
-// The tokens of all pieces, as one sequence.
+// The tokens of all pieces, as one sequence, and the source that comes with one of them.
 struct TokenRows {
-  std::vector<std::int64_t> tokens, logit_rows;
+  std::vector<std::int64_t> tokens, logit_rows, source;
   std::vector<kernels::CachePlace> places;
+  std::optional<std::int64_t> of_source;  // the sequence
 };
 
 TokenRows rows_of(std::span<const NewTokens> pieces, Decoder::Rows asked, std::int64_t divisor) {
   TokenRows rows;
   for (const NewTokens& piece : pieces) {
+    if (!piece.source.empty()) {
+      if (rows.of_source) throw Error(ExitCode::internal_error, "decoder: a pass has one source at most");
+      rows.of_source = piece.sequence;
+      rows.source.assign(piece.source.begin(), piece.source.end());
+    }
     std::int64_t position = piece.position;
     for (const std::int64_t token : piece.tokens) {
       rows.tokens.push_back(token);
@@ -74,19 +81,28 @@ Decoder::Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacit
 at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked) {
   TokenRows rows = rows_of(pieces, asked, model_.groups().tensor.ranks());
   check_tokens(rows.tokens, model_.graph().model.vocab_size);
-  PassInput input{{.fields = {}, .rows = {{.count = 1, .length = std::ssize(rows.tokens)}}},
-                  {.mode = PassMode::prediction, .cache = &cache_}};
+  check_tokens(rows.source, model_.graph().model.vocab_size);
+  const bool reads_sources = is_encoder_decoder(model_.graph().model.architecture);
+  PassInput input{{}, {.mode = PassMode::prediction, .cache = &cache_}};
+  // Without a source its rows are none, and the encoder computes nothing.
+  if (reads_sources) input.batch.rows.push_back({.count = 1, .length = std::ssize(rows.source)});
+  input.batch.rows.push_back({.count = 1, .length = std::ssize(rows.tokens)});
   std::vector<std::int64_t> sequences, positions;
   for (const kernels::CachePlace& place : rows.places) {
     sequences.push_back(place.sequence);
     positions.push_back(place.position);
   }
   const std::array here{at::tensor(rows.tokens, at::kLong), at::tensor(rows.logit_rows, at::kLong),
-                        at::tensor(sequences, at::kLong), at::tensor(positions, at::kLong)};
+                        at::tensor(sequences, at::kLong), at::tensor(positions, at::kLong),
+                        at::tensor(rows.source, at::kLong)};
   const std::vector<at::Tensor> there = to_device(here, model_.device());
   input.batch.field(BatchField::token_ids) = there[0];
   input.batch.field(BatchField::counted_rows) = there[1];
-  cache_.start({std::move(rows.places), there[2], there[3], {}});
+  if (reads_sources) {
+    input.batch.field(BatchField::source_ids) = there[4];
+    input.batch.rows.back().positions = there[3];
+  }
+  cache_.start({std::move(rows.places), there[2], there[3], {}}, rows.of_source);
   at::Tensor logits = pass_.run(input).logits;
   pass_.finish();
   return logits;

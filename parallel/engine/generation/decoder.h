@@ -18,6 +18,9 @@ struct NewTokens {
   std::int64_t sequence = 0;
   std::int64_t position = 0;  // of the first of them
   std::span<const std::int64_t> tokens;
+  // In an encoder-decoder, with a sequence's first tokens: what its encoder reads, in place of the source that the
+  // sequence had. One piece of a pass has one at most.
+  std::span<const std::int64_t> source{};
 };
 
 // The model with a memory of the sequences that it is given piece by piece: each pass costs the new tokens' work alone.
@@ -41,8 +44,8 @@ class Decoder {
   // logits() has logits. A GPU's logits stay there, and it is waited for once.
   at::Tensor log_probabilities(std::span<const NewTokens> pieces, std::span<const std::int64_t> following);
 
-  // Makes the first `tokens` tokens of a sequence those of another one.
-  void copy(std::int64_t from, std::int64_t to, std::int64_t tokens) { cache_.copy(from, to, tokens); }
+  // Makes the first tokens of sequences, and their sources, those of others: all are read before one is written.
+  void copy(std::span<const KeyValueCache::Copy> copies) { cache_.copy(copies); }
 
   // Whether this rank has logits and is the one whose word counts: its own, where it has the model for itself.
   bool decides() const;

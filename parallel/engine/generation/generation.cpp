@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "parallel/engine/generation/beam_search.h"
 #include "parallel/engine/generation/decoder.h"
 
 namespace llmtrain {
@@ -22,12 +23,6 @@ struct Text {
 
 std::int64_t length(const std::vector<std::int64_t>& tokens) { return static_cast<std::int64_t>(tokens.size()); }
 
-std::int64_t longest(std::span<const std::vector<std::int64_t>> prompts) {
-  std::int64_t result = 0;
-  for (const std::vector<std::int64_t>& prompt : prompts) result = std::max(result, length(prompt));
-  return result;
-}
-
 class Generator {
  public:
   Generator(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
@@ -38,8 +33,10 @@ class Generator {
         window_(model.graph().model.max_sequence_length),
         places_(std::min(options.batch, static_cast<std::int64_t>(prompts.size()) * options.samples)),
         // One more place, for the prompt that several texts begin with.
-        decoder_(model, places_ + 1, std::min(window_, longest(prompts) + options.tokens)),
-        texts_(static_cast<std::size_t>(places_)) {}
+        decoder_(model, places_ + 1, std::min(window_, longest_beginning(prompts, options) + options.tokens)),
+        texts_(static_cast<std::size_t>(places_)) {
+    if (options.decoder_start) options_.tokens = std::min(options_.tokens, window_);
+  }
 
   void run() {
     while (!is_late_) {
@@ -67,11 +64,17 @@ class Generator {
 
   void begin(std::int64_t place) {
     const std::vector<std::int64_t>& prompt = prompts_[static_cast<std::size_t>(next_.prompt)];
+    const std::vector<std::int64_t> first = beginning_of(prompt, options_);
     // A text that is alone with its prompt needs no copy of it.
     const std::int64_t prompt_place = options_.samples > 1 ? places_ : place;
-    if (next_.sample == 0) prompt_logits_ = decoder_.logits(std::array{seen(prompt, prompt_place)});
-    if (prompt_place != place) decoder_.copy(prompt_place, place, std::min(window_, length(prompt)));
-    texts_[static_cast<std::size_t>(place)] = Text{next_, prompt, 0};
+    if (next_.sample == 0) {
+      NewTokens piece = seen(first, prompt_place);
+      if (options_.decoder_start) piece.source = prompt;
+      prompt_logits_ = decoder_.logits(std::array{piece});
+    }
+    if (prompt_place != place)
+      decoder_.copy(std::array{KeyValueCache::Copy{prompt_place, place, std::min(window_, length(first))}});
+    texts_[static_cast<std::size_t>(place)] = Text{next_, first, 0};
     add_tokens({place}, prompt_logits_);
   }
 
@@ -109,8 +112,10 @@ class Generator {
       const auto vocabulary = static_cast<std::size_t>(logits.size(1));
       for (std::size_t i = 0; i < places.size(); ++i) {
         const Text& text = *texts_[static_cast<std::size_t>(places[i])];
-        const std::span row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
-        chosen[i] = static_cast<double>(choose_token(row, options_.choice, text.number, text.generated, text.tokens));
+        const float* logits_of_text = logits.const_data_ptr<float>() + i * vocabulary;
+        std::vector<float> row(logits_of_text, logits_of_text + vocabulary);
+        apply(options_.rules, {text.generated, options_.tokens, text.tokens}, row);
+        chosen[i] = static_cast<double>(choose_token(row, options_.choice, text.number, text.generated));
       }
     }
     chosen = decoder_.agree(std::move(chosen));
@@ -145,9 +150,24 @@ class Generator {
 
 }  // namespace
 
+std::vector<std::int64_t> beginning_of(const std::vector<std::int64_t>& prompt, const GenerateOptions& options) {
+  return options.decoder_start ? std::vector{*options.decoder_start} : prompt;
+}
+
+std::int64_t longest_beginning(std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options) {
+  std::int64_t longest = options.decoder_start ? 1 : 0;
+  for (const std::vector<std::int64_t>& prompt : prompts)
+    if (!options.decoder_start) longest = std::max(longest, length(prompt));
+  return longest;
+}
+
 void generate(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
               const TokenListener& listener) {
-  if (options.tokens > 0 && !prompts.empty()) Generator(model, prompts, options, listener).run();
+  if (options.tokens == 0 || prompts.empty()) return;
+  if (options.beams)
+    search_beams(model, prompts, options, listener);
+  else
+    Generator(model, prompts, options, listener).run();
 }
 
 std::vector<std::int64_t> generate(LocalModel& model, std::vector<std::int64_t> prompt,

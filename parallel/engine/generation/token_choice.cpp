@@ -38,26 +38,10 @@ std::vector<std::size_t> candidates_of(std::span<const float> logits, const Toke
   return ids;
 }
 
-// Each token once, however often it is there.
-std::vector<float> penalized(std::span<const float> logits, double penalty, std::span<const std::int64_t> tokens) {
-  std::vector<float> changed(logits.begin(), logits.end());
-  const auto factor = static_cast<float>(penalty);
-  for (const std::int64_t token : tokens) {
-    const auto id = static_cast<std::size_t>(token);
-    if (id < logits.size()) changed[id] = logits[id] < 0 ? logits[id] * factor : logits[id] / factor;
-  }
-  return changed;
-}
-
 }  // namespace
 
 std::int64_t choose_token(std::span<const float> logits, const TokenChoice& choice, const TextNumber& text,
-                          std::int64_t index, std::span<const std::int64_t> tokens) {
-  if (choice.repetition_penalty != 1) {
-    TokenChoice rest = choice;
-    rest.repetition_penalty = 1;
-    return choose_token(penalized(logits, choice.repetition_penalty, tokens), rest, text, index);
-  }
+                          std::int64_t index) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   if (choice.temperature == 0) return largest - logits.begin();
   std::vector<std::size_t> ids = candidates_of(logits, choice);

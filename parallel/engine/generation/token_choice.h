@@ -14,10 +14,6 @@ struct TokenChoice {
   double top_p = 1;          // and of these the fewest whose probabilities add up to p (Holtzman et al., arXiv
                              // 1904.09751, section 3.1); 1: all
   std::int64_t seed = 1234;
-  // Before all others: of the tokens that the text has already, its prompt included, it divides positive logits and
-  // multiplies negative ones (Keskar et al., arXiv 1909.05858, section 4.1, as transformers'
-  // RepetitionPenaltyLogitsProcessor has it); 1: off.
-  double repetition_penalty = 1;
 };
 
 // Which text a token belongs to. With the token's index they are all that its random number depends on, beside the
@@ -30,8 +26,8 @@ struct TextNumber {
 };
 
 // The token that follows, as number `index` (from 0) of those generated for this text. Of equally likely tokens the one
-// with the lower id comes first. `tokens` are the text's so far, of which those beyond the logits have none.
+// with the lower id comes first.
 std::int64_t choose_token(std::span<const float> logits, const TokenChoice& choice, const TextNumber& text,
-                          std::int64_t index, std::span<const std::int64_t> tokens = {});
+                          std::int64_t index);
 
 }  // namespace llmtrain

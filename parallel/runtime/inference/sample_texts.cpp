@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "core/tokenizer/open_tokenizer.h"
 #include "parallel/engine/generation/generation.h"
 #include "parallel/runtime/inference/inference_requests.h"
+#include "parallel/runtime/inference/source_prompts.h"
 #include "parallel/runtime/loaded_model.h"
 
 namespace llmtrain {
@@ -34,13 +36,10 @@ SampleEnd::Reason reason_of(GrowingText::State state) {
 // The texts of one rank, all of which grow in the same way on every rank; one of them reports to the listener.
 class GrowingTexts {
  public:
-  // The tokenizer outlives this; each of `ends` ends a text.
-  GrowingTexts(const SampleRequest& request, const Tokenizer& tokenizer, const std::vector<std::int64_t>& ends,
+  // What `bytes_of` reads outlives this; each of `ends` ends a text.
+  GrowingTexts(const SampleRequest& request, const GrowingText::Decode& bytes_of, const std::vector<std::int64_t>& ends,
                const SampleListener* listener)
       : request_(request), listener_(listener) {
-    const auto bytes_of = [&tokenizer](std::span<const std::int64_t> tokens) {
-      return tokenizer.decode_continuation(tokens);
-    };
     const TextStops stops{request.stop, ends};
     for (std::size_t i = 0; i < request.prompts.size() * static_cast<std::size_t>(request.samples); ++i)
       texts_.emplace_back(bytes_of, stops);
@@ -82,13 +81,34 @@ std::vector<std::int64_t> encoded(const Tokenizer& tokenizer, const std::string&
   return {ids.begin(), ids.end()};
 }
 
-GenerateOptions options_of(const SampleRequest& request) {
+EarlyStopping early_stopping_of(BeamRequest::EarlyStopping asked) {
+  switch (asked) {
+    case BeamRequest::EarlyStopping::no:
+      return EarlyStopping::no;
+    case BeamRequest::EarlyStopping::yes:
+      return EarlyStopping::yes;
+    case BeamRequest::EarlyStopping::never:
+      break;
+  }
+  return EarlyStopping::never;
+}
+
+// Each of `ends` ends a text.
+GenerateOptions options_of(const SampleRequest& request, const std::vector<std::int64_t>& ends) {
   GenerateOptions options;
   options.tokens = request.tokens;
-  options.choice = {request.temperature, request.top_k, request.top_p, request.seed, request.repetition_penalty};
+  options.choice = {request.temperature, request.top_k, request.top_p, request.seed};
+  options.rules = {request.repetition_penalty, request.no_repeat_ngram_size, request.forced_first, request.forced_last};
   options.samples = request.samples;
   options.batch = request.batch;
+  if (const BeamRequest& beams = request.beams; beams.beams > 1)
+    options.beams = BeamSearch{beams.beams, beams.length_penalty, early_stopping_of(beams.early_stopping), ends};
   return options;
+}
+
+// Tokens as texts that go on have them.
+GrowingText::Decode continued(const Tokenizer& tokenizer) {
+  return [&tokenizer](std::span<const std::int64_t> tokens) { return tokenizer.decode_continuation(tokens); };
 }
 
 }  // namespace
@@ -97,13 +117,24 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
   const auto tokenizer = open_tokenizer(request.recipe.data.tokenizer, request.recipe.model.vocab_size);
   const auto ends = text_ends(request.recipe, request.checkpoint, *tokenizer);
   std::vector<std::vector<std::int64_t>> prompts;
+  GenerateOptions options = options_of(request, ends);
+  GrowingText::Decode bytes_of = continued(*tokenizer);
+  std::optional<SourcePrompts> sources;
+  if (is_encoder_decoder(request.recipe.model.architecture)) {
+    sources.emplace(request, *tokenizer);
+    options.decoder_start = sources->decoder_start();
+    bytes_of = [&sources](std::span<const std::int64_t> tokens) { return sources->text_of(tokens); };
+  }
   // A model needs at least one token to begin with.
   for (const std::string& prompt : request.prompts)
-    prompts.push_back(request.begins_texts ? encode_prompt(*tokenizer, prompt.empty() ? "\n" : prompt)
-                                           : encoded(*tokenizer, prompt));
+    if (sources)
+      prompts.push_back(sources->tokens(prompt));
+    else
+      prompts.push_back(request.begins_texts ? encode_prompt(*tokenizer, prompt.empty() ? "\n" : prompt)
+                                             : encoded(*tokenizer, prompt));
   with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
-    GrowingTexts texts(request, *tokenizer, ends, model.groups().is_first() ? &listener : nullptr);
-    generate(model, prompts, options_of(request),
+    GrowingTexts texts(request, bytes_of, ends, model.groups().is_first() ? &listener : nullptr);
+    generate(model, prompts, options,
              [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
     texts.end_empty();
   });
@@ -124,8 +155,8 @@ void converse(const SampleRequest& request, const NextPrompt& next, const Sample
       if (const bool fits = length <= window; std::exchange(fitted, fits) && !fits)
         log().warn("the conversation has {} tokens, of which the model sees the last {} (max_sequence_length)", length,
                    window);
-      GrowingTexts texts(turn, *tokenizer, ends, &listener);
-      generate(model, prompts, options_of(turn),
+      GrowingTexts texts(turn, continued(*tokenizer), ends, &listener);
+      generate(model, prompts, options_of(turn, ends),
                [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
       texts.end_empty();
       // Without the sign, as the largest seed has one after it, too.

@@ -102,8 +102,10 @@ class Pairs(TrainingTest):
 
     def test_what_it_cannot_do_is_refused(self):
         self.train("--run-dir", "runs/one")
-        for command in (("sample", "runs/one", "--prompt", "abc"), ("chat", "runs/one")):
-            self.refused(2, ["an encoder-decoder's", "needs a decoder"], *command)
+        self.refused(2, ["an encoder-decoder's", "needs a decoder"], "chat", "runs/one")
+        for flags, words in ((["--temperature", "1"], ["--temperature 1", "--beams 4"]), (["--stop", "a"], ["--stop"]),
+                             (["--samples", "5"], ["--samples 5"])):
+            self.refused(2, words, "sample", "runs/one", "--prompt", "abc", "--beams", "4", *flags)
         self.refused(2, ["/data/pairs", "null"], "run", "recipe.json", "--set", "data.pairs=null")
         self.refused(2, ["/parallel/tensor"], "run", "recipe.json", "--ranks", "2", "--set", "parallel.tensor=2")
         self.refused(2, ["/data/pairs", "a model without an encoder"], "run", "recipe.json", "--set",

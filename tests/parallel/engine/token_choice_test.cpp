@@ -50,22 +50,6 @@ TEST_CASE("temperature, top-k and top-p give the probabilities of their definiti
   check_shares({.temperature = 1, .top_k = 3, .top_p = 0.77}, {0, 4.0 / 7, 0, 3.0 / 7});
 }
 
-TEST_CASE("a repetition penalty divides the positive logits of what is there and multiplies the negative ones, once") {
-  const std::array<float, 5> mixed{3, 2.5F, -1, -1.5F, 0};
-  const auto chosen = [&](double penalty, const std::vector<std::int64_t>& tokens) {
-    return choose_token(mixed, {.temperature = 0, .repetition_penalty = penalty}, {}, 0, tokens);
-  };
-  CHECK(chosen(1, {0, 1}) == 0);
-  CHECK(chosen(1.1, {0, 0, 0}) == 0);  // 2.73, and not 2.25
-  CHECK(chosen(1.5, {0}) == 1);
-  CHECK(chosen(1.5, {0, 1, 99}) == 0);
-  CHECK(chosen(0.5, {1}) == 1);
-  // -2 is less than -1.5.
-  const std::array<float, 2> negative{-1, -1.5F};
-  CHECK(choose_token(negative, {.temperature = 0, .repetition_penalty = 2}, {}, 0, std::array<std::int64_t, 1>{0}) ==
-        1);
-}
-
 TEST_CASE("of equally likely tokens the first is the most likely, and infinite logits do not matter") {
   const std::array<float, 4> equal{0, 2, 2, -std::numeric_limits<float>::infinity()};
   for (std::int64_t index = 0; index < 50; ++index) {
