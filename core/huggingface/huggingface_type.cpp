@@ -69,7 +69,7 @@ void require_plain_attention(const ModelRecipe& model, const std::string& archit
 constexpr const char* same_biases = "one where query, key and value have them, and none elsewhere";
 bool has_one_attention_bias(const ModelRecipe& model) { return model.qkv_bias == model.attention_output_bias; }
 
-// Of models without experts and norms of queries and keys.
+// Whether a model without experts, and without norms of queries and keys, is one.
 bool is_qwen2(const ModelRecipe& model) { return model.qkv_bias && !model.attention_output_bias && !model.bias; }
 
 void require_gpt2(const ModelRecipe& model) {

@@ -49,7 +49,7 @@ struct FittingPlan {
   bool is_tight = false;
 };
 
-// Of a recipe as it is or, where that does not fit or is tight, with the first change that has room; else a tight one.
+// The recipe as it is or, where that does not fit or is tight, with the first change that has room; else a tight one.
 std::optional<FittingPlan> fitting_plan(const Recipe& recipe, const ClusterProfile& profile) {
   try {
     const Plan plan = make_plan(recipe, profile);

@@ -19,7 +19,7 @@ inline constexpr const char* no_change_fits = "no change of it fits; llmtrain pl
 // where no number that shares the batch evenly is enough.
 std::optional<std::string> devices_that_fit(const Plan& plan, const ClusterProfile& profile);
 
-// Of a plan that does not fit: what its fullest rank needs and has, and the cheapest change or the devices that fit.
+// What the fullest rank of a plan that does not fit needs and has, and the cheapest change or the devices that fit.
 // None of one that fits.
 std::optional<std::string> shortage_of_memory(const Plan& plan, const ClusterProfile& profile);
 
