@@ -4,9 +4,13 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <set>
+#include <span>
 
 #include "core/base/error.h"
+#include "core/json/json_text.h"
 #include "core/recipe/hints.h"
 
 namespace llmtrain {
@@ -67,6 +71,33 @@ Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rul
   if (whole % value == 0) return {};
   return Refusal{fmt::format("{} does not divide {}", value, whole), fmt::format("must divide {}", rule),
                  std::to_string(nearest_divisor(value, whole))};
+}
+
+Verdict must_name_classes(const std::vector<std::string>& names) {
+  if (names.size() < 2)
+    return Refusal{fmt::format("has {}", names.empty() ? "no class" : "one class"),
+                   "must be the names of at least two classes"};
+  std::set<std::string_view> seen;
+  for (const std::string& name : names)
+    if (!seen.insert(name).second)
+      return Refusal{"has " + shown_text(name) + " twice", "must be names that each stand for one class"};
+  return {};
+}
+
+Verdict must_be_alone(const DataRecipe& data, std::string_view what, std::initializer_list<OtherSamples> others) {
+  const std::array<OtherSamples, 2> before{
+      {{"fine_tuning", data.fine_tuning.has_value()}, {"masking", data.masking.has_value()}}};
+  const std::array<OtherSamples, 3> after{
+      {{"document_mask", data.document_mask.has_value()},
+       {"curriculum.sequence_length", data.curriculum.sequence_length.has_value()},
+       {"curriculum.vocabulary_rarity", data.curriculum.vocabulary_rarity.has_value()}}};
+  for (const std::span<const OtherSamples> part :
+       {std::span<const OtherSamples>(before), std::span<const OtherSamples>(others.begin(), others.size()),
+        std::span<const OtherSamples>(after)})
+    for (const OtherSamples& other : part)
+      if (other.is_given)
+        return Refusal{fmt::format("is for {}", what), fmt::format("must be null with data.{}", other.key), "null"};
+  return {};
 }
 
 }  // namespace llmtrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -115,5 +116,17 @@ Verdict check_multiple(const LengthScheduleRecipe& schedule, const BatchRecipe& 
 // Verdicts on a number, with the nearest valid one as hint. `rule` follows "must be a multiple of " and "must divide ".
 Verdict must_be_multiple(std::int64_t value, std::int64_t divisor, std::string_view rule);
 Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rule);
+
+// The verdict on names of classes: at least two, each once.
+Verdict must_name_classes(const std::vector<std::string>& names);
+
+// Another kind of samples, by its key in `data`.
+struct OtherSamples {
+  std::string_view key;
+  bool is_given = false;
+};
+// The verdict on a key of `data` that says what samples are, beside which no conversations, hidden tokens, `others` nor
+// anything that divides or orders tokens may stand: the first of them is named. `what` is what the key is for.
+Verdict must_be_alone(const DataRecipe& data, std::string_view what, std::initializer_list<OtherSamples> others = {});
 
 }  // namespace llmtrain

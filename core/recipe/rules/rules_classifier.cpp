@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/fmt/fmt.h>
 
-#include <set>
 #include <string>
 #include <vector>
 
-#include "core/json/json_text.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
@@ -15,14 +13,7 @@ Verdict check_head_classes(const Recipe& recipe, const Known&) {
   const auto& classifier = recipe.model.classifier;
   // Labels have the same rule, and the classifier may be theirs.
   if (!classifier || recipe.data.labels || recipe.data.images) return {};
-  if (classifier->classes.size() < 2)
-    return Refusal{fmt::format("has {}", classifier->classes.empty() ? "no class" : "one class"),
-                   "must be the names of at least two classes"};
-  std::set<std::string> names;
-  for (const std::string& name : classifier->classes)
-    if (!names.insert(name).second)
-      return Refusal{"has " + shown_text(name) + " twice", "must be names that each stand for one class"};
-  return {};
+  return must_name_classes(classifier->classes);
 }
 
 // A model of images has no other head.

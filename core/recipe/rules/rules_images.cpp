@@ -3,7 +3,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,10 +70,6 @@ Verdict check_channels(const Recipe& recipe, const Known&) {
                  "must be 3 with data.images, whose pixels are red, green and blue", "3"};
 }
 
-Verdict not_with_images(const char* beside) {
-  return Refusal{"is for images in folders", std::string("must be null with ") + beside, "null"};
-}
-
 Verdict check_images(const Recipe& recipe, const Known&) {
   const DataRecipe& data = recipe.data;
   if (!data.images) {
@@ -84,27 +79,13 @@ Verdict check_images(const Recipe& recipe, const Known&) {
   }
   if (!is_image_classifier(recipe.model.architecture))
     return Refusal{"has images, and this model reads tokens", "needs model.architecture \"vit\"", "null"};
-  if (data.fine_tuning) return not_with_images("data.fine_tuning");
-  if (data.masking) return not_with_images("data.masking");
-  if (data.labels) return not_with_images("data.labels");
-  if (data.pairs) return not_with_images("data.pairs");
-  if (data.document_mask) return not_with_images("data.document_mask");
-  if (data.curriculum.sequence_length) return not_with_images("data.curriculum.sequence_length");
-  if (data.curriculum.vocabulary_rarity) return not_with_images("data.curriculum.vocabulary_rarity");
-  return {};
+  return must_be_alone(data, "images in folders",
+                       {{"labels", data.labels.has_value()}, {"pairs", data.pairs.has_value()}});
 }
 
 Verdict check_image_classes(const Recipe& recipe, const Known&) {
   const auto& images = recipe.data.images;
-  if (!images) return {};
-  if (images->classes.size() < 2)
-    return Refusal{fmt::format("has {}", images->classes.empty() ? "no class" : "one class"),
-                   "must be the names of at least two classes"};
-  std::set<std::string> names;
-  for (const std::string& name : images->classes)
-    if (!names.insert(name).second)
-      return Refusal{"has " + shown_text(name) + " twice", "must be names that each stand for one class"};
-  return {};
+  return images ? must_name_classes(images->classes) : Verdict{};
 }
 
 Verdict check_side(const Recipe& recipe, const Known&) {

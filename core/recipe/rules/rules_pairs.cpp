@@ -7,10 +7,6 @@
 namespace llmtrain {
 namespace {
 
-Verdict not_with_pairs(const char* beside) {
-  return Refusal{"is for pairs of texts in rows", std::string("must be null with ") + beside, "null"};
-}
-
 Verdict check_pairs(const Recipe& recipe, const Known&) {
   const DataRecipe& data = recipe.data;
   if (!data.pairs) {
@@ -25,13 +21,7 @@ Verdict check_pairs(const Recipe& recipe, const Known&) {
   if (data.tokenizer.kind == TokenizerKind::bytes)
     return Refusal{"has targets whose end is predicted, and bytes have no mark for it",
                    "needs a data.tokenizer that puts one behind texts", "null"};
-  if (data.fine_tuning) return not_with_pairs("data.fine_tuning");
-  if (data.masking) return not_with_pairs("data.masking");
-  if (data.labels) return not_with_pairs("data.labels");
-  if (data.document_mask) return not_with_pairs("data.document_mask");
-  if (data.curriculum.sequence_length) return not_with_pairs("data.curriculum.sequence_length");
-  if (data.curriculum.vocabulary_rarity) return not_with_pairs("data.curriculum.vocabulary_rarity");
-  return {};
+  return must_be_alone(data, "pairs of texts in rows", {{"labels", data.labels.has_value()}});
 }
 
 Verdict check_pairs_start(const Recipe& recipe, const Known&) {
