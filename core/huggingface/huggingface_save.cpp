@@ -131,16 +131,9 @@ void add_experts(Json& config, const MixtureOfExpertsRecipe& moe, HuggingfaceTyp
 }
 
 void add_encoder(Json& config, const ModelRecipe& model, HuggingfaceType type) {
-  config["num_hidden_layers"] = model.layers;
-  config["hidden_size"] = model.hidden_size;
-  config["num_attention_heads"] = model.heads;
-  config["intermediate_size"] = model.ffn_hidden_size;
+  add_encoder_layers(config, model);
   config["max_position_embeddings"] = model.max_sequence_length + rows_before_positions(type);
   config["type_vocab_size"] = token_types(model.architecture);
-  config["hidden_act"] = model.activation == Activation::gelu ? "gelu" : "gelu_new";
-  config["layer_norm_eps"] = model.norm_eps;
-  config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = model.dropout;
-  if (model.classifier) add_classes(config, *model.classifier);
 }
 
 // "BertForMaskedLM", or the class of the same family that tells classes.

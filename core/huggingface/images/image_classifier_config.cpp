@@ -34,8 +34,7 @@ Json preprocessor_config(const ImagesRecipe& images, std::int64_t size) {
   return config;
 }
 
-}  // namespace
-
+// Their names, by number and back.
 void add_classes(Json& config, const ClassifierRecipe& classifier) {
   for (std::size_t i = 0; i < classifier.classes.size(); ++i) {
     config["id2label"][std::to_string(i)] = classifier.classes[i];
@@ -44,11 +43,9 @@ void add_classes(Json& config, const ClassifierRecipe& classifier) {
   if (classifier.of == ClassifiedPart::sequence) config["problem_type"] = "single_label_classification";
 }
 
-void add_vit(Json& config, const ModelRecipe& model) {
-  const ImageInputRecipe& image = model.image.value();
-  config["image_size"] = image.size;
-  config["patch_size"] = image.patch;
-  config["num_channels"] = image.channels;
+}  // namespace
+
+void add_encoder_layers(Json& config, const ModelRecipe& model) {
   config["num_hidden_layers"] = model.layers;
   config["hidden_size"] = model.hidden_size;
   config["num_attention_heads"] = model.heads;
@@ -56,9 +53,17 @@ void add_vit(Json& config, const ModelRecipe& model) {
   config["hidden_act"] = model.activation == Activation::gelu ? "gelu" : "gelu_new";
   config["layer_norm_eps"] = model.norm_eps;
   config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = model.dropout;
+  if (model.classifier) add_classes(config, *model.classifier);
+}
+
+void add_vit(Json& config, const ModelRecipe& model) {
+  const ImageInputRecipe& image = model.image.value();
+  config["image_size"] = image.size;
+  config["patch_size"] = image.patch;
+  config["num_channels"] = image.channels;
+  add_encoder_layers(config, model);
   config["qkv_bias"] = true;
   config["initializer_range"] = model.init_std;
-  add_classes(config, model.classifier.value());
 }
 
 void write_preprocessor_config(const std::filesystem::path& folder, const std::optional<ImagesRecipe>& images,

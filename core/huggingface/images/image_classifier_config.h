@@ -10,8 +10,8 @@
 
 namespace llmtrain {
 
-// What config.json says of a head for classes: their names.
-void add_classes(Json& config, const ClassifierRecipe& classifier);
+// What config.json says of the layers of BERT, RoBERTa and ViT, and of their head for classes.
+void add_encoder_layers(Json& config, const ModelRecipe& model);
 
 // What config.json says of ViT.
 void add_vit(Json& config, const ModelRecipe& model);
