@@ -51,10 +51,8 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       loss_scale_(layout_->recipe().precision),
       spikes_(layout_->recipe().training.spikes),
       rope_(layout_->graph(), device) {
-  Recipe executed = recipe();
+  Recipe executed = contents == StateContents::training ? recipe() : without_training(recipe());
   executed.kernels.attention = kernel_for(contents, executed.kernels.attention);
-  executed.kernels.cuda_graphs = executed.kernels.cuda_graphs && contents == StateContents::training;
-  executed.memory.offload.optimizer = executed.memory.offload.optimizer && contents == StateContents::training;
   const bool updates_on_host = executed.memory.offload.optimizer;
   require_executable_on(device, std::move(executed));
   if (recipe().precision.delays_scales())

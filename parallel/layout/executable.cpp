@@ -216,4 +216,10 @@ std::vector<std::string> keys_not_executable() {
   return pointers;
 }
 
+Recipe without_training(Recipe recipe) {
+  recipe.kernels.cuda_graphs = false;
+  recipe.memory.offload.optimizer = false;
+  return recipe;
+}
+
 }  // namespace llmtrain

@@ -15,4 +15,7 @@ std::vector<std::string> not_executable(const Recipe& recipe);
 // The keys that it may name, as JSON pointers; a key once for each reason.
 std::vector<std::string> keys_not_executable();
 
+// The recipe of who reads a model's weights alone: without what only training asks of a device, so that any has them.
+Recipe without_training(Recipe recipe);
+
 }  // namespace llmtrain

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "parallel/layout/executable.h"
 
 namespace llmtrain::app {
 namespace {
@@ -68,10 +68,7 @@ FoundCheckpoint find_source(const std::string& source) {
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides) {
   const FoundCheckpoint found = find_source(without_recipe(source, overrides));
   warn_of_damaged(found.damaged);
-  Recipe recipe = recipe_of(found.reader, overrides);
-  // Nothing trains here: any device has the weights alone.
-  recipe.memory.offload.optimizer = false;
-  return {std::move(recipe), found.reader};
+  return {without_training(recipe_of(found.reader, overrides)), found.reader};
 }
 
 void require_tokenizer(const CheckpointSource& source, const std::vector<Override>& overrides) {

@@ -29,8 +29,9 @@ struct FoundCheckpoint {
 // Error(missing_input) when there is none, Error(bad_data) when `source` is something else.
 FoundCheckpoint find_source(const std::string& source);
 
-// The same with the recipe of the checkpoint's manifest, changed by `overrides`; also accepts a recipe's file, meaning
-// its log.directory. Damaged checkpoints are logged as warnings. Throws Error.
+// The same with the recipe of the checkpoint's manifest, changed by `overrides`, without what only training asks of a
+// device; also accepts a recipe's file, meaning its log.directory. Damaged checkpoints are logged as warnings. Throws
+// Error.
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides);
 
 // Throws Error(bad_recipe) for a model that was trained on ids whose tokenizer its recipe does not name, as of token
