@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heads for classes compute and learn what transformers' …ForSequenceClassification and …ForTokenClassification do, of
 ragged texts and of pairs of them."""
-import json
+import functools
 import sys
 import unittest
 
@@ -13,7 +13,7 @@ except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
 
-from encoder_models import EPSILON, RATE, ROWS, SHAPE, STEPS, VOCABULARY, EncoderTest, ours_of, randomized
+from encoder_models import ROWS, SHAPE, VOCABULARY, EncoderTest, ours_of, randomized
 
 LENGTHS = [16, 11, 5, 9]  # of the texts; what is left of a sample is padding
 CLASSES = 3
@@ -101,10 +101,7 @@ class Classifiers(EncoderTest):
                 self.assert_close(logits, theirs.logits, 1e-10, "logits")
                 self.assertEqual(losses.shape, (len(LENGTHS),))
             self.assertAlmostEqual(losses.mean().item(), theirs.loss.item(), places=10)
-            gradients = ours_of(model, [(key, value.grad) for key, value in model.named_parameters()])
-            self.assertEqual({f"gradient.{key}" for key in gradients}, {key for key in ours if "gradient" in key})
-            for key, gradient in gradients.items():
-                self.assert_close(ours[f"gradient.{key}"], gradient, 1e-10, key)
+            self.assert_gradients(ours, ours_of(model, [(key, value.grad) for key, value in model.named_parameters()]))
 
     def test_tokens_of_padding_change_nothing(self):
         for _, samples in self.for_models():
@@ -121,22 +118,8 @@ class Classifiers(EncoderTest):
 
     def test_training_changes_weights_as_pytorch_does(self):
         for model, samples in self.for_models():
-            samples.save(self.folder / "samples.safetensors")
-            recipe = {"model": {"from": f"hf:{self.folder}/hf"},
-                      "batch": {"global": len(LENGTHS), "micro": 2, "sequence_length": ROWS},
-                      "training": {"steps": STEPS, "clip_norm": 1.0, "optimizer": {"eps": EPSILON},
-                                   "learning_rate": {"peak": RATE, "warmup_steps": 0, "schedule": "constant"}},
-                      "cluster": {"device": "cpu"}}
-            (self.folder / "recipe.json").write_text(json.dumps(recipe))
-            first = ours_of(model, [(key, value.detach().clone()) for key, value in model.named_parameters()])
-            losses = self.train(model, samples)
-            last = ours_of(model, [(key, value.detach()) for key, value in model.named_parameters()])
-            ours = self.tool("train", self.folder / "recipe.json", self.folder / "samples.safetensors")
-            self.assert_close(ours.pop("losses"), torch.tensor(losses), 1e-5, "losses")
-            self.assertEqual(sorted(ours), sorted(last))
-            for key, tensor in last.items():
-                if not key.endswith("attention.key.bias"):  # AdamW makes steps of rounding errors
-                    self.assert_close(ours[key] - first[key], tensor - first[key], 1e-4, key)
+            self.check_training(model, samples, {"global": len(LENGTHS), "sequence_length": ROWS},
+                                functools.partial(ours_of, model))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of encoders against transformers share: names of tensors, random models, training in PyTorch."""
+import json
 import os
 import subprocess
 import sys
@@ -79,23 +80,58 @@ class EncoderTest(unittest.TestCase):
 
     def assert_close(self, got, expected, tolerance, name):
         self.assertEqual(got.shape, expected.shape, name)
-        distance = (got - expected).abs().max() / max(1e-3, expected.abs().max())
-        self.assertLess(distance, tolerance, name)
+        self.assertLess(distance(got, expected), tolerance, name)
 
-    @staticmethod
-    def train(model, samples):
-        """20 steps of PyTorch's AdamW; matrices and the table of tokens decay."""
-        still = ("LayerNorm", "layer_norm", "layernorm", "position_embeddings", "token_type", "cls_token", ".bias")
-        groups = [{"params": [value for key, value in model.named_parameters()
-                              if any(part in key for part in still) == is_still], "weight_decay": decay}
-                  for is_still, decay in ((False, 0.1), (True, 0.0))]
-        optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=EPSILON)
-        losses = []
-        for _ in range(STEPS):
-            loss = model(**samples.theirs()).loss
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            losses.append(loss.item())
-        return losses
+    def assert_gradients(self, ours, expected):
+        """What the tool found, by our names; a key's bias moves all scores of a query alike: its gradient is zero but for
+        rounding."""
+        self.assertEqual({f"gradient.{key}" for key in expected}, {key for key in ours if "gradient" in key})
+        for key, gradient in expected.items():
+            self.assert_close(ours[f"gradient.{key}"], gradient, 1e-10, key)
+
+    def learned(self, samples, batch, **training):
+        """The weights after 20 steps of ours on all samples in one batch, from the folder "hf"; and their losses."""
+        samples.save(self.folder / "samples.safetensors")
+        recipe = {"model": {"from": f"hf:{self.folder}/hf"}, "batch": {"micro": 2, **batch},
+                  "training": {"steps": STEPS, "clip_norm": 1.0, "optimizer": {"eps": EPSILON},
+                               "learning_rate": {"peak": RATE, "warmup_steps": 0, "schedule": "constant"}, **training},
+                  "cluster": {"device": "cpu"}}
+        (self.folder / "recipe.json").write_text(json.dumps(recipe))
+        ours = self.tool("train", self.folder / "recipe.json", self.folder / "samples.safetensors")
+        return ours, ours.pop("losses")
+
+    def check_training(self, model, samples, batch, named_ours):
+        """What 20 steps change is what they change in PyTorch; `named_ours` takes pairs of transformers' names and tensors
+        to tensors by our names."""
+        first = named_ours([(key, value.detach().clone()) for key, value in model.named_parameters()])
+        losses = train(model, lambda: model(**samples.theirs()).loss)
+        last = named_ours([(key, value.detach()) for key, value in model.named_parameters()])
+        ours, our_losses = self.learned(samples, batch)
+        self.assert_close(our_losses, torch.tensor(losses), 1e-5, "losses")
+        self.assertEqual(sorted(ours), sorted(last))
+        for key, tensor in last.items():
+            if not key.endswith("attention.key.bias"):  # AdamW makes steps of rounding errors
+                self.assert_close(ours[key] - first[key], tensor - first[key], 1e-4, key)
+
+
+def distance(got, expected):
+    return ((got - expected).abs().max() / max(1e-3, expected.abs().max())).item()
+
+
+def train(model, loss_now):
+    """20 steps of PyTorch's AdamW; matrices and the table of tokens decay."""
+    still = ("LayerNorm", "layer_norm", "layernorm", "position_embeddings", "embed_positions", "relative_attention_bias",
+             "token_type", "cls_token", ".bias")
+    groups = [{"params": [value for key, value in model.named_parameters()
+                          if any(part in key for part in still) == is_still], "weight_decay": decay}
+              for is_still, decay in ((False, 0.1), (True, 0.0))]
+    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=EPSILON)
+    losses = []
+    for _ in range(STEPS):
+        loss = loss_now()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of images compute and learn what transformers' ViTForImageClassification does, and its folders are read."""
-import json
 import sys
 import unittest
 
@@ -12,7 +11,7 @@ except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
 
-from encoder_models import EPSILON, RATE, SHAPE, STEPS, EncoderTest, randomized
+from encoder_models import SHAPE, EncoderTest, randomized
 
 IMAGES, CLASSES = 6, 3
 SIZES = {key: value for key, value in SHAPE.items() if key != "vocab_size"}
@@ -86,28 +85,11 @@ class ImageClassifiers(EncoderTest):
             self.assert_close(ours["logits"], theirs.logits, 1e-10, "logits")
             self.assertEqual(ours["losses"].shape, (IMAGES,))
             self.assertAlmostEqual(ours["losses"].mean().item(), theirs.loss.item(), places=10)
-            gradients = ours_of([(key, value.grad) for key, value in model.named_parameters()])
-            self.assertEqual({f"gradient.{key}" for key in gradients}, {key for key in ours if "gradient" in key})
-            for key, gradient in gradients.items():
-                self.assert_close(ours[f"gradient.{key}"], gradient, 1e-10, key)
+            self.assert_gradients(ours, ours_of([(key, value.grad) for key, value in model.named_parameters()]))
 
     def test_training_changes_weights_as_pytorch_does(self):
         for model, images in self.for_models():
-            images.save(self.folder / "samples.safetensors")
-            recipe = {"model": {"from": f"hf:{self.folder}/hf"}, "batch": {"global": IMAGES, "micro": 2},
-                      "training": {"steps": STEPS, "clip_norm": 1.0, "optimizer": {"eps": EPSILON},
-                                   "learning_rate": {"peak": RATE, "warmup_steps": 0, "schedule": "constant"}},
-                      "cluster": {"device": "cpu"}}
-            (self.folder / "recipe.json").write_text(json.dumps(recipe))
-            first = ours_of([(key, value.detach().clone()) for key, value in model.named_parameters()])
-            losses = self.train(model, images)
-            last = ours_of([(key, value.detach()) for key, value in model.named_parameters()])
-            ours = self.tool("train", self.folder / "recipe.json", self.folder / "samples.safetensors")
-            self.assert_close(ours.pop("losses"), torch.tensor(losses), 1e-5, "losses")
-            self.assertEqual(sorted(ours), sorted(last))
-            for key, tensor in last.items():
-                if not key.endswith("attention.key.bias"):  # AdamW makes steps of rounding errors
-                    self.assert_close(ours[key] - first[key], tensor - first[key], 1e-4, key)
+            self.check_training(model, images, {"global": IMAGES}, ours_of)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,10 @@ where sources and targets are ragged, share sequences, or leave rows to padding.
 import copy
 import functools
 import itertools
-import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
 try:
     import safetensors.torch
@@ -21,10 +18,11 @@ except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
 
+from encoder_models import EncoderTest, distance, train
+
 torch.set_num_threads(1)
 
-SOURCE, TARGET, VOCABULARY, STEPS, RATE = 14, 9, 41, 20, 1e-3
-EPSILON = 1e-5  # so that AdamW makes no full steps of the rounding errors of small gradients
+SOURCE, TARGET, VOCABULARY = 14, 9, 41
 START, PADDING = 2, 1
 # By sample, the lengths of its sources and of their targets; padding is a document of its own, in both or in neither.
 DOCUMENTS = [([14], [9]), ([11], [8]), ([7, 4], [5, 3]), ([3], [7])]
@@ -143,36 +141,17 @@ class Samples:
         return torch.cat([rows[sample, target] for sample, _, target in self.documents])
 
 
-def distance(got, expected):
-    return ((got - expected).abs().max() / max(1e-3, expected.abs().max())).item()
-
-
 def loss_of(logits, pairs, smoothing):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), pairs["labels"].flatten(), label_smoothing=smoothing)
 
 
-class SourceAndTarget(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-
-    def tool(self, *words):
-        command = [os.environ["LLMTRAIN_ENCODER_TOOL"], *map(str, words), str(self.folder / "out.safetensors")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return safetensors.torch.load_file(self.folder / "out.safetensors")
-
+class SourceAndTarget(EncoderTest):
     def passes(self, samples, smoothing=0.0):
         samples.save(self.folder / "samples.safetensors")
         results = self.tool("passes", self.folder / "hf", self.folder / "samples.safetensors", smoothing)
         for name in ("logits", "losses"):
             results[name] = results[name].unflatten(0, (len(DOCUMENTS), TARGET))
         return results
-
-    def assert_close(self, got, expected, tolerance, name):
-        self.assertEqual(got.shape, expected.shape, name)
-        self.assertLess(distance(got, expected), tolerance, name)
 
     def test_logits_losses_and_gradients_are_those_of_transformers(self):
         samples = Samples()
@@ -190,10 +169,7 @@ class SourceAndTarget(unittest.TestCase):
                 marks = samples.marks == 1
                 self.assertAlmostEqual(ours["losses"][marks].mean().item(), loss.item(), places=10)
                 self.assertEqual(ours["losses"][~marks].abs().max(), 0)
-                gradients = ours_of([(key, value.grad) for key, value in model.named_parameters()])
-                self.assertEqual({f"gradient.{key}" for key in gradients}, {key for key in ours if "gradient" in key})
-                for key, gradient in gradients.items():
-                    self.assert_close(ours[f"gradient.{key}"], gradient, 1e-10, key)
+                self.assert_gradients(ours, ours_of([(key, value.grad) for key, value in model.named_parameters()]))
 
     def test_folders_are_read_and_written_as_they_are(self):
         pairs = Samples().theirs()
@@ -228,27 +204,22 @@ class SourceAndTarget(unittest.TestCase):
 
     def test_training_changes_weights_as_pytorch_does(self):
         samples = Samples()
-        samples.save(self.folder / "samples.safetensors")
+        pairs = samples.theirs()
         for name, smoothing in (("bart", 0.1), ("t5", 0.0), ("t5 1.1", 0.2)):
             with self.subTest(name):
                 model = model_of(name)
                 model.save_pretrained(self.folder / "hf")
-                recipe = {"model": {"from": f"hf:{self.folder}/hf"},
-                          "batch": {"global": len(DOCUMENTS), "micro": 2, "sequence_length": SOURCE},
-                          "training": {"steps": STEPS, "clip_norm": 1.0, "label_smoothing": smoothing,
-                                       "optimizer": {"eps": EPSILON},
-                                       "learning_rate": {"peak": RATE, "warmup_steps": 0, "schedule": "constant"}},
-                          "cluster": {"device": "cpu"}}
-                (self.folder / "recipe.json").write_text(json.dumps(recipe))
                 first = ours_of([(key, value.detach().clone()) for key, value in model.named_parameters()])
                 in_fp32 = copy.deepcopy(model)
                 # In float64, so that roundings are those of one side alone.
-                losses = self.train(with_exact_norms(model.double()), samples, smoothing)
-                self.train(in_fp32, samples, smoothing)
+                with_exact_norms(model.double())
+                losses = train(model, lambda: loss_of(model(**pairs).logits, pairs, smoothing))
+                train(in_fp32, lambda: loss_of(in_fp32(**pairs).logits, pairs, smoothing))
                 last, rounded = (ours_of([(key, value.detach()) for key, value in of.named_parameters()])
                                  for of in (model, in_fp32))
-                ours = self.tool("train", self.folder / "recipe.json", self.folder / "samples.safetensors")
-                self.assert_close(ours.pop("losses"), torch.tensor(losses, dtype=torch.float64), 1e-5, "losses")
+                ours, our_losses = self.learned(samples, {"global": len(DOCUMENTS), "sequence_length": SOURCE},
+                                                label_smoothing=smoothing)
+                self.assert_close(our_losses, torch.tensor(losses, dtype=torch.float64), 1e-5, "losses")
                 self.assertEqual(sorted(ours), sorted(last))
                 # What is common to all keys moves all scores of a query alike: of a key's bias AdamW makes steps of
                 # rounding errors. Gradients of queries' and keys' matrices are differences of large numbers, of which
@@ -260,26 +231,6 @@ class SourceAndTarget(unittest.TestCase):
                 self.assertLess(tolerance, 1e-3)
                 for key in keys:
                     self.assert_close(ours[key] - first[key], steps[key], tolerance, key)
-
-    @staticmethod
-    def train(model, samples, smoothing):
-        """20 steps of PyTorch's AdamW; matrices and the table of tokens decay."""
-        still = ("layer_norm", "layernorm", "embed_positions", "relative_attention_bias", ".bias")
-        groups = [{"params": [value for key, value in model.named_parameters()
-                              if any(part in key for part in still) == is_still], "weight_decay": decay}
-                  for is_still, decay in ((False, 0.1), (True, 0.0))]
-        optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=EPSILON)
-        losses = []
-        theirs = samples.theirs()
-        for _ in range(STEPS):
-            logits = model(**theirs).logits
-            loss = loss_of(logits, theirs, smoothing)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            losses.append(loss.item())
-        return losses
 
 
 if __name__ == "__main__":
