@@ -65,21 +65,9 @@ Learned learn(const PairSetting& pairs, const RankCase& layout, std::int64_t ste
 }
 
 void check_bits(const PairSetting& pairs, const Overrides& model) {
-  const Learned expected = learn(pairs, {1, model});
-  CHECK(expected.run.losses.back() < expected.run.losses.front());
-  const std::vector<RankCase> layouts{
-      {1, {"memory.recompute=\"selective\""}}, {1, {"memory.recompute=\"full\""}}, {1, {"pipeline.loops=4"}}};
-  for (const RankCase& layout : layouts) {
-    INFO(in_words(layout.ranks, layout.overrides + model));
-    check_same_bits(learn(pairs, {layout.ranks, layout.overrides + model}), expected);
-  }
-  // Sums of two ranks' gradients are those of two micro-batches.
-  for (const int stage : {0, 1, 2, 3}) {
-    const Learned got = learn(pairs, {2, Overrides{zero(stage)} + model});
-    INFO("ZeRO-" << stage);
-    CHECK(got.run.losses == expected.run.losses);
-    CHECK(got.evaluated == expected.evaluated);
-  }
+  check_layouts(
+      [&](const RankCase& layout) { return learn(pairs, layout); }, model,
+      {{1, {"memory.recompute=\"selective\""}}, {1, {"memory.recompute=\"full\""}}, {1, {"pipeline.loops=4"}}});
 }
 
 void check_pipelines(const PairSetting& pairs, const Overrides& model) {

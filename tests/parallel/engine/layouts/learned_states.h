@@ -59,4 +59,23 @@ inline void check_same_bits(const Learned& got, const Learned& expected) {
   }
 }
 
+// What one rank learns of `model` is what `layouts` learn, to the bit, and on two data ranks, whose gradients' sums are
+// those of two micro-batches, the losses are the same at every ZeRO stage. `learn` takes a RankCase.
+template <class Learn>
+Learned check_layouts(const Learn& learn, const Overrides& model, const std::vector<RankCase>& layouts) {
+  const Learned expected = learn({1, model});
+  CHECK(expected.run.losses.back() < expected.run.losses.front());
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides + model));
+    check_same_bits(learn({layout.ranks, layout.overrides + model}), expected);
+  }
+  for (const int stage : {0, 1, 2, 3}) {
+    INFO("ZeRO-" << stage);
+    const Learned got = learn({2, Overrides{zero(stage)} + model});
+    CHECK(got.run.losses == expected.run.losses);
+    CHECK(got.evaluated == expected.evaluated);
+  }
+  return expected;
+}
+
 }  // namespace llmtrain::test
