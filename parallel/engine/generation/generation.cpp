@@ -110,11 +110,16 @@ class Generator {
     std::vector<double> chosen(places.size(), late);
     if (decoder_.decides() && !is_time_over()) {
       const auto vocabulary = static_cast<std::size_t>(logits.size(1));
+      std::vector<float> changed;
       for (std::size_t i = 0; i < places.size(); ++i) {
         const Text& text = *texts_[static_cast<std::size_t>(places[i])];
-        const float* logits_of_text = logits.const_data_ptr<float>() + i * vocabulary;
-        std::vector<float> row(logits_of_text, logits_of_text + vocabulary);
-        apply(options_.rules, {text.generated, options_.tokens, text.tokens}, row);
+        std::span<const float> row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
+        if (options_.rules.are_any()) {
+          // A copy: other texts may begin with these logits, too.
+          changed.assign(row.begin(), row.end());
+          apply(options_.rules, {text.generated, options_.tokens, text.tokens}, changed);
+          row = changed;
+        }
         chosen[i] = static_cast<double>(choose_token(row, options_.choice, text.number, text.generated));
       }
     }

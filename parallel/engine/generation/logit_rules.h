@@ -17,6 +17,9 @@ struct LogitRules {
   std::int64_t no_repeat_ngram_size = 0;       // no sequence of so many tokens twice; 0: any
   std::optional<std::int64_t> forced_first{};  // the first token that is written
   std::optional<std::int64_t> forced_last{};   // the last one, where a text is as long as it may be
+
+  // Whether they may change anything.
+  bool are_any() const { return repetition_penalty != 1 || no_repeat_ngram_size > 0 || forced_first || forced_last; }
 };
 
 // The place of a token in its text.
