@@ -11,7 +11,7 @@
 #include "kernels/cuda_operators/bias.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/vector/level.h"
-#include "kernels/vector/products/single_row.h"
+#include "kernels/vector/products/separate_rows.h"
 #include "kernels/vector_dispatch.h"
 
 namespace llmtrain::kernels {
@@ -120,33 +120,48 @@ std::optional<at::Tensor> widened_bias(const std::optional<at::Tensor>& bias) {
   return bias ? std::optional(widened(*bias)) : std::nullopt;
 }
 
-// What one token needs: a pass over the weight, which is all that the product costs.
-bool is_single_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  return x.size(0) == 1 && is_vector_array(x) && is_vector_array(weight) && weight.scalar_type() == x.scalar_type() &&
+thread_local bool separates_rows = false;
+
+bool has_rows_in_loop(const at::Tensor& x) { return has_vector_type(x) && x.stride(1) == 1; }
+
+// What single tokens need: a pass over the weight, which is all that the product costs.
+bool runs_row_by_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  return (separates_rows || x.size(0) == 1) && has_rows_in_loop(x) && is_vector_array(weight) &&
+         weight.scalar_type() == x.scalar_type() &&
          (!bias || (is_vector_array(*bias) && bias->scalar_type() == x.scalar_type()));
 }
 
-at::Tensor single_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  at::Tensor y = at::empty({1, weight.size(0)}, x.options());
+void multiply_row_by_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                         const at::Tensor& y) {
   with_element_of(x, [&]<class Element> {
-    const auto loop = vector::at_level([]<int level> { return vector::single_row_loop_for<level, Element>(); });
+    const auto loop = vector::at_level([]<int level> { return vector::separate_rows_loop_for<level, Element>(); });
     loop({.x = elements<Element>(x),
           .weight = elements<Element>(weight),
           .bias = bias ? elements<Element>(*bias) : nullptr,
           .y = mutable_elements<Element>(y),
+          .rows = x.size(0),
           .in = weight.size(1),
-          .out = weight.size(0)});
+          .out = weight.size(0),
+          .x_stride = x.stride(0),
+          .y_stride = y.stride(0)});
   });
-  return y;
 }
 
 }  // namespace
 
+SeparateRows::SeparateRows(bool applies) : before_(separates_rows) { separates_rows = separates_rows || applies; }
+
+SeparateRows::~SeparateRows() { separates_rows = before_; }
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   if (is_widened(x)) return kernels::linear(widened(x), widened(weight), widened_bias(bias)).to(at::kHalf);
-  if (is_single_row(x, weight, bias)) return single_row(x, weight, bias);
-  if (!runs_in_onednn(x, weight)) return library_product(x, weight.t(), bias);
+  const bool row_by_row = runs_row_by_row(x, weight, bias);
+  if (!row_by_row && !runs_in_onednn(x, weight)) return library_product(x, weight.t(), bias);
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+  if (row_by_row) {
+    multiply_row_by_row(x, weight, bias, y);
+    return y;
+  }
   multiply(x, weight.t(), bias, y, Accumulation::overwrite);
   return y;
 }
@@ -166,7 +181,9 @@ void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tenso
 
 void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias, at::Tensor y) {
   if (x.size(0) == 0) return;
-  if (runs_in_onednn(x, weight)) {
+  if (separates_rows && runs_row_by_row(x, weight, bias)) {
+    multiply_row_by_row(x, weight, bias, y);
+  } else if (runs_in_onednn(x, weight)) {
     multiply(x, weight.t(), bias, y, Accumulation::overwrite, VaryingSize::m);
   } else if (is_widened(x)) {
     y.copy_(kernels::linear(widened(x), widened(weight), widened_bias(bias)));

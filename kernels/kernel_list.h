@@ -22,7 +22,7 @@
 #include "kernels/vector/fp8.h"
 #include "kernels/vector/norm.h"
 #include "kernels/vector/products/attention.h"
-#include "kernels/vector/products/single_row.h"
+#include "kernels/vector/products/separate_rows.h"
 #include "kernels/vector/random.h"
 #include "kernels/vector/reduction.h"
 #include "kernels/vector/rope.h"
@@ -70,7 +70,7 @@ constexpr std::array kernel_list{
     listed<vector::DispatchKernels<float>, &KernelTable::dispatch>("dispatch",
                                                                    "from tokens to experts' rows, and back"),
     listed<NoLoops, &KernelTable::group_gradients>("group_gradients", "gradients of experts' weights, added up"),
-    listed<vector::SingleRowLoop<float>, nullptr>("single_row", "products of one row, as a text grows by"),
+    listed<vector::SeparateRowsLoop<float>, nullptr>("separate_rows", "products row by row, as texts grow by"),
     listed<vector::ConversionLoops, nullptr>("conversion", "bf16 to fp32 and back"),
     listed<vector::RandomKernels, nullptr>("initial_weights", "normal random numbers"),
 };

@@ -51,27 +51,73 @@ std::vector<Stretch> stretches_of(std::span<const CachePlace> places) {
   return result;
 }
 
-void check_places(std::span<const CachePlace> places, const KeyValueMemory& memory) {
+// Where the keys and values of sequences are.
+class Blocks {
+ public:
+  Blocks(const CachedTokens& tokens, const KeyValueMemory& memory)
+      : tables_(tokens.blocks), size_(memory.key.size(2)), count_(memory.key.size(0)) {}
+
+  std::int64_t size() const { return size_; }
+  std::int64_t of(std::int64_t sequence, std::int64_t position) const {
+    return tables_.empty() ? sequence
+                           : tables_[static_cast<std::size_t>(sequence)][static_cast<std::size_t>(position / size_)];
+  }
+  bool have(const CachePlace& place) const {
+    if (place.sequence < 0) return true;
+    if (place.position < 0) return false;
+    if (tables_.empty()) return place.sequence < count_ && place.position < size_;
+    if (place.sequence >= std::ssize(tables_)) return false;
+    const std::vector<std::int64_t>& table = tables_[static_cast<std::size_t>(place.sequence)];
+    return place.position / size_ < std::ssize(table) && of(place.sequence, place.position) < count_;
+  }
+  // The first `end` tokens' keys or values of a sequence, [end, kv_heads, D]: a copy where they are in several blocks.
+  at::Tensor gathered(const at::Tensor& all, std::int64_t sequence, std::int64_t end) const {
+    if (end <= size_) return all.select(0, of(sequence, 0)).narrow(1, 0, end).transpose(0, 1);
+    const std::int64_t count = (end + size_ - 1) / size_;
+    const at::Tensor found = at::empty({count, size_, all.size(1), all.size(3)}, all.options());
+    for (std::int64_t i = 0; i < count; ++i)
+      found.select(0, i).copy_(all.select(0, of(sequence, i * size_)).transpose(0, 1));
+    return found.view({count * size_, all.size(1), all.size(3)}).narrow(0, 0, end);
+  }
+
+ private:
+  std::span<const std::vector<std::int64_t>> tables_;
+  std::int64_t size_, count_;
+};
+
+void check_places(std::span<const CachePlace> places, const Blocks& blocks, const KeyValueMemory& memory) {
   for (const CachePlace& place : places) {
-    if (place.sequence < memory.key.size(0) && place.position >= 0 && place.position < memory.key.size(2)) continue;
+    if (blocks.have(place)) continue;
     throw Error(ExitCode::internal_error, "cached attention: no place for position " + std::to_string(place.position) +
                                               " of sequence " + std::to_string(place.sequence) + " in memory of " +
-                                              std::to_string(memory.key.size(0)) + " sequences of " +
+                                              std::to_string(memory.key.size(0)) + " blocks of " +
                                               std::to_string(memory.key.size(2)));
+  }
+}
+
+// Stores the keys or values of a stretch.
+void store(const Stretch& stretch, const at::Tensor& rows, const Blocks& blocks, const at::Tensor& memory) {
+  const std::int64_t end = stretch.first.position + stretch.length;
+  for (std::int64_t position = stretch.first.position; position < end;) {
+    const std::int64_t offset = position % blocks.size(), count = std::min(blocks.size() - offset, end - position);
+    memory.select(0, blocks.of(stretch.first.sequence, position))
+        .narrow(1, offset, count)
+        .transpose(0, 1)
+        .copy_(rows.narrow(0, stretch.row + position - stretch.first.position, count));
+    position += count;
   }
 }
 
 // Any number of tokens of one sequence, through the kernels of whole sequences.
 void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-            KeyValueMemory& memory, const CachedAttentionCall& how, const at::Tensor& out) {
+            KeyValueMemory& memory, const Blocks& blocks, const CachedAttentionCall& how, const at::Tensor& out) {
   const std::int64_t begin = stretch.first.position, end = begin + stretch.length;
-  // [kv_heads, capacity, D] → [tokens, kv_heads, D]
-  const auto held = [&](const at::Tensor& all, std::int64_t from) {
-    return all.select(0, stretch.first.sequence).narrow(1, from, end - from).transpose(0, 1);
+  const auto held = [&](const at::Tensor& all) {
+    return blocks.gathered(all, stretch.first.sequence, end).unsqueeze(0);
   };
   const auto rows = [&](const at::Tensor& x) { return x.narrow(0, stretch.row, stretch.length); };
-  held(memory.key, begin).copy_(rows(key));
-  held(memory.value, begin).copy_(rows(value));
+  store(stretch, key, blocks, memory.key);
+  store(stretch, value, blocks, memory.value);
   AttentionCall call{how.method, {}, {end, {{begin, stretch.length}}}};
   call.window = how.window;
   call.scale = how.scale;
@@ -80,30 +126,61 @@ void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& k
     call.method = AttentionMethod::math;
     call.bias = how.bias.narrow(1, stretch.row, stretch.length).narrow(2, 0, end);
   }
-  rows(out).copy_(attention_forward(rows(query).unsqueeze(0), held(memory.key, 0).unsqueeze(0),
-                                    held(memory.value, 0).unsqueeze(0), call)
-                      .out.squeeze(0));
+  rows(out).copy_(
+      attention_forward(rows(query).unsqueeze(0), held(memory.key), held(memory.value), call).out.squeeze(0));
+}
+
+std::int64_t longest_of(const std::vector<Stretch>& tokens) {
+  std::int64_t longest = 0;
+  for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
+  return longest;
+}
+
+// The keys and values of one head that a token sees, block by block, and some before them that it does not: blocks'
+// keys are counted in fours from the sequence's beginning, so that sums do not depend on the window's.
+template <class Value>
+struct SeenKeys {
+  std::vector<vector::KeyRun<Value>> runs;
+  std::int64_t count = 0, unseen = 0;
+
+  void find(const CachePlace& place, const KeyValueMemory& memory, const Blocks& blocks, std::int64_t head,
+            const std::optional<std::int64_t>& window) {
+    runs.clear();
+    const std::int64_t end = place.position + 1, seen = std::min(end, window.value_or(end));
+    unseen = (end - seen) % 4;
+    count = seen + unseen;
+    const std::int64_t dim = memory.key.size(3);
+    for (std::int64_t position = end - count; position < end;) {
+      const std::int64_t offset = position % blocks.size(), length = std::min(blocks.size() - offset, end - position);
+      const auto at = [&](const at::Tensor& all) {
+        return static_cast<const Value*>(all.const_data_ptr()) + blocks.of(place.sequence, position) * all.stride(0) +
+               head * all.stride(1) + offset * dim;
+      };
+      runs.push_back({at(memory.key), at(memory.value), length});
+      position += length;
+    }
+  }
+};
+
+template <class Value>
+const vector::AttentionLoops<Value>& attention_loops() {
+  static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
+  if constexpr (std::is_same_v<Value, float>)
+    return kernels.fp32;
+  else
+    return kernels.bf16;
 }
 
 // One token of each sequence. Matrix products would be of one row, and of another shape with every token; oneDNN would
 // generate code for each. The loop reads every key and value once.
 template <class Value>
 void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, const at::Tensor& key,
-                   const at::Tensor& value, KeyValueMemory& memory, const CachedAttentionCall& call,
-                   const at::Tensor& out) {
-  static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
-  const auto& loops = [&]() -> const vector::AttentionLoops<Value>& {
-    if constexpr (std::is_same_v<Value, float>)
-      return kernels.fp32;
-    else
-      return kernels.bf16;
-  }();
+                   const at::Tensor& value, KeyValueMemory& memory, const Blocks& blocks,
+                   const CachedAttentionCall& call, const at::Tensor& out) {
+  const auto& loops = attention_loops<Value>();
   const std::int64_t heads = query.size(1), dim = query.size(2), kv_heads = key.size(1), group = heads / kv_heads;
   const auto at = [&](const at::Tensor& x, std::int64_t row, std::int64_t head) {
     return static_cast<Value*>(x.data_ptr()) + row * x.stride(0) + head * x.stride(1);
-  };
-  const auto seen_by = [&](const Stretch& token) {
-    return std::min(token.first.position + 1, call.window.value_or(token.first.position + 1));
   };
   const auto scale = static_cast<float>(call.scale.value_or(attention_scale(dim)));
   const at::Tensor sinks = call.sinks.defined() ? call.sinks.to(at::kFloat) : call.sinks;
@@ -113,8 +190,7 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
     return bias.const_data_ptr<float>() + (h * bias.size(1) + row) * bias.size(2);
   };
   constexpr float no_sink = -std::numeric_limits<float>::infinity();
-  std::int64_t longest = 0;
-  for (const Stretch& token : tokens) longest = std::max(longest, seen_by(token));
+  const std::int64_t longest = std::min(longest_of(tokens), call.window.value_or(longest_of(tokens)) + 3);
   // Below this many multiplications a second thread costs more time than it saves.
   constexpr std::int64_t worth_a_thread = 1 << 16;
   // Keys and values each take up to longest · dim multiplications per query head.
@@ -124,33 +200,28 @@ void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, 
   // a group find the keys in the cache.
   at::parallel_for(0, tasks, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> scratch(static_cast<std::size_t>(longest + dim));
+    SeenKeys<Value> seen;
     for (std::int64_t task = begin; task < end; ++task) {
       const Stretch& token = tokens[static_cast<std::size_t>(task / kv_heads)];
-      const std::int64_t head = task % kv_heads, position = token.first.position;
-      Value* keys = at(memory.key, token.first.sequence, head);
-      Value* values = at(memory.value, token.first.sequence, head);
-      std::copy_n(at(key, token.row, head), dim, keys + position * dim);
-      std::copy_n(at(value, token.row, head), dim, values + position * dim);
-      const std::int64_t count = seen_by(token), first = position + 1 - count;
+      const std::int64_t head = task % kv_heads, offset = token.first.position % blocks.size();
+      const std::int64_t block = blocks.of(token.first.sequence, token.first.position);
+      std::copy_n(at(key, token.row, head), dim, at(memory.key, block, head) + offset * dim);
+      std::copy_n(at(value, token.row, head), dim, at(memory.value, block, head) + offset * dim);
+      seen.find(token.first, memory, blocks, head, call.window);
       for (std::int64_t h = head * group; h < (head + 1) * group; ++h)
         loops.attend({.query = at(query, token.row, h),
-                      .keys = keys + first * dim,
-                      .values = values + first * dim,
-                      .count = count,
+                      .runs = seen.runs.data(),
+                      .run_count = std::ssize(seen.runs),
+                      .count = seen.count,
+                      .unseen = seen.unseen,
                       .dim = dim,
                       .scale = scale,
                       .sink = sinks.defined() ? sinks.const_data_ptr<float>()[h] : no_sink,
-                      .bias = bias.defined() ? bias_at(token.row, h) + first : nullptr,
+                      .bias = bias.defined() ? bias_at(token.row, h) + token.first.position + 1 - seen.count : nullptr,
                       .scratch = scratch.data(),
                       .out = at(out, token.row, h)});
     }
   });
-}
-
-std::int64_t longest_of(const std::vector<Stretch>& tokens) {
-  std::int64_t longest = 0;
-  for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
-  return longest;
 }
 
 // Keys that a product on a GPU takes: the longest sequence's, in steps, so that the shapes change seldom.
@@ -204,7 +275,10 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
                             CachedTokens& tokens, KeyValueMemory& memory, const CachedAttentionCall& call) {
   if (!query.is_cpu() && (call.window || call.sinks.defined()))
     throw Error(ExitCode::internal_error, "cached attention: windows and sinks are of processors");
-  check_places(tokens.places, memory);
+  if (!query.is_cpu() && !tokens.blocks.empty())
+    throw Error(ExitCode::internal_error, "cached attention: tables of blocks are of processors");
+  const Blocks blocks(tokens, memory);
+  check_places(tokens.places, blocks, memory);
   const std::vector<Stretch> stretches = stretches_of(tokens.places);
   const bool singly = std::all_of(stretches.begin(), stretches.end(), [](const Stretch& s) { return s.length == 1; });
   const double scale = call.scale.value_or(attention_scale(query.size(2)));
@@ -213,16 +287,16 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
   const at::Tensor out =
       covered == query.size(0) ? at::empty(query.sizes(), query.options()) : at::zeros(query.sizes(), query.options());
   if (singly && has_vector_type(query)) {
-    with_element_of(query,
-                    [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, call, out); });
+    with_element_of(
+        query, [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, blocks, call, out); });
   } else if (call.bias.defined()) {
-    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, call, out);
+    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, blocks, call, out);
   } else if (singly && are_first(stretches) && has_cuda_decode(query, memory)) {
     cuda_decode(query, key, value, tokens, memory, std::ssize(stretches), longest_of(stretches), scale, out);
   } else if (singly && !query.is_cpu() && are_first(stretches)) {
     attend_together(stretches, query, key, value, tokens, memory, scale, out);
   } else {
-    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, call, out);
+    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, blocks, call, out);
   }
   return out;
 }

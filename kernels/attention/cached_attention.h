@@ -5,14 +5,16 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/attention.h"
 
 namespace llmtrain::kernels {
 
-// Memory of the keys and values of several sequences, [sequences, kv_heads, capacity, D] each. A head's keys are
-// consecutive, because a token reads all of them.
+// Memory of the keys and values of several sequences, in blocks of some tokens each: [blocks, kv_heads, tokens, D]. A
+// block's keys of one head are consecutive, because a token reads all of them. (Kwon et al., arXiv 2309.06180, section
+// 4.1.)
 struct KeyValueMemory {
   at::Tensor key, value;
 };
@@ -28,6 +30,9 @@ struct CachedTokens {
   std::vector<CachePlace> places;   // [T]
   at::Tensor sequences, positions;  // of the places, int64 [T], where the tokens are
   at::Tensor unseen;                // of cached_attention() on a GPU, which makes it in the pass's first layer
+  // The blocks of each sequence, in the order of its tokens: on the CPU, and blocks of a multiple of four tokens.
+  // Empty: each sequence has the block of its own number. Outlive the pass.
+  std::span<const std::vector<std::int64_t>> blocks{};
 };
 
 // How tokens attend; the fields are AttentionCall's.
@@ -45,7 +50,8 @@ struct CachedAttentionCall {
 // [T, kv_heads, D], with any strides except that the last axis is contiguous. Tokens of one sequence are adjacent and
 // at consecutive positions, tokens of no sequence behind all others, and the memory holds what is before them and
 // finite numbers elsewhere. Stores keys and values and returns [T, heads, D], zero for tokens of no sequence. Groups of
-// heads as in attention_forward(). On a GPU nobody waits, and one token of each of many sequences costs the launches of
+// heads as in attention_forward(). What a single token gets on the CPU has the same bits whatever tokens are beside it
+// and however blocks are divided. On a GPU nobody waits, and one token of each of many sequences costs the launches of
 // one: two, for heads of up to 256 elements in fp32, bf16 or fp16.
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             CachedTokens& tokens, KeyValueMemory& memory, const CachedAttentionCall& call);

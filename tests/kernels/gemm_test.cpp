@@ -96,6 +96,31 @@ TEST_CASE("the same product is bitwise reproducible", "[gemm]") {
   for (int i = 0; i < 5; ++i) CHECK(kernels::linear(x, weight, std::nullopt).equal(first));
 }
 
+TEST_CASE("separate rows have the bits that each has alone, whatever is beside it", "[gemm]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  // Whole lanes and rests of them, and rows of the weight that are not a multiple of what a loop takes.
+  const auto [input, output] = GENERATE(table<std::int64_t, std::int64_t>({{64, 48}, {45, 35}, {7, 3}, {600, 260}}));
+  INFO(c10::toString(type) << ", " << input << " to " << output);
+  const at::Tensor x = random({21, input}, type), weight = random({output, input}, type);
+  const at::Tensor bias = random({output}, type);
+  std::vector<at::Tensor> alone, alone_in_group;
+  for (std::int64_t row = 0; row < 21; ++row) {
+    const SeparateRows separate(true);
+    alone.push_back(kernels::linear(x.narrow(0, row, 1), weight, bias));
+    alone_in_group.push_back(at::empty({1, output}, x.options()));
+    group_linear(x.narrow(0, row, 1), weight, bias, alone_in_group.back());
+  }
+  CHECK(kernels::linear(x.narrow(0, 0, 1), weight, bias).equal(alone.front()));
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 8, 15, 21}) {
+    const SeparateRows separate(true);
+    const at::Tensor together = kernels::linear(x.narrow(0, 21 - rows, rows), weight, bias);
+    CHECK(together.equal(at::cat(alone).narrow(0, 21 - rows, rows)));
+    const at::Tensor wide = random({21, 2 * output}, type);
+    group_linear(x.narrow(0, 0, rows), weight, bias, wide.narrow(0, 0, rows).narrow(1, output, output));
+    CHECK(wide.narrow(0, 0, rows).narrow(1, output, output).equal(at::cat(alone_in_group).narrow(0, 0, rows)));
+  }
+}
+
 TEST_CASE("products of a group of rows equal float64's, between other columns, for any number of rows", "[gemm]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf, at::kDouble);
   for (const std::int64_t rows : {0, 1, 2, 7, 64, 129}) {

@@ -94,21 +94,25 @@ float dot(const Value* a, const Value* b, std::int64_t count) {
   return sum;
 }
 
-// sums = weights · values of `columns` times 16 elements of each row. Four rows at a time, with sums of their own: a
-// sum waits for the one before it longer than a row takes to arrive.
+// sums = weights · values of `columns` times 16 elements of each row, from element `first` on. Four rows at a time,
+// with sums of their own: a sum waits for the one before it longer than a row takes to arrive.
 template <int columns, class Value>
-void sum_columns(const Value* values, std::int64_t stride, const float* weights, std::int64_t count, float* sums) {
+void sum_columns(const SingleQuery<Value>& single, std::int64_t first, const float* weights, float* sums) {
   Lanes partial[4][columns] = {}, lanes;
-  const auto add = [&](int row, std::int64_t i) {
-    for (int column = 0; column < columns; ++column) {
-      load(lanes, values + i * stride + column * lane_count);
-      partial[row][column] += weights[i] * lanes;
-    }
-  };
-  std::int64_t i = 0;
-  for (; i + 4 <= count; i += 4)
-    for (int row = 0; row < 4; ++row) add(row, i + row);
-  for (; i < count; ++i) add(0, i);
+  for (std::int64_t r = 0; r < single.run_count; ++r) {
+    const KeyRun<Value>& run = single.runs[r];
+    const auto add = [&](int row, std::int64_t i) {
+      for (int column = 0; column < columns; ++column) {
+        load(lanes, run.values + i * single.dim + first + column * lane_count);
+        partial[row][column] += weights[i] * lanes;
+      }
+    };
+    std::int64_t i = 0;
+    for (; i + 4 <= run.count; i += 4)
+      for (int row = 0; row < 4; ++row) add(row, i + row);
+    for (; i < run.count; ++i) add(0, i);
+    weights += run.count;
+  }
   for (int column = 0; column < columns; ++column) {
     const Lanes sum = (partial[0][column] + partial[1][column]) + (partial[2][column] + partial[3][column]);
     __builtin_memcpy(sums + column * lane_count, &sum, sizeof sum);
@@ -120,27 +124,32 @@ template <class Value>
 void weighted_sum(const SingleQuery<Value>& single, const float* weights, float* sums) {
   const std::int64_t dim = single.dim;
   std::int64_t e = 0;
-  for (; e + 2 * lane_count <= dim; e += 2 * lane_count)
-    sum_columns<2>(single.values + e, dim, weights, single.count, sums + e);
-  for (; e + lane_count <= dim; e += lane_count)
-    sum_columns<1>(single.values + e, dim, weights, single.count, sums + e);
+  for (; e + 2 * lane_count <= dim; e += 2 * lane_count) sum_columns<2>(single, e, weights, sums + e);
+  for (; e + lane_count <= dim; e += lane_count) sum_columns<1>(single, e, weights, sums + e);
   clear(sums + e, dim - e);
-  for (std::int64_t i = 0; e < dim && i < single.count; ++i)
-    for (std::int64_t rest = e; rest < dim; ++rest) sums[rest] += weights[i] * to_float(single.values[i * dim + rest]);
+  for (std::int64_t r = 0; e < dim && r < single.run_count; ++r) {
+    const KeyRun<Value>& run = single.runs[r];
+    for (std::int64_t i = 0; i < run.count; ++i)
+      for (std::int64_t rest = e; rest < dim; ++rest) sums[rest] += weights[i] * to_float(run.values[i * dim + rest]);
+    weights += run.count;
+  }
 }
 
 template <class Value>
 void attend(const SingleQuery<Value>& single) {
-  float* weights = single.scratch;
+  float* scores = single.scratch;
   float* sums = single.scratch + single.count;
-  row_products(single.query, single.keys, single.count, single.dim, weights);
+  for (std::int64_t r = 0; r < single.run_count; scores += single.runs[r++].count)
+    row_products(single.query, single.runs[r].keys, single.runs[r].count, single.dim, scores);
+  float* weights = single.scratch;
+  clear(weights, single.unseen);
   if (single.bias != nullptr)
-    for (std::int64_t i = 0; i < single.count; ++i) weights[i] += single.bias[i] / single.scale;
-  const float of_keys = maximum_of(weights, single.count), of_sink = single.sink / single.scale;
-  const float maximum = of_sink > of_keys ? of_sink : of_keys;
+    for (std::int64_t i = single.unseen; i < single.count; ++i) weights[i] += single.bias[i] / single.scale;
+  const float of_keys = maximum_of(weights + single.unseen, single.count - single.unseen);
+  const float of_sink = single.sink / single.scale, maximum = of_sink > of_keys ? of_sink : of_keys;
   float total = 0;
 #pragma omp simd reduction(+ : total)
-  for (std::int64_t i = 0; i < single.count; ++i) {
+  for (std::int64_t i = single.unseen; i < single.count; ++i) {
     weights[i] = decay((weights[i] - maximum) * single.scale);
     total += weights[i];
   }

@@ -18,13 +18,22 @@ struct ScoreBlock {
   std::int64_t window = unlimited_window;
 };
 
-// One query and all the keys that it sees, in rows of `dim` elements one after the other, with their values.
+// Consecutive keys in rows of `dim` elements one after the other, with their values.
+template <class Value>
+struct KeyRun {
+  const Value* keys;
+  const Value* values;
+  std::int64_t count = 0;
+};
+
+// One query and all the keys that it sees, in runs of which each but the last has a multiple of four.
 template <class Value>
 struct SingleQuery {
   const Value* query;
-  const Value* keys;
-  const Value* values;
-  std::int64_t count = 0;  // of keys
+  const KeyRun<Value>* runs;
+  std::int64_t run_count = 0;
+  std::int64_t count = 0;   // of keys in all runs
+  std::int64_t unseen = 0;  // keys at the first run's beginning, less than all, that it does not see
   std::int64_t dim = 0;
   float scale = 1;
   float sink = -std::numeric_limits<float>::infinity();  // a further score, of no value
@@ -46,7 +55,8 @@ struct AttentionLoops {
                            Value* score_gradients);
   // Σ a·b.
   float (*dot)(const Value* a, const Value* b, std::int64_t count);
-  // out = softmax(scale · query · keysᵀ) · values, all in fp32 until it is stored.
+  // out = softmax(scale · query · keysᵀ) · values, all in fp32 until it is stored: the same bits however the keys are
+  // divided into runs.
   void (*attend)(const SingleQuery<Value>& single);
 };
 

@@ -145,6 +145,44 @@ TEST_CASE("tokens that come one by one see the window and the sinks that whole s
   }
 }
 
+TEST_CASE("blocks in any order hold what one holds, bitwise, also of many sequences at once") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  constexpr std::int64_t block = 16, blocks = 2 * ((length + block - 1) / block);
+  for (const Variant& variant : variants()) {
+    if (!variant.documents.empty()) continue;
+    const AttentionCase x = windowed_case(type);
+    const auto memory_of = [&](std::int64_t count, std::int64_t tokens) {
+      return KeyValueMemory{at::full({count, key_heads, tokens, dim}, 7, x.key.options()),
+                            at::full({count, key_heads, tokens, dim}, -7, x.key.options())};
+    };
+    KeyValueMemory whole = memory_of(1, length), pages = memory_of(blocks, block);
+    // Every other block backwards, and the rest for a sequence that has the same tokens one position later.
+    std::vector<std::vector<std::int64_t>> tables(2);
+    for (std::int64_t i = blocks - 1; i >= 0; --i) tables[static_cast<std::size_t>(i % 2)].push_back(i);
+    const CachedAttentionCall call{AttentionMethod::flash, variant.window, variant.scale, variant.sinks};
+    const auto step = [&](KeyValueMemory& memory, const std::vector<CachePlace>& places, const at::Tensor& rows) {
+      CachedTokens tokens;
+      tokens.places = places;
+      if (&memory == &pages) tokens.blocks = tables;
+      const auto part = [&](const at::Tensor& t) { return t.squeeze(0).index_select(0, rows); };
+      return cached_attention(part(x.query), part(x.key), part(x.value), tokens, memory, call);
+    };
+    const auto places = [](std::int64_t sequence, std::int64_t first, std::int64_t count) {
+      std::vector<CachePlace> result;
+      for (std::int64_t i = first; i < first + count; ++i) result.push_back({sequence, i});
+      return result;
+    };
+    const at::Tensor prompt = at::arange(100, at::kLong);
+    CHECK(step(pages, places(1, 0, 100), prompt).equal(step(whole, places(0, 0, 100), prompt)));
+    step(pages, places(0, 0, 101), at::arange(101, at::kLong));
+    for (std::int64_t token = 100; token < 180; ++token) {
+      const at::Tensor row = at::full({1}, token, at::kLong), both = at::arange(token, token + 2, at::kLong).flip(0);
+      const at::Tensor out = step(pages, {{0, token + 1}, {1, token}}, both);
+      CHECK(out.narrow(0, 1, 1).equal(step(whole, places(0, token, 1), row)));
+    }
+  }
+}
+
 TEST_CASE("keys outside a window change nothing, bitwise") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   AttentionCase x = windowed_case(type);
