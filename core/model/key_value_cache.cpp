@@ -16,6 +16,7 @@ namespace llmtrain {
 
 void KeyValueCache::start(kernels::CachedTokens tokens, std::optional<std::int64_t> of_source) {
   tokens_ = std::move(tokens);
+  tokens_.blocks = tables_;
   of_source_ = of_source;
   if (of_source) sources_.at(static_cast<std::size_t>(*of_source)) = std::make_shared<Source>();
   rotations_.clear();
@@ -30,7 +31,7 @@ const kernels::RopeTable& KeyValueCache::rotations_of(const kernels::RopeTable& 
 kernels::KeyValueMemory& KeyValueCache::memory_of(std::int64_t layer, const at::Tensor& key) {
   kernels::KeyValueMemory& memory = layers_[layer];
   if (!memory.key.defined()) {
-    const std::initializer_list<std::int64_t> shape{sequences_, key.size(2), capacity_, key.size(3)};
+    const std::initializer_list<std::int64_t> shape{blocks_, key.size(2), block_tokens_, key.size(3)};
     // A GPU multiplies by 0 what is not there yet, which must be finite for that.
     const auto make = [&] { return key.is_cpu() ? at::empty(shape, key.options()) : at::zeros(shape, key.options()); };
     memory = {make(), make()};

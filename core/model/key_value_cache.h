@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,14 +19,30 @@ namespace llmtrain {
 
 // What attention remembers of sequences that grow token by token: the keys and values of every layer on this rank, so
 // that a pass computes new tokens alone. A pass may have tokens of many sequences, each at its own position; the pass's
-// context names the cache and has its tokens as one sequence. Memory is taken at a layer's first use, for all
-// sequences at their capacity: 2 · kv_heads · D elements of the compute type per token. Where a decoder also attends to
-// the source of a sequence, its keys and values are held once for all sequences that share it, as long as one does.
+// context names the cache and has its tokens as one sequence. Memory is taken at a layer's first use, for all blocks:
+// 2 · kv_heads · D elements of the compute type per token. Where a decoder also attends to the source of a sequence,
+// its keys and values are held once for all sequences that share it, as long as one does.
 class KeyValueCache {
  public:
-  // `capacity`: the tokens of each sequence.
+  // `capacity`: the tokens of each sequence, which has a block of its own.
   KeyValueCache(std::int64_t sequences, std::int64_t capacity)
-      : sequences_(sequences), capacity_(capacity), sources_(static_cast<std::size_t>(sequences)) {}
+      : blocks_(sequences), block_tokens_(capacity), sources_(static_cast<std::size_t>(sequences)) {}
+
+  // Sequences whose tokens are in blocks that they share: each in those that its table names, in their order. On the
+  // CPU.
+  struct Pages {
+    std::int64_t sequences = 0;
+    std::int64_t blocks = 0;
+    std::int64_t block_tokens = 16;  // a multiple of four
+  };
+  explicit KeyValueCache(const Pages& pages)
+      : blocks_(pages.blocks),
+        block_tokens_(pages.block_tokens),
+        tables_(static_cast<std::size_t>(pages.sequences)),
+        sources_(static_cast<std::size_t>(pages.sequences)) {}
+
+  // The sequence's blocks, which whoever manages them lends it.
+  std::vector<std::int64_t>& table(std::int64_t sequence) { return tables_[static_cast<std::size_t>(sequence)]; }
 
   // Begins a pass over one token per place (kernels::cached_attention() says which places may follow each other, and
   // which tensors come with them). `of_source`: the sequence whose source comes with this pass, in place of the one
@@ -53,7 +70,7 @@ class KeyValueCache {
   struct Copy {
     std::int64_t from = 0, to = 0, tokens = 0;
   };
-  // All are read before one is written.
+  // All are read before one is written. For sequences that have a block each.
   void copy(std::span<const Copy> copies);
 
  private:
@@ -62,8 +79,9 @@ class KeyValueCache {
 
   kernels::KeyValueMemory& memory_of(std::int64_t layer, const at::Tensor& key);
 
-  std::int64_t sequences_, capacity_;
-  std::vector<std::shared_ptr<Source>> sources_;  // by sequence
+  std::int64_t blocks_, block_tokens_;
+  std::vector<std::vector<std::int64_t>> tables_;  // none: each sequence has its block
+  std::vector<std::shared_ptr<Source>> sources_;   // by sequence
   std::optional<std::int64_t> of_source_;
   kernels::CachedTokens tokens_;
   std::map<const kernels::RopeTable*, kernels::RopeTable> rotations_;

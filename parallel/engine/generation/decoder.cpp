@@ -7,37 +7,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/base/error.h"
+#include "kernels/gemm.h"
 #include "kernels/host_copy.h"
 #include "parallel/device/transfers.h"
+#include "parallel/engine/generation/log_probability.h"
 
 namespace llmtrain {
 namespace {
-
-// log softmax(logits)[token], in float64: a vocabulary's sum in fp32 would cost digits.
-double log_probability(std::span<const float> logits, std::int64_t token) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  return logits[static_cast<std::size_t>(token)] - largest - std::log(sum);
-}
-
-// Here, as a GPU would end with all of its work.
-void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary) {
-  const auto bad =
-      std::find_if(tokens.begin(), tokens.end(), [=](std::int64_t id) { return id < 0 || id >= vocabulary; });
-  if (bad == tokens.end()) return;
-  throw Error(ExitCode::bad_data, "token " + std::to_string(bad - tokens.begin()) + " of the text has the id " +
-                                      std::to_string(*bad) +
-                                      "; ids must be in [0, vocab_size = " + std::to_string(vocabulary) +
-                                      "): check that the text was made with the model's tokenizer");
-}
 
 // The tokens of all pieces, as one sequence, and the source that comes with one of them.
 struct TokenRows {
@@ -45,6 +28,10 @@ struct TokenRows {
   std::vector<kernels::CachePlace> places;
   std::optional<std::int64_t> of_source;  // the sequence
 };
+
+bool are_single(std::span<const NewTokens> pieces) {
+  return std::all_of(pieces.begin(), pieces.end(), [](const NewTokens& piece) { return piece.tokens.size() == 1; });
+}
 
 TokenRows rows_of(std::span<const NewTokens> pieces, Decoder::Rows asked, std::int64_t divisor) {
   TokenRows rows;
@@ -62,7 +49,6 @@ TokenRows rows_of(std::span<const NewTokens> pieces, Decoder::Rows asked, std::i
     }
     if (asked == Decoder::Rows::last) rows.logit_rows.push_back(static_cast<std::int64_t>(rows.tokens.size()) - 1);
   }
-  // Tensor ranks divide rows among themselves: those of experts, and with sequence parallelism all.
   while (static_cast<std::int64_t>(rows.tokens.size()) % divisor != 0) {
     rows.tokens.push_back(0);
     rows.places.push_back({-1, 0});
@@ -70,16 +56,36 @@ TokenRows rows_of(std::span<const NewTokens> pieces, Decoder::Rows asked, std::i
   return rows;
 }
 
-}  // namespace
-
-Decoder::Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity)
-    : model_(model), cache_(sequences, capacity), pass_(model) {
+void require_whole_sequences(const LocalModel& model) {
   if (model.layout().mesh().context > 1)
     throw Error(ExitCode::internal_error, "decoder: context ranks hold parts of sequences, which no cache is made for");
 }
 
-at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked) {
-  TokenRows rows = rows_of(pieces, asked, model_.groups().tensor.ranks());
+}  // namespace
+
+// On the host, as a GPU would end with all of its work.
+void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary) {
+  const auto bad =
+      std::find_if(tokens.begin(), tokens.end(), [=](std::int64_t id) { return id < 0 || id >= vocabulary; });
+  if (bad == tokens.end()) return;
+  throw Error(ExitCode::bad_data, "token " + std::to_string(bad - tokens.begin()) + " of the text has the id " +
+                                      std::to_string(*bad) +
+                                      "; ids must be in [0, vocab_size = " + std::to_string(vocabulary) +
+                                      "): check that the text was made with the model's tokenizer");
+}
+
+Decoder::Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity)
+    : model_(model), cache_(sequences, capacity), pass_(model) {
+  require_whole_sequences(model);
+}
+
+Decoder::Decoder(LocalModel& model, const KeyValueCache::Pages& pages) : model_(model), cache_(pages), pass_(model) {
+  require_whole_sequences(model);
+}
+
+at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int64_t divisor) {
+  // Tensor ranks divide rows among themselves: those of experts, and with sequence parallelism all.
+  TokenRows rows = rows_of(pieces, asked, std::lcm(divisor, model_.groups().tensor.ranks()));
   check_tokens(rows.tokens, model_.graph().model.vocab_size);
   check_tokens(rows.source, model_.graph().model.vocab_size);
   const bool reads_sources = is_encoder_decoder(model_.graph().model.architecture);
@@ -103,9 +109,24 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked) {
     input.batch.rows.back().positions = there[3];
   }
   cache_.start({std::move(rows.places), there[2], there[3], {}}, rows.of_source);
+  // A source's rows are the libraries'.
+  const kernels::SeparateRows separate(are_single(pieces) && rows.source.empty());
   at::Tensor logits = pass_.run(input).logits;
   pass_.finish();
   return logits;
+}
+
+std::int64_t Decoder::read_prompt(std::int64_t sequence, std::span<const std::int64_t> prompt, std::int64_t begin,
+                                  at::Tensor& logits) {
+  // Scales of FP8 products are of all rows.
+  const bool in_parts = model_.device().is_cpu() && !multiplies_fp8(model_.recipe().precision.fp8_level);
+  const std::int64_t all = std::ssize(prompt), end = in_parts ? std::min(begin + prompt_chunk, all) : all;
+  const auto chunk = prompt.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+  // Libraries generate code for each number of rows, and keep it: there are few numbers that sixteen divides.
+  constexpr std::int64_t rows_step = 16;
+  const at::Tensor found = pass(std::array{NewTokens{sequence, begin, chunk}}, Rows::last, in_parts ? rows_step : 1);
+  if (end == all) logits = read_floats(found);
+  return end;
 }
 
 at::Tensor Decoder::logits(std::span<const NewTokens> pieces, Rows rows) { return read_floats(pass(pieces, rows)); }
@@ -120,7 +141,7 @@ at::Tensor Decoder::log_probabilities(std::span<const NewTokens> pieces, std::sp
     const auto vocabulary = static_cast<std::size_t>(rows.size(1));
     for (std::size_t i = 0; i < following.size(); ++i)
       found.mutable_data_ptr<double>()[i] =
-          log_probability({rows.const_data_ptr<float>() + i * vocabulary, vocabulary}, following[i]);
+          LogProbabilities({rows.const_data_ptr<float>() + i * vocabulary, vocabulary}).of(following[i]);
     return found;
   }
   const at::Tensor ids = at::empty({std::ssize(following)}, at::kLong);

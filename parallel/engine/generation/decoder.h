@@ -23,19 +23,34 @@ struct NewTokens {
   std::span<const std::int64_t> source{};
 };
 
+// Throws Error(bad_data) for an id that is not in the vocabulary.
+void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary);
+
 // The model with a memory of the sequences that it is given piece by piece: each pass costs the new tokens' work alone.
 // The ranks of the model share a pass; all make the same calls. Ranks may split layers (tensor), hold different layers
 // (pipeline) or copies (data), at every ZeRO stage. Throws Error(internal_error) where ranks split the sequences.
 class Decoder {
  public:
-  // For this many sequences of up to `capacity` tokens, which is at most max_sequence_length. The model outlives this.
+  // For this many sequences of up to `capacity` tokens, of which a pass has at most max_sequence_length. The model
+  // outlives this.
   Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity);
+  // For sequences that share blocks, on a processor: cache() has their tables.
+  Decoder(LocalModel& model, const KeyValueCache::Pages& pages);
 
   enum class Rows { last, all };
   // fp32 logits on the CPU, on ranks that hold the head, else undefined: [pieces, V] after the last token of each
-  // piece, or [tokens, V] after each token. Experts drop no token. Waits for a GPU once. Throws Error(bad_data) for an
-  // id that is not in the vocabulary.
+  // piece, or [tokens, V] after each token. Experts drop no token. Waits for a GPU once. Where each piece has one
+  // token, what a processor computes of it has the same bits whatever pieces are beside it, unless products are of FP8
+  // numbers. Throws Error(bad_data) for an id that is not in the vocabulary.
   at::Tensor logits(std::span<const NewTokens> pieces, Rows rows = Rows::last);
+
+  // Takes in the next part of a prompt, whose first `begin` tokens the decoder has already of the sequence: on a
+  // processor up to prompt_chunk tokens, with nothing beside them, so that their numbers depend on the prompt alone; on
+  // a GPU, and where products are of FP8 numbers, all. `begin` is a multiple of prompt_chunk. Returns how many tokens
+  // of the prompt it has then; with the last sets `logits` as logits() does.
+  static constexpr std::int64_t prompt_chunk = 256;
+  std::int64_t read_prompt(std::int64_t sequence, std::span<const std::int64_t> prompt, std::int64_t begin,
+                           at::Tensor& logits);
 
   // Takes the pieces in, and asks for nothing that follows them: nobody waits for a GPU.
   void read(std::span<const NewTokens> pieces) { pass(pieces, Rows::last); }
@@ -47,14 +62,16 @@ class Decoder {
   // Makes the first tokens of sequences, and their sources, those of others: all are read before one is written.
   void copy(std::span<const KeyValueCache::Copy> copies) { cache_.copy(copies); }
 
+  KeyValueCache& cache() { return cache_; }
+
   // Whether this rank has logits and is the one whose word counts: its own, where it has the model for itself.
   bool decides() const;
   // That rank's values, on all ranks; the others' are ignored. Blocks.
   std::vector<double> agree(std::vector<double> values) const;
 
  private:
-  // Where the model is.
-  at::Tensor pass(std::span<const NewTokens> pieces, Rows rows);
+  // Where the model is. Rows of no sequence are added until `divisor` divides their number.
+  at::Tensor pass(std::span<const NewTokens> pieces, Rows rows, std::int64_t divisor = 1);
 
   LocalModel& model_;
   KeyValueCache cache_;

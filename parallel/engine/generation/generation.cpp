@@ -68,9 +68,8 @@ class Generator {
     // A text that is alone with its prompt needs no copy of it.
     const std::int64_t prompt_place = options_.samples > 1 ? places_ : place;
     if (next_.sample == 0) {
-      NewTokens piece = seen(first, prompt_place);
-      if (options_.decoder_start) piece.source = prompt;
-      prompt_logits_ = decoder_.logits(std::array{piece});
+      prompt_logits_ = options_.decoder_start ? decoder_.logits(std::array{NewTokens{prompt_place, 0, first, prompt}})
+                                              : logits_after(first, prompt_place);
     }
     if (prompt_place != place)
       decoder_.copy(std::array{KeyValueCache::Copy{prompt_place, place, std::min(window_, length(first))}});
@@ -78,17 +77,19 @@ class Generator {
     add_tokens({place}, prompt_logits_);
   }
 
-  // What the model sees of these tokens, as new ones.
-  NewTokens seen(const std::vector<std::int64_t>& tokens, std::int64_t place) const {
-    const std::span<const std::int64_t> all(tokens);
-    return {place, 0, all.last(static_cast<std::size_t>(std::min(window_, length(tokens))))};
+  // After what the model sees of these tokens, as new ones.
+  at::Tensor logits_after(const std::vector<std::int64_t>& tokens, std::int64_t place) {
+    const auto seen = std::span(tokens).last(static_cast<std::size_t>(std::min(window_, length(tokens))));
+    at::Tensor logits;
+    for (std::int64_t read = 0; read < std::ssize(seen);) read = decoder_.read_prompt(place, seen, read, logits);
+    return logits;
   }
 
   // A token of each text that is longer than the window: all its positions have changed.
   void slide() {
     for (std::int64_t place = 0; place < places_; ++place) {
       const std::optional<Text>& text = texts_[static_cast<std::size_t>(place)];
-      if (text && !fits(*text)) add_tokens({place}, decoder_.logits(std::array{seen(text->tokens, place)}));
+      if (text && !fits(*text)) add_tokens({place}, logits_after(text->tokens, place));
     }
   }
 
@@ -110,17 +111,11 @@ class Generator {
     std::vector<double> chosen(places.size(), late);
     if (decoder_.decides() && !is_time_over()) {
       const auto vocabulary = static_cast<std::size_t>(logits.size(1));
-      std::vector<float> changed;
       for (std::size_t i = 0; i < places.size(); ++i) {
         const Text& text = *texts_[static_cast<std::size_t>(places[i])];
-        std::span<const float> row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
-        if (options_.rules.are_any()) {
-          // A copy: other texts may begin with these logits, too.
-          changed.assign(row.begin(), row.end());
-          apply(options_.rules, {text.generated, options_.tokens, text.tokens}, changed);
-          row = changed;
-        }
-        chosen[i] = static_cast<double>(choose_token(row, options_.choice, text.number, text.generated));
+        const std::span row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
+        chosen[i] = static_cast<double>(choose_token(row, options_.rules, options_.choice, text.number,
+                                                     {text.generated, options_.tokens, text.tokens}));
       }
     }
     chosen = decoder_.agree(std::move(chosen));

@@ -68,4 +68,12 @@ std::int64_t choose_token(std::span<const float> logits, const TokenChoice& choi
   return static_cast<std::int64_t>(ids[weights.size() - 1]);
 }
 
+std::int64_t choose_token(std::span<const float> logits, const LogitRules& rules, const TokenChoice& choice,
+                          const TextNumber& text, const TokenPlace& place) {
+  if (!rules.are_any()) return choose_token(logits, choice, text, place.index);
+  std::vector<float> changed(logits.begin(), logits.end());
+  apply(rules, place, changed);
+  return choose_token(changed, choice, text, place.index);
+}
+
 }  // namespace llmtrain

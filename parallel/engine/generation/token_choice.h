@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "parallel/engine/generation/logit_rules.h"
+
 namespace llmtrain {
 
 // How the next token is chosen from the logits. The rules apply in the order of the fields, as in transformers'
@@ -29,5 +31,8 @@ struct TextNumber {
 // with the lower id comes first.
 std::int64_t choose_token(std::span<const float> logits, const TokenChoice& choice, const TextNumber& text,
                           std::int64_t index);
+// The same under rules, for the token at this place. The logits stay as they are: other texts may begin with them, too.
+std::int64_t choose_token(std::span<const float> logits, const LogitRules& rules, const TokenChoice& choice,
+                          const TextNumber& text, const TokenPlace& place);
 
 }  // namespace llmtrain

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/generation/continuous_batch.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "core/base/error.h"
+#include "parallel/engine/generation/log_probability.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::int64_t block_tokens = KeyValueCache::Pages{}.block_tokens;
+
+LocalModel& supported(LocalModel& model) {
+  const Recipe& recipe = model.recipe();
+  if (!model.holds_all_weights())
+    throw Error(ExitCode::internal_error, "continuous batch: ranks that share a model are not supported");
+  if (is_encoder_decoder(recipe.model.architecture))
+    throw Error(ExitCode::bad_recipe,
+                "/model/architecture: texts that come and go are of decoders; encoder-decoders write in \"sample\"");
+  if (multiplies_fp8(recipe.precision.fp8_level))
+    throw Error(ExitCode::bad_recipe,
+                "/precision/fp8_level: scales of FP8 products are of all rows of a batch, so that answers would depend "
+                "on each other; --set precision.fp8_level=off multiplies in precision.compute");
+  if (!model.device().is_cpu())
+    throw Error(ExitCode::bad_recipe,
+                "/cluster/device: texts that come and go share a cache on processors alone; --set cluster.device=cpu");
+  return model;
+}
+
+// Keys and values of all layers, of so many tokens.
+std::int64_t cache_bytes(const LocalModel& model, std::int64_t tokens) {
+  std::int64_t elements = 0;
+  for (const Block& block : model.graph().blocks)
+    if (const LayerSettings* layer = block.layer())
+      elements += 2 * layer->attention.kv_heads * layer->attention.head_dim;
+  return tokens * elements * static_cast<std::int64_t>(c10::elementSize(model.compute_type()));
+}
+
+// No more than all sequences can use: more would be touched for nothing.
+std::int64_t blocks_of(const LocalModel& model, const BatchLimits& limits, std::int64_t block_bytes) {
+  const std::int64_t within = limits.cache_bytes / block_bytes;
+  if (within == 0)
+    throw Error(ExitCode::bad_recipe, "cache_bytes: " + std::to_string(limits.cache_bytes) + " is less than the " +
+                                          std::to_string(block_bytes) + " bytes of keys and values of " +
+                                          std::to_string(block_tokens) + " tokens");
+  const std::int64_t window = model.graph().model.max_sequence_length;
+  return std::min(within, limits.sequences * ((window + block_tokens - 1) / block_tokens));
+}
+
+}  // namespace
+
+ContinuousBatch::ContinuousBatch(LocalModel& model, const BatchLimits& limits)
+    : model_(supported(model)),
+      block_bytes_(cache_bytes(model, block_tokens)),
+      pool_(blocks_of(model, limits, block_bytes_)),
+      decoder_(model, KeyValueCache::Pages{limits.sequences, pool_.blocks(), block_tokens}),
+      free_places_(static_cast<std::size_t>(limits.sequences)) {
+  std::iota(free_places_.rbegin(), free_places_.rend(), std::int64_t{0});
+}
+
+std::int64_t ContinuousBatch::longest() const {
+  return std::min(model_.graph().model.max_sequence_length, pool_.blocks() * block_tokens);
+}
+
+// Nothing follows the last token, so that it is not read.
+std::int64_t ContinuousBatch::blocks_for(const TextRequest& request) const {
+  const std::int64_t tokens = std::ssize(request.prompt) + request.tokens - 1;
+  return (tokens + block_tokens - 1) / block_tokens;
+}
+
+void ContinuousBatch::require_fit(const TextRequest& request) const {
+  const std::int64_t length = std::ssize(request.prompt) + request.tokens;
+  if (request.prompt.empty() || request.tokens < 1 || length > longest())
+    throw Error(ExitCode::bad_data, "a prompt of " + std::to_string(request.prompt.size()) + " tokens with " +
+                                        std::to_string(request.tokens) + " to come: at least one each, and " +
+                                        std::to_string(longest()) + " together at most");
+  check_tokens(request.prompt, model_.graph().model.vocab_size);
+}
+
+std::int64_t ContinuousBatch::add(TextRequest request, Listener listener) {
+  require_fit(request);
+  Text text{.id = added_++, .request = std::move(request), .listener = std::move(listener)};
+  text.tokens = text.request.prompt;
+  waiting_.push_back(std::move(text));
+  return waiting_.back().id;
+}
+
+void ContinuousBatch::cancel(std::int64_t text) {
+  const auto is_it = [text](const Text& other) { return other.id == text; };
+  std::erase_if(waiting_, is_it);
+  for (Text& other : texts_) other.is_over = other.is_over || is_it(other);
+  remove_ended();
+}
+
+bool ContinuousBatch::step() {
+  admit();
+  if (texts_.empty()) return false;
+  read_prompt();
+  grow();
+  remove_ended();
+  return true;
+}
+
+// First come, first served: a long text is not overtaken for ever by short ones.
+void ContinuousBatch::admit() {
+  while (!waiting_.empty() && !free_places_.empty() && blocks_for(waiting_.front().request) <= pool_.free()) {
+    Text text = std::move(waiting_.front());
+    waiting_.pop_front();
+    text.place = free_places_.back();
+    free_places_.pop_back();
+    decoder_.cache().table(text.place) = pool_.lend(blocks_for(text.request));
+    texts_.push_back(std::move(text));
+  }
+}
+
+// A part of the prompt of the first that has not read all of it: the others grow meanwhile.
+void ContinuousBatch::read_prompt() {
+  const auto next =
+      std::find_if(texts_.begin(), texts_.end(), [](const Text& text) { return text.read < text.prompt_length(); });
+  if (next == texts_.end()) return;
+  at::Tensor logits;
+  next->read = decoder_.read_prompt(next->place, next->request.prompt, next->read, logits);
+  Text* const text = &*next;
+  if (logits.defined()) add_tokens(std::span(&text, 1), logits);
+}
+
+void ContinuousBatch::grow() {
+  std::vector<NewTokens> pieces;
+  std::vector<Text*> growing;
+  for (Text& text : texts_) {
+    if (text.is_over || text.read < text.prompt_length()) continue;
+    pieces.push_back({text.place, std::ssize(text.tokens) - 1, std::span(text.tokens).last(1)});
+    growing.push_back(&text);
+  }
+  if (!pieces.empty()) add_tokens(growing, decoder_.logits(pieces));
+}
+
+void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor& logits) {
+  std::vector<GrownToken> chosen(texts.size());
+  const auto vocabulary = static_cast<std::size_t>(logits.size(1));
+  const auto choose = [&](std::size_t i) {
+    const Text& text = *texts[i];
+    const TextRequest& request = text.request;
+    const std::span row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
+    GrownToken& token = chosen[i];
+    token.id = choose_token(row, request.rules, request.choice, request.number,
+                            {std::ssize(text.tokens) - text.prompt_length(), request.tokens, text.tokens});
+    if (!request.log_probabilities) return;
+    const LogProbabilities probabilities(row);
+    token.log_probability = probabilities.of(token.id);
+    if (*request.log_probabilities == 0) return;
+    for (const std::int64_t id : probabilities.likeliest(*request.log_probabilities))
+      token.likeliest.push_back({id, probabilities.of(id)});
+  };
+  at::parallel_for(0, std::ssize(chosen), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) choose(static_cast<std::size_t>(i));
+  });
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    Text& text = *texts[i];
+    text.tokens.push_back(chosen[i].id);
+    const bool goes_on = text.listener(chosen[i]);
+    text.is_over = !goes_on || std::ssize(text.tokens) == text.prompt_length() + text.request.tokens;
+  }
+}
+
+void ContinuousBatch::remove_ended() {
+  for (const Text& text : texts_) {
+    if (!text.is_over) continue;
+    pool_.take_back(decoder_.cache().table(text.place));
+    free_places_.push_back(text.place);
+  }
+  std::erase_if(texts_, [](const Text& text) { return text.is_over; });
+}
+
+ContinuousBatch::Load ContinuousBatch::load() const {
+  return {.waiting = std::ssize(waiting_),
+          .growing = std::ssize(texts_),
+          .blocks = pool_.blocks(),
+          .used_blocks = pool_.blocks() - pool_.free(),
+          .block_bytes = block_bytes_};
+}
+
+}  // namespace llmtrain

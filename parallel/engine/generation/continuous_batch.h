@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "parallel/engine/generation/block_pool.h"
+#include "parallel/engine/generation/decoder.h"
+#include "parallel/engine/generation/logit_rules.h"
+#include "parallel/engine/generation/token_choice.h"
+#include "parallel/engine/local_model.h"
+
+namespace llmtrain {
+
+// What texts that grow together may take.
+struct BatchLimits {
+  std::int64_t sequences = 16;
+  std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
+};
+
+struct TextRequest {
+  std::vector<std::int64_t> prompt{};  // at least one token
+  std::int64_t tokens = 0;             // of the answer, at least one
+  TokenChoice choice{};
+  LogitRules rules{};
+  TextNumber number{};                              // what its random numbers depend on, beside the seed
+  std::optional<std::int64_t> log_probabilities{};  // asked for, with those of so many of the most likely tokens
+};
+
+struct LikelyToken {
+  std::int64_t id = 0;
+  double log_probability = 0;  // in nats, of softmax(logits): before temperature, penalty and the choice of candidates
+};
+
+struct GrownToken {
+  std::int64_t id = 0;
+  std::optional<double> log_probability{};
+  std::vector<LikelyToken> likeliest{};
+};
+
+// Texts that come and go while others grow (continuous batching: Yu et al., Orca, OSDI 2022, section 4): in each step
+// every text that has been read grows by a token, all in one pass, and one that waits reads a part of its prompt. A
+// text is admitted, in the order in which texts were added, when a place is free and its cache fits: it has blocks for
+// prompt and answer from the beginning, so that none that grows has to make room. On one rank, a processor; not for
+// threads.
+//
+// What a text gets depends on its request and the model alone, bit for bit, logits and log-probabilities included, and
+// is what generate() makes: prompts are read in parts of fixed size with nothing beside them, and the products of
+// single tokens are each row's own (kernels::SeparateRows).
+class ContinuousBatch {
+ public:
+  // The model outlives this. Throws Error(bad_recipe) that names the key where answers would depend on each other (FP8
+  // products, whose scales are of all rows), or what has no such cache (a GPU), and where cache_bytes holds no block.
+  ContinuousBatch(LocalModel& model, const BatchLimits& limits);
+
+  // The most tokens that prompt and answer may have together.
+  std::int64_t longest() const;
+
+  // Throws Error(bad_data) where the request is longer than longest(), is empty, or has ids that are not in the
+  // vocabulary. From any thread.
+  void require_fit(const TextRequest& request) const;
+
+  // Gets every token as soon as it is chosen and says whether the text goes on; must not throw.
+  using Listener = std::function<bool(const GrownToken&)>;
+  // Returns the text's number, counted from 0. Throws what require_fit() does.
+  std::int64_t add(TextRequest request, Listener listener);
+  // Ends a text, if it has not ended, without a word to its listener. Not from within a listener.
+  void cancel(std::int64_t text);
+
+  // Whether any text was there to grow or be read.
+  bool step();
+
+  struct Load {
+    std::int64_t waiting = 0, growing = 0;  // texts
+    std::int64_t blocks = 0, used_blocks = 0, block_bytes = 0;
+  };
+  Load load() const;
+
+ private:
+  struct Text {
+    std::int64_t id = 0;
+    TextRequest request{};
+    Listener listener{};
+    std::vector<std::int64_t> tokens{};  // of prompt and answer
+    std::int64_t place = 0;              // its sequence in the cache
+    std::int64_t read = 0;               // tokens of the prompt
+    bool is_over = false;
+
+    std::int64_t prompt_length() const { return static_cast<std::int64_t>(request.prompt.size()); }
+  };
+
+  std::int64_t blocks_for(const TextRequest& request) const;
+  void admit();
+  void read_prompt();
+  void grow();
+  // A token of each of these texts, by its row of the logits.
+  void add_tokens(std::span<Text* const> texts, const at::Tensor& logits);
+  void remove_ended();
+
+  LocalModel& model_;
+  std::int64_t block_bytes_;
+  BlockPool pool_;
+  Decoder decoder_;
+  std::vector<std::int64_t> free_places_;
+  std::deque<Text> waiting_;
+  std::vector<Text> texts_;  // in the order of their admission
+  std::int64_t added_ = 0;
+};
+
+}  // namespace llmtrain
