@@ -3,8 +3,8 @@
 lengths.
 
 Both sides have the same weights (llmtrain's checkpoint, exported for transformers), precision and number of threads, and
-take turns of one text per length, so that both see the same state of the machine. A token's time is that between two
-tokens; the first one, which includes the prompt, is listed apart.
+take turns of one batch of texts per length, so that both see the same state of the machine. A token's time is that
+between two tokens, by the number of texts that grow at once; the first one, which includes the prompts, is listed apart.
 """
 import argparse
 import json
@@ -20,11 +20,12 @@ from bench import busy_cores_while_waiting, processor, warn_when_loaded
 from worker import Worker
 
 PREFIXES = (64, 128, 256, 512, 1024)
+MODELS = {"quickstart": "quickstart", "gpt2": "gpt2-4x64"}
 
 
 def make_model(options, folder):
-    """A checkpoint of the quickstart's model after one step, but for texts long enough, and its export."""
-    recipe, path = cases.write_case("quickstart", options.precision, folder)
+    """A checkpoint of the model after one step, but for texts long enough, and its export."""
+    recipe, path = cases.write_case(MODELS[options.model], options.precision, folder)
     recipe["model"]["max_sequence_length"] = max(PREFIXES) + options.tokens
     recipe.update(batch={"global": 1, "micro": 1, "sequence_length": 64}, log={"directory": str(folder / "run")},
                   training={"steps": 1}, cluster={"device": "cpu"})
@@ -50,37 +51,41 @@ def measure(options, workers):
     answers = {worker.name: {prefix: [] for prefix in PREFIXES} for worker in workers}
     for worker in workers:
         for prefix in PREFIXES:
-            worker.ask(f"run {prefix} 4")
+            worker.ask(f"run {prefix} 4 {options.batch}")
     for number in range(options.rounds):
         for prefix in PREFIXES:
             for worker in workers[number % 2:] + workers[:number % 2]:
-                answers[worker.name][prefix].append(worker.ask(f"run {prefix} {options.tokens}"))
+                answers[worker.name][prefix].append(worker.ask(f"run {prefix} {options.tokens} {options.batch}"))
     return answers
 
 
-def median_of(answers):
-    return statistics.median(seconds for answer in answers for seconds in answer["seconds"])
+def median_of(answers, batch):
+    return statistics.median(seconds for answer in answers for seconds in answer["seconds"]) / batch
 
 
-def print_table(answers):
+def print_table(answers, batch):
     print(f"  {'prompt':>6} {'llmtrain ms/token':>18} {'transformers ms/token':>22} {'ratio':>7} {'first token ms':>15} "
           f"{'transformers':>13}")
     for prefix in PREFIXES:
         ours, theirs = answers["llmtrain"][prefix], answers["transformers"][prefix]
         first = [statistics.median(answer["first"] for answer in side) * 1e3 for side in (ours, theirs)]
-        print(f"  {prefix:>6} {median_of(ours) * 1e3:>18.3f} {median_of(theirs) * 1e3:>22.3f} "
-              f"{median_of(theirs) / median_of(ours):>6.2f}x {first[0]:>15.2f} {first[1]:>13.2f}")
+        per_token = [median_of(side, batch) for side in (ours, theirs)]
+        print(f"  {prefix:>6} {per_token[0] * 1e3:>18.3f} {per_token[1] * 1e3:>22.3f} {per_token[1] / per_token[0]:>6.2f}x "
+              f"{first[0]:>15.2f} {first[1]:>13.2f}")
     for name, by_prefix in answers.items():
-        growth = median_of(by_prefix[PREFIXES[-1]]) / median_of(by_prefix[PREFIXES[0]])
+        growth = median_of(by_prefix[PREFIXES[-1]], batch) / median_of(by_prefix[PREFIXES[0]], batch)
         print(f"  {name}: a token after {PREFIXES[-1]} takes {growth:.2f} times that after {PREFIXES[0]}")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/benchmarks/bench_sampling", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, default="quickstart",
+                        help="gpt2 has 124 million parameters, more than caches hold (default: quickstart)")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--rounds", type=int, default=10, help="texts per side and length (default: 10)")
     parser.add_argument("--tokens", type=int, default=33, help="tokens of each text (default: 33)")
+    parser.add_argument("--batch", type=int, default=1, help="texts that grow at once (default: 1)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads per side (default: all cores)")
     parser.add_argument("--output", type=Path, default=cases.ROOT / "runs" / "bench_sampling.json",
                         help="every sample as JSON (default: runs/bench_sampling.json)")
@@ -92,15 +97,18 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     load = warn_when_loaded()
-    print(f"{processor()}, {options.threads} threads, {options.rounds} rounds, {options.precision}")
+    print(f"{processor()}, {options.threads} threads, {options.rounds} rounds, {options.precision}, "
+          f"{options.model}, {options.batch} texts at once")
     with tempfile.TemporaryDirectory(prefix="llmtrain-bench-") as folder:
         workers = list(start(options, Path(folder)))
         busy = busy_cores_while_waiting(workers)
         answers = measure(options, workers)
-    print_table(answers)
+    print_table(answers, options.batch)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"processor": processor(), "threads": options.threads, "load_before": load,
-                                          "busy_cores_while_waiting": busy, "answers": answers}), encoding="utf-8")
+    options.output.write_text(json.dumps({"processor": processor(), "threads": options.threads, "model": options.model,
+                                          "batch": options.batch,
+                                          "load_before": load, "busy_cores_while_waiting": busy,
+                                          "answers": answers}), encoding="utf-8")
     print(f"\nevery sample: {options.output}")
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers' generate() with commands on stdin: "run PREFIX TOKENS" generates TOKENS tokens after a prompt of PREFIX
-and is answered with {"first": seconds until the first token, "seconds": [of each token after it]}. The first line is
-{"ready": true}.
+"""transformers' generate() with commands on stdin: "run PREFIX TOKENS BATCH" generates TOKENS tokens after each of BATCH
+prompts of PREFIX, all at once, and is answered with {"first": seconds until the first tokens, "seconds": [of each step
+after it]}. The first line is {"ready": true}.
 """
 import json
 import os
@@ -23,8 +23,9 @@ class Clock(transformers.StoppingCriteria):
         return torch.zeros(input_ids.shape[0], dtype=torch.bool)
 
 
-def run(model, prefix, tokens):
-    prompt = torch.tensor([[(i * 7 + 3) % model.config.vocab_size for i in range(prefix)]])
+def run(model, prefix, tokens, batch):
+    vocabulary = model.config.vocab_size
+    prompt = torch.tensor([[(i * 7 + 3 + text) % vocabulary for i in range(prefix)] for text in range(batch)])
     clock = Clock()
     with torch.inference_mode():
         model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=tokens,
@@ -38,8 +39,8 @@ def main():
     model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=getattr(torch, sys.argv[2])).eval()
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
-        _, prefix, tokens = line.split()
-        print(json.dumps(run(model, int(prefix), int(tokens))), flush=True)
+        _, *numbers = line.split()
+        print(json.dumps(run(model, *map(int, numbers))), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iostream>
@@ -16,28 +17,32 @@
 #include "parallel/engine/generation/generation.h"
 #include "parallel/engine/model_state.h"
 
-// The sampling process that scripts/benchmarks/bench_sampling controls: it reads the command "run PREFIX TOKENS" from
-// standard input, one per line, generates TOKENS tokens after a prompt of PREFIX, and answers with one line of JSON:
-// the seconds until the first token, and those of each token after it.
+// The sampling process that scripts/benchmarks/bench_sampling controls: it reads the command "run PREFIX TOKENS BATCH"
+// from standard input, one per line, generates TOKENS tokens after each of BATCH prompts of PREFIX, all at once, and
+// answers with one line of JSON: the seconds until all have their first token, and those of each step after it, in
+// which every text grows by a token.
 
 namespace {
 
 using nlohmann::json;
 
-json generate(llmtrain::LocalModel& model, std::int64_t prefix, std::int64_t tokens) {
+json generate(llmtrain::LocalModel& model, std::int64_t prefix, std::int64_t tokens, std::int64_t batch) {
   using Clock = std::chrono::steady_clock;
-  std::vector<std::int64_t> prompt;
-  for (std::int64_t i = 0; i < prefix; ++i) prompt.push_back((i * 7 + 3) % model.graph().model.vocab_size);
-  const llmtrain::GenerateOptions options{.tokens = tokens, .choice = {.temperature = 0}};
+  std::vector<std::vector<std::int64_t>> prompts(static_cast<std::size_t>(batch));
+  for (std::int64_t text = 0; text < batch; ++text)
+    for (std::int64_t i = 0; i < prefix; ++i)
+      prompts[static_cast<std::size_t>(text)].push_back((i * 7 + 3 + text) % model.graph().model.vocab_size);
+  const llmtrain::GenerateOptions options{.tokens = tokens, .choice = {.temperature = 0}, .batch = batch};
   std::vector<double> seconds;
   auto last = Clock::now();
-  llmtrain::generate(model, std::vector<std::vector<std::int64_t>>{prompt}, options,
-                     [&](const llmtrain::TextNumber&, std::int64_t) {
-                       const auto now = Clock::now();
-                       seconds.push_back(llmtrain::seconds_between(last, now));
-                       last = now;
-                       return true;
-                     });
+  std::int64_t count = 0;
+  llmtrain::generate(model, prompts, options, [&](const llmtrain::TextNumber&, std::int64_t) {
+    if (++count % batch != 0) return true;
+    const auto now = Clock::now();
+    seconds.push_back(llmtrain::seconds_between(last, now));
+    last = now;
+    return true;
+  });
   const double first = seconds.front();
   seconds.erase(seconds.begin());
   return {{"first", first}, {"seconds", seconds}};
@@ -48,9 +53,9 @@ void serve(llmtrain::LocalModel& model) {
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string command;
-    std::int64_t prefix = 1, tokens = 1;
-    words >> command >> prefix >> tokens;
-    std::cout << generate(model, prefix, tokens) << std::endl;
+    std::int64_t prefix = 1, tokens = 1, batch = 1;
+    words >> command >> prefix >> tokens >> batch;
+    std::cout << generate(model, prefix, tokens, batch) << std::endl;
   }
 }
 
