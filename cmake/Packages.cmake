@@ -38,6 +38,14 @@ llmtrain_find_library(libedit HEADER histedit.h LIBRARY edit PACKAGE libedit-dev
 llmtrain_find_library(zlib HEADER zlib.h LIBRARY z PACKAGE zlib1g-dev)
 llmtrain_find_library(zstd HEADER zstd.h LIBRARY zstd PACKAGE libzstd-dev)
 
+# Headers alone. What they need of Boost.System is in them, too.
+find_path(beast_INCLUDE_DIR boost/beast/http.hpp)
+if(NOT beast_INCLUDE_DIR)
+  message(FATAL_ERROR "boost/beast/http.hpp was not found: run scripts/setup, or install libboost-dev")
+endif()
+add_library(beast INTERFACE)
+target_include_directories(beast SYSTEM INTERFACE ${beast_INCLUDE_DIR})
+
 # Without them all but images can be read.
 find_path(jpeg_INCLUDE_DIR jpeglib.h)
 find_library(jpeg_LIBRARY jpeg)

@@ -19,6 +19,7 @@ void add_support(CLI::App& program, Action& action);
 void add_schema(CLI::App& program, Action& action);
 void add_sample(CLI::App& program, Action& action);
 void add_chat(CLI::App& program, Action& action);
+void add_serve(CLI::App& program, Action& action);
 void add_evaluate(CLI::App& program, Action& action);
 void add_checkpoint(CLI::App& program, Action& action);
 void add_compare(CLI::App& program, Action& action);

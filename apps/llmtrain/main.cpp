@@ -28,10 +28,10 @@ int parse_and_act(const std::vector<std::string>& arguments) {
   program.require_subcommand(0, 1);
   program.footer(
       "Example:\n  llmtrain run recipes/quickstart.json\n\nllmtrain COMMAND --help shows a command's flags.");
-  for (const auto add :
-       {add_run,        add_plan,    add_validate,       add_schema,  add_sample, add_chat,       add_evaluate,
-        add_checkpoint, add_compare, add_export_metrics, add_sweep,   add_data,   add_calibrate,  add_bench,
-        add_slurm,      add_support, add_doctor,         add_recipes, add_new,    add_completion, add_man}) {
+  for (const auto add : {add_run,     add_plan,      add_validate,   add_schema,  add_sample,         add_chat,
+                         add_serve,   add_evaluate,  add_checkpoint, add_compare, add_export_metrics, add_sweep,
+                         add_data,    add_calibrate, add_bench,      add_slurm,   add_support,        add_doctor,
+                         add_recipes, add_new,       add_completion, add_man}) {
     add(program, action);
   }
   // What the scripts of `llmtrain completion` ask; its words are no command line to be checked.

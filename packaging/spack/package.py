@@ -24,6 +24,7 @@ class Llmtrain(CMakePackage):
     depends_on("utf8proc@2.8:")
     depends_on("sentencepiece@0.1.97:")
     depends_on("libedit")
+    depends_on("boost@1.74:")
     depends_on("zlib-api")
     depends_on("zstd@1.5:")
     depends_on("openmpi@4.1:")

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -145,6 +146,9 @@ class Runtime final : public RuntimeInterface {
 
   void converse(const SampleRequest& request, const NextPrompt& next, const SampleListener& listener) override {
     llmtrain::converse(request, next, listener);
+  }
+  void serve(const ServeRequest& request, const std::function<void(TextService&)>& use) override {
+    serve_texts(request, use);
   }
 
   ChoiceScores score(const ScoreRequest& request) override { return score_choices(request); }

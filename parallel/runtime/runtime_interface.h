@@ -18,6 +18,7 @@
 #include "core/signals/stop_signals.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/runtime/text_service.h"
 
 namespace llmtrain {
 
@@ -243,6 +244,9 @@ class RuntimeInterface {
   // The same of prompts that come one after another, each asked for when the text of the one before has ended, and each
   // with the next seed; the request has none itself. They get no marks of the tokenizer. On one rank.
   virtual void converse(const SampleRequest& request, const NextPrompt& next, const SampleListener& listener) = 0;
+  // Loads a model, calls `use` in another thread with its service, and returns when that does. Throws what it throws,
+  // and what ended the service.
+  virtual void serve(const ServeRequest& request, const std::function<void(TextService&)>& use) = 0;
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
   virtual void export_model(const ExportRequest& request) = 0;
   virtual void import_model(const ImportRequest& request) = 0;

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "cmake --install": "install_test", "/opt/llmtrain/bin/llmtrain": "install_test",
     "cd build && cpack": "install_test", "apt-get install": "it needs an empty machine",
     "podman": "it needs podman", "apptainer": "it needs apptainer", "source <(llmtrain completion": "shell_test",
+    "llmtrain serve": "serve_test", "curl": "serve_test",
     "sbatch": "it needs Slurm", "srun": "it needs Slurm", "hf download": "it needs the network",
     "mpirun --hostfile": "it needs other machines",
 }

@@ -13,7 +13,7 @@ import unittest
 from program import PROGRAM, SOURCE, ProgramTest, small
 
 GOLDEN = pathlib.Path(__file__).with_name("help.txt")
-COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["bench"], ["bench", "kernels"], ["support"], ["validate"], ["schema"], ["sample"], ["chat"], ["eval"], ["checkpoint"], ["checkpoint", "inspect"],
+COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["bench"], ["bench", "kernels"], ["support"], ["validate"], ["schema"], ["sample"], ["chat"], ["serve"], ["eval"], ["checkpoint"], ["checkpoint", "inspect"],
             ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["checkpoint", "import"], ["compare"], ["export-metrics"], ["sweep"], ["data"], ["data", "tokenize"], ["data", "train-tokenizer"],
             ["data", "inspect"], ["slurm"], ["doctor"], ["recipes"], ["new"], ["completion"], ["man"]]
 

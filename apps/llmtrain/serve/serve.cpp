@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/llmtrain/checkpoint/checkpoint_source.h"
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/launch/executable_recipe.h"
+#include "apps/llmtrain/runtime.h"
+#include "apps/llmtrain/serve/server.h"
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+#include "core/signals/stop_signals.h"
+
+namespace llmtrain::app {
+namespace {
+
+constexpr const char* key_variable = "LLMTRAIN_API_KEY";
+// Clients that are connected while others' texts grow and wait: those that ask for something else, or send slowly.
+constexpr std::int64_t further_clients = 64;
+
+struct ServeOptions {
+  std::string source;
+  std::vector<Override> overrides;
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8000;
+  std::optional<std::string> name, key_file;
+  std::int64_t sequences = ServeRequest{}.sequences;
+  std::int64_t waiting = ServeRequest{}.waiting;
+  std::uint64_t cache_bytes = static_cast<std::uint64_t>(ServeRequest{}.cache_bytes);
+  std::uint64_t body_bytes = std::uint64_t{1} << 20;
+  std::int64_t tokens = 0;
+};
+
+// Empty: none.
+std::string api_key_of(const ServeOptions& options) {
+  std::string key;
+  if (options.key_file) {
+    key = read_file(*options.key_file);
+    key.resize(key.find_last_not_of(" \t\r\n") + 1);
+    if (key.empty()) throw Error(ExitCode::bad_data, *options.key_file + ": --api-key-file has no key in it");
+  } else if (const char* given = std::getenv(key_variable)) {
+    key = given;
+  }
+  return key;
+}
+
+// What the model is called where nobody says: the run's or the folder's name.
+std::string name_of(const ServeOptions& options) {
+  if (options.name) return *options.name;
+  std::filesystem::path path = std::filesystem::absolute(options.source).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.stem() == path.filename() ? path.filename().string() : path.stem().string();
+}
+
+// Until a signal ends it.
+void serve_until_stopped(const ServeOptions& options, const std::string& key, ServedModel& model, TextService& service,
+                         const StopSignals& signals) {
+  const std::int64_t context = service.longest();
+  model.set_limits({.context = context, .tokens = options.tokens == 0 ? context : std::min(options.tokens, context)});
+  RequestHandler handler(model, service, {.body_bytes = options.body_bytes, .api_key = key});
+  Listener listener(options.host, options.port);
+  const TextService::Load load = service.load();
+  log().info("serving \"{}\" at {}/v1: up to {} tokens of prompt and answer, {} texts at once in {} of keys and values",
+             model.name(), listener.address(), context, options.sequences, format_bytes(load.cache_bytes));
+  const bool is_open = options.host != "127.0.0.1" && options.host != "::1" && options.host != "localhost";
+  if (is_open && key.empty())
+    log().warn("--host {}: whoever reaches it may use the model; set a key in {} or --api-key-file", options.host,
+               key_variable);
+  serve_clients(listener, handler, options.sequences + options.waiting + further_clients,
+                [&] { return signals.requested() || service.failure(); });
+  if (!service.failure()) log().info("ended on request, with every answer that had begun");
+}
+
+int serve(const ServeOptions& options) {
+  if (options.source.starts_with("hf:"))
+    throw Error(ExitCode::bad_recipe,
+                options.source + ": a folder of transformers is made a checkpoint first: llmtrain checkpoint import " +
+                    options.source.substr(3) + " FOLDER --from hf; then serve FOLDER");
+  const auto source = open_source(options.source, options.overrides);
+  const std::string checkpoint = source.checkpoint().string();
+  require_executable(source.recipe, checkpoint);
+  require_decoder(source.recipe, checkpoint, "serve");
+  require_tokenizer(source, options.overrides);
+  const std::string key = api_key_of(options);
+  ServedModel model(name_of(options), source.recipe, checkpoint);
+  ServeRequest request;
+  request.recipe = source.recipe;
+  request.checkpoint = checkpoint;
+  request.sequences = options.sequences;
+  request.waiting = options.waiting;
+  request.cache_bytes = static_cast<std::int64_t>(options.cache_bytes);
+  RuntimeInterface& runtime = load_runtime();
+  const StopSignals signals;
+  runtime.serve(request, [&](TextService& service) { serve_until_stopped(options, key, model, service, signals); });
+  return 0;
+}
+
+void add_address_flags(CLI::App& command, ServeOptions& options) {
+  command.add_option("--host", options.host, "Address to listen at; 0.0.0.0: every one of this machine")
+      ->type_name("ADDRESS")
+      ->capture_default_str()
+      ->check(text_not_empty());
+  command.add_option("--port", options.port, "Port to listen at; 0: any that is free, which the first line says")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  command.add_option("--name", options.name, "The model's name (default: that of SOURCE)")
+      ->type_name("NAME")
+      ->check(text_not_empty());
+  command
+      .add_option("--api-key-file", options.key_file,
+                  "Answer only requests with the key in this file, or in LLMTRAIN_API_KEY of the environment")
+      ->type_name("FILE");
+}
+
+void add_limit_flags(CLI::App& command, ServeOptions& options) {
+  command.add_option("--batch", options.sequences, "Texts that grow together")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--queue", options.waiting, "Further texts that may wait; more are refused with 429")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096));
+  command.add_option("--cache", options.cache_bytes, "Memory of keys and values, as in 4GiB")
+      ->type_name("BYTES")
+      ->default_str("1GiB")
+      ->transform(CLI::AsSizeValue(false).description(""));
+  command.add_option("--tokens", options.tokens, "Most tokens of an answer; 0: as many as the model has room for")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_not_negative());
+  command.add_option("--max-body", options.body_bytes, "Most bytes of a request's body; more are refused with 413")
+      ->type_name("BYTES")
+      ->default_str("1MiB")
+      ->transform(CLI::AsSizeValue(false).description(""));
+}
+
+}  // namespace
+
+void add_serve(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<ServeOptions>();
+  CLI::App* command = program.add_subcommand("serve", "Answers clients of OpenAI's interface with a trained model");
+  command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
+      ->required()
+      ->type_name("");
+  add_address_flags(*command, *options);
+  add_limit_flags(*command, *options);
+  add_set_flag(*command, options->overrides);
+  command->footer(
+      "Example:\n  llmtrain serve runs/mine --port 8000\n\n"
+      "It answers /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health\n"
+      "and /metrics. SIGTERM or Ctrl-C ends it when all answers that had begun have.");
+  command->callback([options, &action] { action = [options] { return serve(*options); }; });
+}
+
+}  // namespace llmtrain::app

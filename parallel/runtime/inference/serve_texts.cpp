@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "parallel/engine/generation/continuous_batch.h"
+#include "parallel/runtime/inference/inference_requests.h"
+#include "parallel/runtime/loaded_model.h"
+
+namespace llmtrain {
+namespace {
+
+TextRequest request_of(const ServedText& text) {
+  return {.prompt = text.prompt,
+          .tokens = text.tokens,
+          .choice = {text.temperature, text.top_k, text.top_p, text.seed},
+          .rules = {.repetition_penalty = text.repetition_penalty},
+          .number = {text.number, text.sample},
+          .log_probabilities = text.log_probabilities};
+}
+
+ContinuousBatch::Listener listener_of(ServedListener listener) {
+  return [listener = std::move(listener)](const GrownToken& grown) {
+    ServedToken token{.id = grown.id, .log_probability = grown.log_probability, .likeliest = {}};
+    for (const LikelyToken& likely : grown.likeliest) token.likeliest.push_back({likely.id, likely.log_probability});
+    return listener(token);
+  };
+}
+
+// One thread steps the batch; what the others ask for comes between its steps.
+class BatchService final : public TextService {
+ public:
+  BatchService(LocalModel& model, const ServeRequest& request)
+      : batch_(model, {.sequences = request.sequences, .cache_bytes = request.cache_bytes}),
+        most_(request.sequences + request.waiting),
+        load_(batch_.load()) {}
+
+  std::int64_t longest() const override { return batch_.longest(); }
+
+  std::vector<std::int64_t> add(const std::vector<ServedText>& texts,
+                                const std::vector<ServedListener>& listeners) override {
+    for (const ServedText& text : texts) batch_.require_fit(request_of(text));
+    std::vector<std::int64_t> numbers;
+    const std::lock_guard lock(mutex_);
+    if (failure_ || std::ssize(arrivals_) + load_.waiting + load_.growing + std::ssize(texts) > most_) return numbers;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      arrivals_.push_back({next_, request_of(texts[i]), listener_of(listeners[i])});
+      numbers.push_back(next_++);
+    }
+    asked_.notify_one();
+    return numbers;
+  }
+
+  void cancel(std::int64_t text) override {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(text);
+    asked_.notify_one();
+  }
+
+  Load load() const override {
+    const std::lock_guard lock(mutex_);
+    return {.waiting = load_.waiting + std::ssize(arrivals_),
+            .growing = load_.growing,
+            .used_bytes = load_.used_blocks * load_.block_bytes,
+            .cache_bytes = load_.blocks * load_.block_bytes};
+  }
+
+  std::optional<std::string> failure() const override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  // Lets texts grow until stop(), which another thread calls. Throws what ended it before.
+  void run() {
+    try {
+      while (take_asked()) is_busy_ = batch_.step();
+    } catch (const std::exception& error) {
+      fail(std::current_exception(), error.what());
+    }
+    std::unique_lock lock(mutex_);
+    asked_.wait(lock, [&] { return is_stopped_; });
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+  void stop() {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+    asked_.notify_one();
+  }
+
+ private:
+  struct Arrival {
+    std::int64_t number = 0;
+    TextRequest request;
+    ContinuousBatch::Listener listener;
+  };
+
+  // Waits where there is nothing to do. Whether to go on.
+  bool take_asked() {
+    std::unique_lock lock(mutex_);
+    load_ = batch_.load();
+    asked_.wait(lock, [&] { return is_busy_ || is_stopped_ || !arrivals_.empty() || !cancelled_.empty(); });
+    for (Arrival& arrival : arrivals_)
+      if (batch_.add(std::move(arrival.request), std::move(arrival.listener)) != arrival.number)
+        throw Error(ExitCode::internal_error, "service: texts are numbered differently in the batch");
+    arrivals_.clear();
+    for (const std::int64_t text : cancelled_) batch_.cancel(text);
+    cancelled_.clear();
+    load_ = batch_.load();
+    return !is_stopped_;
+  }
+
+  void fail(const std::exception_ptr& thrown, const char* message) {
+    const std::lock_guard lock(mutex_);
+    thrown_ = thrown;
+    failure_ = message;
+  }
+
+  ContinuousBatch batch_;
+  std::int64_t most_;
+  bool is_busy_ = false;
+  mutable std::mutex mutex_;
+  std::condition_variable asked_;
+  ContinuousBatch::Load load_;  // after the last step
+  std::vector<Arrival> arrivals_;
+  std::vector<std::int64_t> cancelled_;
+  std::int64_t next_ = 0;
+  bool is_stopped_ = false;
+  std::exception_ptr thrown_;
+  std::optional<std::string> failure_;
+};
+
+}  // namespace
+
+void serve_texts(const ServeRequest& request, const std::function<void(TextService&)>& use) {
+  with_loaded_model(request.recipe, request.checkpoint, {}, [&](LocalModel& model) {
+    BatchService service(model, request);
+    std::exception_ptr thrown;
+    std::thread user([&] {
+      try {
+        use(service);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      service.stop();
+    });
+    std::exception_ptr own;
+    try {
+      service.run();
+    } catch (...) {
+      own = std::current_exception();
+    }
+    user.join();
+    if (own || thrown) std::rethrow_exception(own ? own : thrown);
+  });
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// A model that is loaded once, and goes on with texts that come at any time (parallel/engine/generation/
+// continuous_batch.h). The fields are those of SampleRequest.
+struct ServeRequest {
+  Recipe recipe;
+  std::string checkpoint;
+  std::int64_t sequences = 16;                       // texts that grow together
+  std::int64_t waiting = 64;                         // further texts that may wait
+  std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
+};
+
+struct ServedText {
+  std::vector<std::int64_t> prompt{};
+  std::int64_t tokens = 0;
+  double temperature = 1;
+  std::int64_t top_k = 0;
+  double top_p = 1;
+  double repetition_penalty = 1;
+  std::int64_t seed = 0;
+  std::int64_t number = 0, sample = 0;              // of the prompt, and of its texts: random numbers depend on them
+  std::optional<std::int64_t> log_probabilities{};  // with those of so many of the most likely tokens
+};
+
+struct ServedToken {
+  struct Likely {
+    std::int64_t id = 0;
+    double log_probability = 0;
+  };
+  std::int64_t id = 0;
+  std::optional<double> log_probability{};
+  std::vector<Likely> likeliest{};
+};
+
+// Gets every token as soon as it is chosen, from the model's thread, and says whether the text goes on. Must neither
+// throw nor call the service.
+using ServedListener = std::function<bool(const ServedToken&)>;
+
+// For any number of threads.
+class TextService {
+ public:
+  virtual ~TextService() = default;
+
+  // The most tokens that prompt and answer may have together.
+  virtual std::int64_t longest() const = 0;
+
+  // Takes all of the texts, whose listeners have the same places, and returns their numbers; or none, and an empty
+  // list, where more would be waiting than may. Throws Error(bad_data) for a text that is empty, too long or has ids
+  // that the model does not know.
+  virtual std::vector<std::int64_t> add(const std::vector<ServedText>& texts,
+                                        const std::vector<ServedListener>& listeners) = 0;
+  // Ends a text, if it has not ended. When this returns its listener is not called any more.
+  virtual void cancel(std::int64_t text) = 0;
+
+  struct Load {
+    std::int64_t waiting = 0, growing = 0;  // texts
+    std::int64_t used_bytes = 0;            // of keys and values
+    std::int64_t cache_bytes = 0;           // that there are at most
+  };
+  virtual Load load() const = 0;
+
+  // Why no text grows any more; none while they do.
+  virtual std::optional<std::string> failure() const = 0;
+};
+
+}  // namespace llmtrain
