@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/llmtrain/serve/api_error.h"
+#include "apps/llmtrain/serve/chat_page.h"
 #include "apps/llmtrain/serve/text_request.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -20,7 +21,7 @@ namespace llmtrain::app {
 namespace {
 
 constexpr const char* json_type = "application/json";
-const std::set<std::string> read_paths{"/health", "/metrics", "/v1/models"};
+const std::set<std::string> read_paths{"/", "/health", "/metrics", "/v1/models"};
 const std::set<std::string> write_paths{"/v1/completions", "/v1/chat/completions", "/tokenize"};
 
 // Takes as long whatever is different.
@@ -97,7 +98,8 @@ void RequestHandler::send(Connection& connection, const HttpRequest& request, in
 }
 
 void RequestHandler::require_key(const HttpRequest& request) const {
-  if (settings_.api_key.empty() || request.path == "/health") return;
+  // The page holds nothing, and asks for the key itself.
+  if (settings_.api_key.empty() || request.path == "/health" || request.path == "/") return;
   constexpr std::string_view scheme = "Bearer ";
   const std::string_view given = request.authorization;
   if (!given.starts_with(scheme) || !are_equal(given.substr(scheme.size()), settings_.api_key))
@@ -108,6 +110,8 @@ void RequestHandler::answer(Connection& connection, const HttpRequest& request) 
   require_key(request);
   if (read_paths.contains(request.path)) {
     if (request.method != "GET") throw ApiError(405, "", request.path + " answers GET");
+    if (request.path == "/")
+      return send(connection, request, 200, "text/html; charset=utf-8", chat_page(), chat_page_headers);
     std::string content_type = json_type;
     const std::string text = page(request, content_type);
     return send(connection, request, 200, content_type, text);
@@ -133,6 +137,7 @@ std::string RequestHandler::page(const HttpRequest& request, std::string& conten
   }
   Json model = {{"id", model_.name()}, {"object", "model"}, {"owned_by", "llmtrain"}};
   model["max_model_len"] = model_.limits().context;
+  model["has_chat_template"] = model_.has_chat_template();
   Json answer;
   answer["object"] = "list";
   answer["data"] = Json::array();

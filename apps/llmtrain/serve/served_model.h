@@ -35,6 +35,8 @@ class ServedModel {
   const ServedLimits& limits() const { return limits_; }
   void set_limits(const ServedLimits& limits) { limits_ = limits; }
 
+  // Whether it answers messages.
+  bool has_chat_template() const { return chat_ != nullptr; }
   // Throws ApiError(404) for another name than the model's.
   void require_name(const std::optional<std::string>& name) const;
   // Throw ApiError(400).

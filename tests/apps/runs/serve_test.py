@@ -3,8 +3,10 @@
 import concurrent.futures
 import http.client
 import json
+import re
 import signal
 import socket
+import sys
 import time
 import unittest
 import urllib.parse
@@ -33,6 +35,12 @@ class Served(TrainingTest):
                                                "model.hidden_size": 32,
                                                "batch.sequence_length": 16, **(changes or {})}))
         self.train()
+
+    def prepare_chat(self):
+        line = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}
+        self.write("chat.jsonl", json.dumps(line) + "\n")
+        self.prepare({"data.train": [{"path": "chat.jsonl"}], "data.fine_tuning": {}, "training.steps": 4,
+                      "batch.sequence_length": 256})
 
     def request(self, path, body=None, headers=None):
         """The status and the body, as JSON where it is some."""
@@ -197,6 +205,16 @@ class Completions(Served):
         self.assertIn(b"200 OK", self.raw(b"GET /health HTTP/1.0\r\n\r\n"))
         self.assertEqual(self.request("/health"), (200, {"status": "ok"}))
 
+    def test_the_page_asks_nobody_else(self):
+        self.prepare()
+        self.start()
+        status, page = self.request("/")
+        self.assertEqual((status, self.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        self.assertIn("default-src 'none'", self.headers["Content-Security-Policy"])
+        self.assertEqual(re.findall(r"https?://|(?:src|href)=", page), [])
+        _, models = self.request("/v1/models")
+        self.assertEqual((models["data"][0]["has_chat_template"], models["data"][0]["max_model_len"]), (False, 512))
+
     def test_a_key_is_asked_for(self):
         self.prepare()
         self.write("key", "secret\n")
@@ -254,10 +272,7 @@ class Completions(Served):
 
 class Chats(Served):
     def test_chats_are_answered_as_by_sample(self):
-        line = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}
-        self.write("chat.jsonl", json.dumps(line) + "\n")
-        self.prepare({"data.train": [{"path": "chat.jsonl"}], "data.fine_tuning": {}, "training.steps": 4,
-                      "batch.sequence_length": 256})
+        self.prepare_chat()
         self.start()
         conversations = [[{"role": "user", "content": "Grüezi"}],
                          [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Ho"}]]
@@ -282,6 +297,38 @@ class Chats(Served):
                          [{"role": "user", "content": [{"type": "image_url"}]}], [5]]:
             status, answer = self.request("/v1/chat/completions", {"messages": messages})
             self.assertEqual((status, answer["error"]["param"][:8]), (400, "messages"), answer)
+
+
+class OpenaiClient(Served):
+    """The client that people use, of the openai package."""
+
+    def test_completions_chats_and_errors(self):
+        try:
+            import openai
+        except ImportError as error:
+            self.skipTest(f"{sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
+        self.prepare_chat()
+        self.start("--name", "small")
+        client = openai.OpenAI(base_url=self.address.geturl() + "/v1", api_key="none", max_retries=0)
+        self.assertEqual([model.id for model in client.models.list()], ["small"])
+        body = {"model": "small", "prompt": "The quick", "max_tokens": 12, "seed": 3, "logprobs": 2}
+        whole = client.completions.create(**body)
+        pieces = list(client.completions.create(**body, stream=True, stream_options={"include_usage": True}))
+        self.assertEqual("".join(piece.choices[0].text for piece in pieces if piece.choices), whole.choices[0].text)
+        self.assertEqual((pieces[-1].usage.completion_tokens, whole.usage.completion_tokens), (12, 12))
+        self.assertEqual([len(whole.choices[0].logprobs.token_logprobs), whole.choices[0].finish_reason],
+                         [12, "length"])
+        body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "max_completion_tokens": 9,
+                "seed": 4, "logprobs": True, "top_logprobs": 1}
+        answer = client.chat.completions.create(**body).choices[0]
+        deltas = [piece.choices[0].delta for piece in client.chat.completions.create(**body, stream=True)]
+        self.assertEqual((deltas[0].role, answer.message.role), ("assistant", "assistant"))
+        self.assertEqual("".join(delta.content or "" for delta in deltas), answer.message.content)
+        self.assertEqual({len(token.top_logprobs) for token in answer.logprobs.content}, {1})
+        with self.assertRaisesRegex(openai.BadRequestError, "max_tokens"):
+            client.completions.create(model="small", prompt="x", max_tokens=100000)
+        with self.assertRaises(openai.NotFoundError):
+            client.completions.create(model="large", prompt="x")
 
 
 if __name__ == "__main__":
