@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,11 +12,13 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/inference/choice_flags.h"
+#include "apps/llmtrain/inference/sample_file.h"
 #include "apps/llmtrain/inference/sample_output.h"
 #include "apps/llmtrain/inference/text_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/json/json_text.h"
 
 namespace llmtrain::app {
@@ -25,7 +28,7 @@ struct SampleOptions {
   std::string source;
   std::vector<Override> overrides;
   std::string prompt;
-  std::optional<std::string> prompts, system;
+  std::optional<std::string> prompts, system, output;
   bool plain = false;
   bool json = false;
   ChoiceFlags choice;
@@ -78,6 +81,20 @@ std::vector<SamplePrompt> conversations(const SampleOptions& options, SampleRequ
   return prompts;
 }
 
+int write_samples(const std::string& name, const std::vector<SamplePrompt>& prompts, SampleRequest& request) {
+  std::vector<Json> begun;
+  for (const SamplePrompt& prompt : prompts) begun.push_back(prompt.json);
+  SampleFile file(name, begun, request.samples);
+  request.first_prompt = file.first_prompt();
+  if (request.first_prompt > 0)
+    log().info("{}: goes on after {} of {} prompts", name, request.first_prompt, prompts.size());
+  if (request.first_prompt == std::ssize(prompts)) return 0;
+  SampleOutput output(prompts, request.samples, file);
+  load_runtime().sample(request, [&](const SamplePiece& piece) { output.add(piece); });
+  output.end();
+  return 0;
+}
+
 int sample(const SampleOptions& options) {
   auto source = open_source(options.source, options.overrides);
   require_executable(source.recipe, source.checkpoint().string());
@@ -89,6 +106,7 @@ int sample(const SampleOptions& options) {
   take_choice(options.choice, request);
   const bool chats = request.recipe.data.fine_tuning && !options.plain;
   const std::vector<SamplePrompt> prompts = chats ? conversations(options, request) : plain_prompts(options, request);
+  if (options.output) return write_samples(*options.output, prompts, request);
   SampleOutput output(prompts, request.samples,
                       options.json ? SampleOutput::Form::json_lines : SampleOutput::Form::text);
   load_runtime().sample(request, [&](const SamplePiece& piece) { output.add(piece); });
@@ -119,7 +137,13 @@ void add_batch_flags(CLI::App& command, SampleOptions& options) {
       ->check(whole_number_positive());
   add_inference_rank_flags(command, options.request.ranks);
   add_set_flag(command, options.overrides);
-  command.add_flag("--json", options.json, "Print JSON Lines");
+  CLI::Option* json = command.add_flag("--json", options.json, "Print JSON Lines");
+  command
+      .add_option("--output", options.output,
+                  "Write JSON Lines to FILE, or go on with one that this command has begun, and say how fast")
+      ->type_name("FILE")
+      ->check(text_not_empty())
+      ->excludes(json);
 }
 
 }  // namespace

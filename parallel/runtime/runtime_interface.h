@@ -141,6 +141,7 @@ struct SampleRequest {
   // padding.
   std::optional<std::int64_t> decoder_start{};
   std::int64_t samples = 1;       // texts of each prompt
+  std::int64_t first_prompt = 0;  // those before it get no texts
   std::int64_t batch = 16;        // texts that grow together
   std::vector<std::string> stop;  // a text ends before any of them
   InferenceRanks ranks;

@@ -2,10 +2,14 @@
 #include "apps/llmtrain/inference/sample_output.h"
 
 #include <cstddef>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "apps/llmtrain/standard_streams.h"
+#include "core/base/elapsed_time.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
 
 namespace llmtrain::app {
 namespace {
@@ -38,19 +42,46 @@ std::string SampleOutput::finished(const SamplePiece& piece) const {
   return "== prompt " + std::to_string(piece.prompt + 1) + sample + " ==\n" + prompt.shown + piece.end->text + "\n";
 }
 
+void SampleOutput::write(const std::string& text) {
+  if (file_ != nullptr)
+    file_->append(text);
+  else if (form_ == Form::json_lines)
+    write_json(text);
+  else
+    write_model_text(text);
+}
+
+void SampleOutput::report() const {
+  const double seconds = seconds_between(start_, Clock::now());
+  log().info("{} of {} texts; {} tokens in {}, {:.0f} a second", next_, std::ssize(prompts_) * samples_, tokens_,
+             format_duration(seconds), static_cast<double>(tokens_) / seconds);
+}
+
+void SampleOutput::end() const {
+  if (file_ != nullptr && next_ > first_) report();
+}
+
 void SampleOutput::add(const SamplePiece& piece) {
-  if (form_ == Form::text && static_cast<std::int64_t>(prompts_.size()) * samples_ == 1) {
-    // Not before the model has been loaded: that may fail.
-    if (!std::exchange(has_begun_, true)) write_model_text(prompts_.front().shown);
+  // Loading the model is no part of the rate.
+  if (!std::exchange(has_begun_, true)) {
+    start_ = reported_ = Clock::now();
+    if (form_ == Form::text && is_single()) write_model_text(prompts_.front().shown);
+  }
+  if (form_ == Form::text && is_single()) {
     write_model_text(piece.text + (piece.end ? "\n" : ""));
     return;
   }
   if (!piece.end) return;
+  tokens_ += std::ssize(piece.end->tokens);
   waiting_.emplace(piece.prompt * samples_ + piece.sample, finished(piece));
   for (auto first = waiting_.find(next_); first != waiting_.end(); first = waiting_.find(++next_)) {
-    form_ == Form::json_lines ? write_json(first->second) : write_model_text(first->second);
+    write(first->second);
     waiting_.erase(first);
   }
+  constexpr std::chrono::seconds between_reports{10};
+  if (file_ == nullptr || Clock::now() - reported_ < between_reports) return;
+  report();
+  reported_ = Clock::now();
 }
 
 }  // namespace llmtrain::app

@@ -33,10 +33,12 @@ class BeamSearcher {
         beams_(*options.beams),
         listener_(listener),
         window_(model.graph().model.max_sequence_length),
-        together_(std::clamp<std::int64_t>(options.batch / beams_.beams, 1, std::ssize(prompts))),
+        together_(
+            std::clamp<std::int64_t>(options.batch / beams_.beams, 1, std::ssize(prompts) - options.first_prompt)),
         decoder_(model, together_ * beams_.beams,
                  std::min(window_, longest_beginning(prompts, options) + options.tokens)),
-        searches_(static_cast<std::size_t>(together_)) {
+        searches_(static_cast<std::size_t>(together_)),
+        next_(options.first_prompt) {
     if (options.samples > beams_.beams)
       throw Error(ExitCode::internal_error, "beam search: it has no more texts than beams");
   }
@@ -174,7 +176,7 @@ class BeamSearcher {
   std::int64_t window_, together_;
   Decoder decoder_;
   std::vector<std::optional<Search>> searches_;
-  std::int64_t next_ = 0;  // of the prompts
+  std::int64_t next_;  // of the prompts
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   bool is_late_ = false;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "parallel/engine/generation/beam_search.h"
@@ -31,10 +32,11 @@ class Generator {
         options_(options),
         listener_(listener),
         window_(model.graph().model.max_sequence_length),
-        places_(std::min(options.batch, static_cast<std::int64_t>(prompts.size()) * options.samples)),
+        places_(std::min(options.batch, (std::ssize(prompts) - options.first_prompt) * options.samples)),
         // One more place, for the prompt that several texts begin with.
         decoder_(model, places_ + 1, std::min(window_, longest_beginning(prompts, options) + options.tokens)),
-        texts_(static_cast<std::size_t>(places_)) {
+        texts_(static_cast<std::size_t>(places_)),
+        next_{options.first_prompt, 0} {
     if (options.decoder_start) options_.tokens = std::min(options_.tokens, window_);
   }
 
@@ -163,7 +165,7 @@ std::int64_t longest_beginning(std::span<const std::vector<std::int64_t>> prompt
 
 void generate(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
               const TokenListener& listener) {
-  if (options.tokens == 0 || prompts.empty()) return;
+  if (options.tokens == 0 || options.first_prompt >= std::ssize(prompts)) return;
   if (options.beams)
     search_beams(model, prompts, options, listener);
   else

@@ -19,8 +19,9 @@ struct GenerateOptions {
   std::int64_t tokens = 200;  // of each text, without its prompt
   TokenChoice choice;
   LogitRules rules{};
-  std::int64_t samples = 1;  // texts of each prompt
-  std::int64_t batch = 16;   // texts that grow together
+  std::int64_t samples = 1;       // texts of each prompt
+  std::int64_t first_prompt = 0;  // those before it are left out; numbers of texts count them
+  std::int64_t batch = 16;        // texts that grow together
   // For an encoder-decoder, whose prompts are sources: what its texts are written after. None of others.
   std::optional<std::int64_t> decoder_start{};
   std::optional<BeamSearch> beams{};                      // in place of the choice; texts are the best, in order

@@ -55,9 +55,8 @@ class GrowingTexts {
 
   // Without a token to generate no text has been reported.
   void end_empty() {
-    for (std::size_t i = 0; i < texts_.size() && request_.tokens == 0; ++i)
-      report({static_cast<std::int64_t>(i) / request_.samples, static_cast<std::int64_t>(i) % request_.samples},
-             texts_[i], true);
+    for (std::int64_t i = request_.first_prompt * request_.samples; i < std::ssize(texts_) && request_.tokens == 0; ++i)
+      report({i / request_.samples, i % request_.samples}, texts_[static_cast<std::size_t>(i)], true);
   }
 
  private:
@@ -100,6 +99,7 @@ GenerateOptions options_of(const SampleRequest& request, const std::vector<std::
   options.choice = {request.temperature, request.top_k, request.top_p, request.seed};
   options.rules = {request.repetition_penalty, request.no_repeat_ngram_size, request.forced_first, request.forced_last};
   options.samples = request.samples;
+  options.first_prompt = request.first_prompt;
   options.batch = request.batch;
   if (const BeamRequest& beams = request.beams; beams.beams > 1)
     options.beams = BeamSearch{beams.beams, beams.length_penalty, early_stopping_of(beams.early_stopping), ends};

@@ -280,6 +280,7 @@ class SmallRun(TrainingTest):
         self.assertIn("== prompt 2 ==\ndog", self.run_program("sample", "runs/small", "--prompts", "prompts.jsonl",
                                                              "--tokens", "0").stdout)
         self.refused(2, ["/parallel/tensor", "3"], "sample", "runs/small", "--tensor", "3")
+        self.check_texts_in_a_file()
         self.refused(66, ["nowhere"], "sample", "runs/small", "--prompts", "nowhere")
         self.refused(65, ["prompts.jsonl: line 1", "choices"], "eval", "runs/small", "--choices", "prompts.jsonl")
 
@@ -289,6 +290,27 @@ class SmallRun(TrainingTest):
         self.assertEqual(self.run_program("checkpoint", "export", "runs/small", "out", "--to", "hf").returncode, 0)
         self.assertTrue((self.folder / "out" / "config.json").exists())
         self.refused(73, ["out"], "checkpoint", "export", "runs/small", "out", "--to", "hf")
+
+    def check_texts_in_a_file(self):
+        """What is cut off is written again, as it would have been without."""
+        self.write("many.jsonl", "".join(json.dumps({"prompt": f"{i} "}) + "\n" for i in range(5)))
+        command = ["sample", "runs/small", "--prompts", "many.jsonl", "--samples", "2", "--tokens", "6", "--batch", "3"]
+        said = self.run_program(*command, "--output", "texts.jsonl").stderr
+        self.assertRegex(said, "10 of 10 texts; 60 tokens in .*, [0-9]+ a second")
+        texts = (self.folder / "texts.jsonl").read_text()
+        self.assertEqual(texts, self.run_program(*command, "--json").stdout)
+        lines = texts.splitlines(keepends=True)
+        for left, tokens in (("", 60), (lines[0][:9], 60), ("".join(lines[:3]), 48),
+                             ("".join(lines[:4]) + lines[4][:20], 36), (texts, 0)):
+            self.write("texts.jsonl", left)
+            said = self.run_program(*command, "--output", "texts.jsonl").stderr
+            self.assertEqual(f"10 of 10 texts; {tokens} tokens in" in said, tokens > 0, said)
+            self.assertEqual((self.folder / "texts.jsonl").read_text(), texts)
+        self.refused(65, ["texts.jsonl: line 2", "--samples"], *command[:4], "--tokens", "6", "--output",
+                     "texts.jsonl")
+        self.write("texts.jsonl", "{}\n")
+        self.refused(65, ["texts.jsonl: line 1"], *command, "--output", "texts.jsonl")
+        self.assertEqual((self.folder / "texts.jsonl").read_text(), "{}\n")
 
     def test_checkpoints_on_the_way(self):
         for every, keep, steps in ((2, 0, [2, 4, 5]), (2, 2, [4, 5]), (0, 0, [5]), (5, 0, [5])):
