@@ -72,6 +72,7 @@ int chat(const ChatOptions& options) {
   require_executable(source.recipe, source.checkpoint().string());
   require_decoder(source.recipe, source.checkpoint().string(), "chat");
   require_tokenizer(source, options.overrides);
+  take_chat_template(source.recipe, source.checkpoint());
   if (options.system && !is_utf8(*options.system)) throw Error(ExitCode::bad_recipe, "--system: is not UTF-8");
   ChatPrompts prompts(source.recipe, source.checkpoint().string());
   SampleRequest request;
@@ -90,9 +91,7 @@ int chat(const ChatOptions& options) {
 void add_chat(CLI::App& program, Action& action) {
   const auto options = std::make_shared<ChatOptions>();
   CLI::App* command = program.add_subcommand("chat", "Answers messages, line by line, with a fine-tuned model");
-  command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
-      ->required()
-      ->type_name("");
+  add_source_argument(*command, options->source);
   command->add_option("--system", options->system, "A message of the role system that begins the conversation")
       ->type_name("TEXT");
   add_choice_flags(*command, options->choice);

@@ -68,9 +68,7 @@ int evaluate(const EvaluateOptions& options) {
 void add_evaluate(CLI::App& program, Action& action) {
   const auto options = std::make_shared<EvaluateOptions>();
   CLI::App* command = program.add_subcommand("eval", "Measures loss and perplexity of a trained model");
-  command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
-      ->required()
-      ->type_name("");
+  add_source_argument(*command, options->source);
   CLI::Option* data = command->add_option("--data", options->data,
                                           "A file, folder or glob instead of the recipe's data.validation; repeatable");
   data->type_name("FILE")->allow_extra_args(false);

@@ -54,6 +54,14 @@ CLI::Option* add_recipe_arguments(CLI::App& command, std::vector<std::string>& f
   return as_recipe(command.add_option("RECIPE", files, "Recipe files, or bundled recipes' names"));
 }
 
+void add_source_argument(CLI::App& command, std::string& source) {
+  command
+      .add_option("SOURCE", source,
+                  "A run's directory, a checkpoint's folder, a recipe, or hf: and a folder of transformers")
+      ->required()
+      ->type_name("");
+}
+
 void add_set_flag(CLI::App& command, std::vector<Override>& overrides) {
   command.add_option("--set", overrides, "Override a key of the recipe, as in batch.micro=4; repeatable")
       ->type_name("KEY=JSON")

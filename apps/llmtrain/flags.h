@@ -19,6 +19,9 @@ CLI::Option* add_recipe_argument(CLI::App& command, std::string& file, const std
                                  const std::string& help = "The recipe's file, or a bundled recipe's name");
 CLI::Option* add_recipe_arguments(CLI::App& command, std::vector<std::string>& files);
 
+// A model that open_source() finds.
+void add_source_argument(CLI::App& command, std::string& source);
+
 // `--set pointer.path=JSON`, repeatable.
 void add_set_flag(CLI::App& command, std::vector<Override>& overrides);
 

@@ -151,9 +151,7 @@ void add_batch_flags(CLI::App& command, SampleOptions& options) {
 void add_sample(CLI::App& program, Action& action) {
   const auto options = std::make_shared<SampleOptions>();
   CLI::App* command = program.add_subcommand("sample", "Writes text with a trained model");
-  command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
-      ->required()
-      ->type_name("");
+  add_source_argument(*command, options->source);
   add_prompt_flags(*command, *options);
   add_choice_flags(*command, options->choice);
   add_batch_flags(*command, *options);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/llmtrain/checkpoint/checkpoint_source.h"
+#include "apps/llmtrain/checkpoint/huggingface_import.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
@@ -34,12 +35,6 @@ namespace llmtrain::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What kept_huggingface_folder copies beside the weights.
-constexpr const char* kept_files[] = {"config.json",       "generation_config.json",  "tokenizer.json",
-                                      "tokenizer.model",   "tokenizer_config.json",   "special_tokens_map.json",
-                                      "added_tokens.json", "chat_template.jinja",     "vocab.json",
-                                      "merges.txt",        "preprocessor_config.json"};
 
 struct ExchangeOptions {
   std::string source;
@@ -109,56 +104,11 @@ int export_to(const ExchangeOptions& options) {
   return 0;
 }
 
-// The folder's tokenizer. Bytes where it has none that is supported, and the reason.
-TokenizerRecipe usable_tokenizer_in(const fs::path& folder, std::int64_t vocab_size, std::string& reason) {
-  const TokenizerRecipe found = tokenizer_in(folder);
-  try {
-    if (found.kind == TokenizerKind::bytes)
-      throw Error(ExitCode::missing_input, folder.string() + ": has neither tokenizer.json nor tokenizer.model");
-    open_tokenizer(found, vocab_size);
-    return found;
-  } catch (const Error& error) {
-    reason = error.what();
-    return {};
-  }
-}
-
-// A recipe needs a batch and steps, which no folder of transformers knows. `reason` as usable_tokenizer_in()'s.
-Recipe imported_recipe(const fs::path& folder, std::string& reason) {
-  Recipe described;
-  described.model = model_recipe_from_huggingface(folder);
-  const Json text = {{"name", "imported"},
-                     {"model", to_json(described).at("model")},
-                     {"batch", {{"global", 1}, {"micro", 1}}},
-                     {"training", {{"steps", 1}}}};
-  Recipe recipe = parse_recipe(text.dump(), (folder / "config.json").string(), folder);
-  recipe.data.tokenizer = usable_tokenizer_in(folder, recipe.model.vocab_size, reason);
-  if (recipe.data.tokenizer.kind != TokenizerKind::bytes)
-    // Relative to the checkpoint, which may be moved.
-    recipe.data.tokenizer.file = (kept_huggingface_folder / fs::path(recipe.data.tokenizer.file).filename()).string();
-  return recipe;
-}
-
-void keep_files(const fs::path& from, const fs::path& checkpoint) {
-  const fs::path kept = checkpoint / kept_huggingface_folder;
-  std::error_code failed;
-  fs::create_directory(kept, failed);
-  if (failed) throw Error(ExitCode::cannot_write, kept.string() + ": cannot be created: " + failed.message());
-  for (const char* name : kept_files)
-    if (path_exists(from / name)) write_file_atomically(kept / name, read_file(from / name));
-  copy_named_templates(from, kept);
-}
-
 int import_from(const ExchangeOptions& options) {
   require_new_folder(options.destination);
   const std::string folder = huggingface_folder(options.source).value_or(options.source);
-  std::string no_tokenizer;
-  const Recipe recipe = imported_recipe(folder, no_tokenizer);
-  require_executable(recipe, folder);
-  load_runtime().import_model(
-      {recipe, folder, options.destination, [&](const fs::path& checkpoint) { keep_files(folder, checkpoint); }});
+  import_huggingface(folder, options.destination);
   for (const std::string& note : huggingface_training_notes(folder)) log().warn("{}", note);
-  if (!no_tokenizer.empty()) log().warn("the checkpoint has no tokenizer: {}", no_tokenizer);
   write_result(options.destination + ": imported from " + folder + "\n");
   return 0;
 }

@@ -9,9 +9,11 @@
 #include <string_view>
 #include <system_error>
 
+#include "apps/llmtrain/checkpoint/huggingface_import.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/recipe/checkpoint_source.h"
 #include "parallel/layout/executable.h"
 
 namespace llmtrain::app {
@@ -43,6 +45,16 @@ std::string without_recipe(const std::string& source, const std::vector<Override
   return fs::is_regular_file(source, failed) ? read_recipe(source, overrides).log.directory : source;
 }
 
+CheckpointSource imported_source(const fs::path& folder, const std::vector<Override>& overrides) {
+  const fs::path parent = fs::temp_directory_path();
+  ScratchFolder::remove_abandoned(parent);
+  const auto scratch = std::make_shared<const ScratchFolder>(parent);
+  const fs::path checkpoint = scratch->path() / "checkpoint";
+  import_huggingface(folder, checkpoint);
+  const CheckpointReader reader(checkpoint);
+  return {without_training(recipe_of(reader, overrides)), reader, scratch};
+}
+
 }  // namespace
 
 FoundCheckpoint find_source(const std::string& source) {
@@ -66,6 +78,7 @@ FoundCheckpoint find_source(const std::string& source) {
 }
 
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides) {
+  if (const auto folder = huggingface_folder(source)) return imported_source(*folder, overrides);
   const FoundCheckpoint found = find_source(without_recipe(source, overrides));
   warn_of_damaged(found.damaged);
   return {without_training(recipe_of(found.reader, overrides)), found.reader};

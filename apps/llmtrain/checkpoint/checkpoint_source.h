@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/llmtrain/launch/scratch_folder.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
 #include "core/recipe/recipe_io.h"
@@ -16,6 +18,7 @@ namespace llmtrain::app {
 struct CheckpointSource {
   Recipe recipe;
   CheckpointReader reader;
+  std::shared_ptr<const ScratchFolder> imported{};  // where the checkpoint is, made of a folder of transformers
 
   const std::filesystem::path& checkpoint() const { return reader.folder(); }
 };
@@ -30,8 +33,8 @@ struct FoundCheckpoint {
 FoundCheckpoint find_source(const std::string& source);
 
 // The same with the recipe of the checkpoint's manifest, changed by `overrides`, without what only training asks of a
-// device; also accepts a recipe's file, meaning its log.directory. Damaged checkpoints are logged as warnings. Throws
-// Error.
+// device; also accepts a recipe's file, meaning its log.directory, and "hf:" with a folder of transformers, of which a
+// checkpoint is made in TMPDIR that goes with the result. Damaged checkpoints are logged as warnings. Throws Error.
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides);
 
 // Throws Error(bad_recipe) for a model that was trained on ids whose tokenizer its recipe does not name, as of token

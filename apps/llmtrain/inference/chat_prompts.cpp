@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/data/conversations/conversation_refused.h"
+#include "core/recipe/model_from/model_files.h"
 
 namespace llmtrain::app {
 namespace {
@@ -19,6 +20,14 @@ const FineTuningRecipe& fine_tuning_of(const Recipe& recipe, const std::string& 
 }
 
 }  // namespace
+
+void take_chat_template(Recipe& recipe, const std::filesystem::path& checkpoint) {
+  if (recipe.data.fine_tuning) return;
+  const std::filesystem::path origin = origin_of_model(recipe, checkpoint);
+  if (origin.empty()) return;
+  if (const auto file = chat_template_in(origin))
+    recipe.data.fine_tuning = {.chat_template = {ChatTemplate::file, file->string()}};
+}
 
 ChatPrompts::ChatPrompts(const Recipe& recipe, const std::string& source)
     : templates_(fine_tuning_of(recipe, source), recipe.data.tokenizer), checks_(*recipe.data.fine_tuning) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,10 @@
 #include "core/recipe/recipe.h"
 
 namespace llmtrain::app {
+
+// For a recipe that is not of a fine-tuned model: the chat template of the folder of transformers from which the
+// checkpoint's model came, where it has one. Throws Error(bad_data) as chat_template_in() does.
+void take_chat_template(Recipe& recipe, const std::filesystem::path& checkpoint);
 
 // Writes conversations out as a fine-tuned model has learned them, up to where its next answer begins.
 class ChatPrompts {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "apps/llmtrain/mpirun/scratch_folder.h"
+#include "apps/llmtrain/launch/scratch_folder.h"
 
 namespace llmtrain::app {
 

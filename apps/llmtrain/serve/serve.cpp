@@ -15,6 +15,7 @@
 #include "apps/llmtrain/checkpoint/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/serve/server.h"
@@ -22,6 +23,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/recipe/checkpoint_source.h"
 #include "core/signals/stop_signals.h"
 
 namespace llmtrain::app {
@@ -60,7 +62,8 @@ std::string api_key_of(const ServeOptions& options) {
 // What the model is called where nobody says: the run's or the folder's name.
 std::string name_of(const ServeOptions& options) {
   if (options.name) return *options.name;
-  std::filesystem::path path = std::filesystem::absolute(options.source).lexically_normal();
+  std::filesystem::path path =
+      std::filesystem::absolute(huggingface_folder(options.source).value_or(options.source)).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   return path.stem() == path.filename() ? path.filename().string() : path.stem().string();
 }
@@ -85,15 +88,12 @@ void serve_until_stopped(const ServeOptions& options, const std::string& key, Se
 }
 
 int serve(const ServeOptions& options) {
-  if (options.source.starts_with("hf:"))
-    throw Error(ExitCode::bad_recipe,
-                options.source + ": a folder of transformers is made a checkpoint first: llmtrain checkpoint import " +
-                    options.source.substr(3) + " FOLDER --from hf; then serve FOLDER");
-  const auto source = open_source(options.source, options.overrides);
+  auto source = open_source(options.source, options.overrides);
   const std::string checkpoint = source.checkpoint().string();
   require_executable(source.recipe, checkpoint);
   require_decoder(source.recipe, checkpoint, "serve");
   require_tokenizer(source, options.overrides);
+  take_chat_template(source.recipe, source.checkpoint());
   const std::string key = api_key_of(options);
   ServedModel model(name_of(options), source.recipe, checkpoint);
   ServeRequest request;
@@ -154,9 +154,7 @@ void add_limit_flags(CLI::App& command, ServeOptions& options) {
 void add_serve(CLI::App& program, Action& action) {
   const auto options = std::make_shared<ServeOptions>();
   CLI::App* command = program.add_subcommand("serve", "Answers clients of OpenAI's interface with a trained model");
-  command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
-      ->required()
-      ->type_name("");
+  add_source_argument(*command, options->source);
   add_address_flags(*command, *options);
   add_limit_flags(*command, *options);
   add_set_flag(*command, options->overrides);

@@ -71,6 +71,38 @@ class Chat(TrainingTest):
         self.assertEqual([line["text"] for line in lines], answers)
         self.assertEqual([line["prompt"] for line in lines], ["Hi", conversation])
 
+    def test_a_folder_of_transformers_answers_as_its_run_does(self):
+        self.write("words.txt", "Hi. Hello. Ho. user assistant\n" * 50)
+        self.run_program("data", "train-tokenizer", "words.txt", "--output", "tokenizer.json", "--vocab-size", "270")
+        self.write("recipe.json", self.recipe({"data.train": [{"path": "chat.jsonl"}], "data.fine_tuning": {},
+                                               "data.tokenizer": {"huggingface": "tokenizer.json"},
+                                               "model.vocab_size": 272, "model.max_sequence_length": 256,
+                                               "training.steps": 4, "log.directory": "runs/other"}))
+        self.train()
+        self.assertEqual(self.run_program("checkpoint", "export", "runs/other", "hf", "--to", "hf").returncode, 0)
+        scratch = self.folder / "scratch"
+        scratch.mkdir()
+        elsewhere = {"TMPDIR": str(scratch)}
+        self.write("lines.txt", "Hi\nHo\n")
+        shown = []
+        for source in ("runs/other", "hf:hf"):
+            with open(self.folder / "lines.txt", encoding="utf-8") as file:
+                shown.append(self.run_program("chat", source, *GREEDY, stdin=file, environment=elsewhere))
+        self.assertEqual(shown[0].stdout, shown[1].stdout, shown[1].stderr)
+        self.assertGreater(len(shown[0].stdout), 3)
+        # The folder's own template; sample goes on with texts, as base models have templates, too.
+        self.write("hf/chat_template.jinja", WITHOUT_SYSTEM)
+        self.write("lines.txt", "Hi\n")
+        with open(self.folder / "lines.txt", encoding="utf-8") as file:
+            chatted = self.run_program("chat", "hf:hf", *GREEDY, stdin=file, environment=elsewhere).stdout
+        sampled = self.run_program("sample", "hf:hf", "--prompt", "<Hi>", *GREEDY, environment=elsewhere).stdout
+        self.assertEqual("<Hi>" + chatted, sampled)
+        self.write("text.txt", "Hi. Hello. Ho.")
+        evaluated = self.run_program("eval", "hf:hf", "--data", "text.txt", "--json", environment=elsewhere)
+        self.assertGreater(json.loads(evaluated.stdout)["loss"], 0)
+        self.assertEqual(list(scratch.iterdir()), [])
+        self.refused(66, ["nowhere"], "sample", "hf:nowhere")
+
     def test_prompts_that_cannot_be_answered(self):
         self.write("prompts.jsonl", json.dumps({"messages": [{"role": "user"}]}) + "\n")
         self.write("no.jsonl", json.dumps({"messages": ["Hi"]}) + "\n")

@@ -263,7 +263,6 @@ class Completions(Served):
         self.refused(2, ["--batch"], "serve", "runs/small", "--batch", "0")
         self.refused(2, ["/precision/fp8_level"], "serve", "runs/small", "--set", "precision.compute=bf16",
                      "--set", "precision.fp8_level=O0")
-        self.refused(2, ["import"], "serve", "hf:folder")
         self.refused(66, ["nowhere"], "serve", "nowhere")
         self.refused(66, ["--host"], "serve", "runs/small", "--host", "no host")
         with socket.create_server(("127.0.0.1", 0)) as taken:

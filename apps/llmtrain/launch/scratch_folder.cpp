@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/mpirun/scratch_folder.h"
+#include "apps/llmtrain/launch/scratch_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
