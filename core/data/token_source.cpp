@@ -56,12 +56,15 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
 
 }  // namespace
 
+// A text where a key is named is refused when it is opened.
+bool is_read_as_bytes(const std::filesystem::path& file, const std::string& key) {
+  return key == document_key && !has_rows(file, key) && !is_compressed(file);
+}
+
 TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
                      MappingBudget& budget, DocumentStarts starts, const ReportShare& report) {
   const bool binary = is_token_file(file);
-  const bool names_key = text.key() != document_key;
-  // A text where a key is named is refused when it is opened.
-  const bool is_mapped_text = text.is_bytes() && !names_key && !has_rows(file, text.key()) && !is_compressed(file);
+  const bool is_mapped_text = text.is_bytes() && is_read_as_bytes(file, text.key());
   if (!binary && !is_mapped_text) {
     open_text(file, text, report);
     // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
@@ -78,11 +81,27 @@ TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::i
   if (starts == DocumentStarts::known && documents_)
     document_starts_.emplace(std::filesystem::path(file).replace_extension(".idx"));
   tokens_ = static_cast<std::int64_t>(token_bytes().size()) / size_of(type_);
-  const auto invalid = find_invalid_token(type_, token_bytes(), vocab_size, report);
+  const auto invalid = find_invalid(vocab_size, report);
   if (!invalid) return;
   fail(file, fmt::format("token {} has id {}; ids must be from 0 to {}, below model.vocab_size ({}): {}",
                          invalid->position, invalid->id, vocab_size - 1, vocab_size,
                          binary ? "raise it, or give a file made with the model's tokenizer" : "bytes need 256"));
+}
+
+std::optional<InvalidToken> TokenFile::find_invalid(std::int64_t vocab_size, const ReportShare& report) const {
+  const std::span<const std::byte> bytes = token_bytes();
+  std::size_t released = 0;
+  // Samples are read here and there: a file that has been read as a whole would count as memory of the process.
+  const auto release_until = [&](std::size_t end) {
+    if (mapping_) mapping_->release(bytes.subspan(released, end - released));
+    released = end;
+  };
+  const auto invalid = find_invalid_token(type_, bytes, vocab_size, [&](double share) {
+    release_until(static_cast<std::size_t>(share * static_cast<double>(bytes.size())));
+    report(share);
+  });
+  release_until(bytes.size());
+  return invalid;
 }
 
 void TokenFile::open_text(const std::filesystem::path& file, TextTokens& text, const ReportShare& report) {

@@ -26,6 +26,10 @@ struct MappingBudget {
 // Whether it must be known where the documents of a file begin.
 enum class DocumentStarts { unknown, known };
 
+// Whether a text's documents are the bytes of its file, which are then mapped where bytes are tokens: it has neither
+// rows nor a `key` of them, and is not compressed.
+bool is_read_as_bytes(const std::filesystem::path& file, const std::string& key);
+
 // One file of tokens, opened and checked; the bytes stay mapped. By its name and its first bytes it is
 // - `.bin`: llm.c's by its magic (20240520: uint16, version 1; 20240801: uint32, version 7; a header of 1024 bytes with
 //   the count of tokens), else Megatron-LM's if an `.idx` is beside it, else nanoGPT's raw uint16;
@@ -56,6 +60,8 @@ class TokenFile {
   bool contains(std::int64_t id, std::int64_t most) const;
 
  private:
+  // The first id that is negative or not below `vocab_size`.
+  std::optional<InvalidToken> find_invalid(std::int64_t vocab_size, const ReportShare& report) const;
   void open_text(const std::filesystem::path& file, TextTokens& text, const ReportShare& report);
   void open_binary(const std::filesystem::path& file);
   void open_llmc(const std::filesystem::path& file, TokenType type);

@@ -15,6 +15,7 @@
 #include "core/base/progress_lines.h"
 #include "core/data/file_search.h"
 #include "core/data/records/skipped_lines.h"
+#include "core/data/token_source.h"
 #include "core/machine/processor.h"
 #include "core/token_files/token_file_writer.h"
 #include "core/token_files/tokenize_files.h"
@@ -59,6 +60,9 @@ std::string token_file_of(const DataSource& source, const TokenizerRecipe& recip
   TokenizeJob job{find_files(source.path), source.text_key, usable_cores()};
   job.on_bad_line = on_bad_line;
   if (std::ranges::any_of(job.files, is_token_file)) return "";
+  // Their bytes are the tokens, mapped as they lie.
+  const auto as_bytes = [&](const fs::path& text) { return is_read_as_bytes(text, source.text_key); };
+  if (recipe.kind == TokenizerKind::bytes && std::ranges::all_of(job.files, as_bytes)) return "";
   JobDescription description = description_of(job, recipe, format_name);
   if (on_bad_line == OnBadLine::skip) description.emplace_back("bad lines", "skipped");
   const fs::path file = folder / (std::string(prefix) + job_name(description) + ".bin");
@@ -68,10 +72,6 @@ std::string token_file_of(const DataSource& source, const TokenizerRecipe& recip
     make_token_file(job, recipe, vocab_size, file, source.path, stops);
   }
   return file.string();
-}
-
-bool makes_token_files(const TokenizerRecipe& tokenizer, const DataCache& cache) {
-  return !cache.folder.empty() && tokenizer.kind != TokenizerKind::bytes;
 }
 
 // Calls work(source, stops) for each source on the process that makes the files, and names the source in its errors.
@@ -96,7 +96,7 @@ std::vector<fs::path> of_each(const std::vector<DataSource>& sources, const Toke
 
 void check_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, const DataCache& cache,
                    const std::string& role) {
-  if (!makes_token_files(tokenizer, cache)) return;
+  if (cache.folder.empty()) return;
   of_each(sources, tokenizer, cache, role, [](const DataSource& source, const DataCache::Stops&) {
     find_files(source.path);
     return std::string();
@@ -106,7 +106,7 @@ void check_sources(const std::vector<DataSource>& sources, const TokenizerRecipe
 std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer,
                                         std::int64_t vocab_size, const DataCache& cache, const std::string& role,
                                         OnBadLine on_bad_line) {
-  if (!makes_token_files(tokenizer, cache)) return {};
+  if (cache.folder.empty()) return {};
   return of_each(sources, tokenizer, cache, role, [&](const DataSource& source, const DataCache::Stops& stops) {
     return token_file_of(source, tokenizer, vocab_size, cache.folder, on_bad_line, stops);
   });

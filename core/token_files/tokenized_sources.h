@@ -13,7 +13,8 @@ namespace llmtrain {
 
 // Token files of the sources of text, made by one process with all processors and kept in the cache, so that no other
 // process tokenises and all of them map one copy: by source, an empty path where none is made, and no list without a
-// cache. Text that is bytes already needs none, and a source that has token files, too, is read as it is. A file is
+// cache. With bytes as tokens, texts whose files are nothing but text need none (is_read_as_bytes()), while rows and
+// packed files would fill the memory of each process; a source that has token files, too, is read as it is. A file is
 // named by what its tokens follow from (the tokenizer's files, and the texts' paths, sizes and times of change, and
 // whether bad lines are skipped), and
 // serves all sources of the same text. Work that was stopped or killed goes on at the next call.

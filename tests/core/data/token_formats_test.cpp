@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every file is written here byte by byte, according to the published layouts.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "core/data/token_source.h"
 #include "tests/core/data/data_files.h"
+#include "tests/support/resident_memory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain::test {
@@ -45,6 +48,22 @@ TEST_CASE("A .bin file is raw little-endian uint16") {
   const TemporaryDirectory folder;
   const auto file = folder.write("a.bin", std::string("\x01\x00\x00\x02\xff\xff", 6));
   CHECK(all_tokens(file) == Tokens{1, 512, 65535});
+}
+
+TEST_CASE("A file whose ids have all been checked does not stay in memory") {
+  const TemporaryDirectory folder;
+  const auto file = folder.write("a.bin", "");
+  std::filesystem::resize_file(file, 100'000'000);  // zeros that take no room on the disk
+  TextTokens text({}, 100);
+  MappingBudget budget;
+  double most = 0;
+  const double before = resident_megabytes();
+  const TokenFile opened(file, text, 100, budget, DocumentStarts::unknown,
+                         [&](double) { most = std::max(most, resident_megabytes()); });
+  CHECK(opened.tokens() == 50'000'000);
+  // 8 MB are read between two reports.
+  CHECK(most - before < 30);
+  CHECK(resident_megabytes() - before < 5);
 }
 
 TEST_CASE("An llm.c file holds uint16 or uint32 after 1024 bytes") {

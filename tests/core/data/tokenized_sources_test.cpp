@@ -58,6 +58,27 @@ TEST_CASE("samples are the same from text and from the token files made of it", 
     REQUIRE(sample(tokens, position, 3) == sample(text, position, 3));
 }
 
+TEST_CASE("bytes of rows and packed texts become token files, and plain texts are mapped as they lie", "[cache]") {
+  TextSetting setting;
+  setting.tokenizer = {};
+  setting.folder.write("table.csv", "text,n\nabcdefg,1\n\"h\n,i\",2\n");
+  setting.folder.write("plain.txt", "neither rows nor packed");
+  setting.folder.write("keyed.jsonl", "{\"body\": \"under another key\"}\n");
+  const auto path = [&](const char* name) { return (setting.folder.path() / name).string(); };
+  setting.sources = {{path("texts"), 2}, {path("plain.txt"), 1}, {path("table.csv"), 1}, {path("keyed.jsonl"), 1}};
+  setting.sources[3].text_key = "body";
+  const std::vector<fs::path> files = setting.make();
+  REQUIRE(files.size() == 4);
+  CHECK(files[1].empty());
+  CHECK(fs::file_size(files[0]) == 2 * std::string("the theory\n\nthatlathe the bath").size());
+  CHECK(fs::file_size(files[2]) == 2 * std::string("abcdefgh\n,i").size());
+  CHECK(fs::file_size(files[3]) == 2 * std::string("under another key").size());
+  const Dataset text = setting.open({}), tokens = setting.open(files);
+  CHECK(tokens.samples() == text.samples());
+  for (std::int64_t position = 0; position < 50; ++position)
+    REQUIRE(sample(tokens, position, 3) == sample(text, position, 3));
+}
+
 TEST_CASE("token files are made once, and again for other texts or another tokenizer", "[cache]") {
   TextSetting setting;
   const std::vector<fs::path> files = setting.make();
@@ -98,8 +119,6 @@ TEST_CASE("token files are made of text alone, and of what needs a tokenizer", "
   REQUIRE(files.size() == 2);
   CHECK(files[0].empty());
   CHECK(sample(setting.open(files), 0, 3) == sample(setting.open({}), 0, 3));
-  setting.tokenizer = {};
-  CHECK(setting.make().empty());
   CHECK(tokenized_sources(setting.sources, setting.tokenizer, ids_of_small_tokenizer, {}, "/data/train").empty());
 }
 
