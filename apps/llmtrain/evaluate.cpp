@@ -84,6 +84,12 @@ void add_evaluate(CLI::App& program, Action& action) {
   CLI::Option* batches = command->add_option("--batches", options->request.batches,
                                              "Global batches to read, with --packed; 0: all the data once");
   batches->type_name("N")->capture_default_str()->check(whole_number_not_negative());
+  command
+      ->add_option("--targets", options->request.targets,
+                   "Targets of pairs that the model writes, to be compared with the data's; 0: none (default: as many "
+                   "as training.generation says, else 256)")
+      ->type_name("N")
+      ->check(whole_number_not_negative());
   window->excludes(packed)->excludes(batches);
   CLI::Option* choices =
       command->add_option("--choices", options->choices, "Multiple-choice questions to answer instead, as JSON Lines");

@@ -153,6 +153,24 @@ void BleuCounts::add(std::string_view text, std::span<const std::string> referen
   }
 }
 
+std::vector<double> BleuCounts::numbers() const {
+  std::vector<double> numbers{static_cast<double>(length_), static_cast<double>(reference_length_)};
+  for (const auto& counts : {matched_, total_})
+    for (const std::int64_t count : counts) numbers.push_back(static_cast<double>(count));
+  return numbers;
+}
+
+void BleuCounts::add_numbers(std::span<const double> numbers) {
+  if (numbers.size() != 2 + 2 * longest) throw std::logic_error("counts of BLEU have another number");
+  const auto count = [&](std::size_t place) { return static_cast<std::int64_t>(numbers[place]); };
+  length_ += count(0);
+  reference_length_ += count(1);
+  for (std::size_t i = 0; i < longest; ++i) {
+    matched_[i] += count(2 + i);
+    total_[i] += count(2 + longest + i);
+  }
+}
+
 double BleuCounts::score() const {
   // The longest sequences match nothing but where all others do.
   if (matched_.front() == 0) return 0;

@@ -25,6 +25,10 @@ class BleuCounts {
   // From 0 to 100; 0 without texts.
   double score() const;
 
+  // All counts as numbers, always equally many, and the other way: they add up over texts and ranks.
+  std::vector<double> numbers() const;
+  void add_numbers(std::span<const double> numbers);
+
  private:
   static constexpr std::size_t longest = 4;
 

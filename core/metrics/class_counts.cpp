@@ -27,10 +27,13 @@ double share(std::int64_t part, std::int64_t whole) {
 }  // namespace
 
 std::string figure_words(std::string name) {
+  if (name == "bleu") return "BLEU";
   std::ranges::replace(name, '_', ' ');
   if (name.ends_with(" f1")) name.replace(name.size() - 2, 2, "F1");
   return name;
 }
+
+bool is_share(std::string_view name) { return name != "bleu"; }
 
 ClassCounts::ClassCounts(std::vector<std::string> classes)
     : classes_(std::move(classes)), counts_(classes_.size()), are_tags_(are_tags(classes_)) {}

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/metrics/entities.h"
@@ -17,8 +18,11 @@ struct Figure {
   double value = 0;
 };
 
-// "macro F1" of "macro_f1".
+// "macro F1" of "macro_f1", and "BLEU" of "bleu".
 std::string figure_words(std::string name);
+
+// Whether the figure of this name is a share, from 0 to 1, which people read in percent; BLEU counts from 0 to 100.
+bool is_share(std::string_view name);
 
 // Counts of classes that a model has told, which add up over samples and ranks. Where classes tag words, as "B-PER",
 // "I-PER" and "O" do, names are counted, too.

@@ -87,6 +87,14 @@ struct EarlyStoppingRecipe {
   bool operator==(const EarlyStoppingRecipe&) const = default;
 };
 
+// Evaluations let the model write targets of sources that it has not seen, and compare them with the data's.
+struct GenerationRecipe {
+  std::int64_t samples = 256;  // at most, the first of the judged validation data
+  std::int64_t beams = 1;      // 1: the most likely token each time
+
+  bool operator==(const GenerationRecipe&) const = default;
+};
+
 // Random layerwise token dropping (Yao et al., arXiv 2211.11586): the layers between the first and the last ones train
 // on a random part of each sequence.
 struct TokenDroppingRecipe {
@@ -106,6 +114,7 @@ struct TrainingRecipe {
   std::int64_t evaluate_batches = 0;         // global batches per evaluation; 0: the whole validation data
   std::optional<std::string> judged_by;      // the set of validation data; none: the first
   std::optional<EarlyStoppingRecipe> early_stopping;
+  std::optional<GenerationRecipe> generation;
   double label_smoothing = 0;
   double clip_norm = 1;  // 0: off
   SpikeRecipe spikes;

@@ -19,7 +19,7 @@ struct Evaluation {
   double loss = 0;                 // sum of the terms of rows, each times its coefficient
   std::vector<LossValue> terms{};  // these terms
   std::int64_t tokens = 0;         // the rows that count in the first of them: of a decoder tokens
-  std::vector<Figure> figures{};   // of a model that tells classes, how well it does
+  std::vector<Figure> figures{};   // of predictions: of classes, or of texts that the model writes
   std::vector<LossValue> sets{};   // the losses of a run's named sets of validation data, of which this is one
 };
 

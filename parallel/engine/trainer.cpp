@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -298,17 +299,25 @@ double Trainer::evaluate() {
   return evaluate([](double) { return false; })->loss;
 }
 
-std::optional<Evaluation> Trainer::evaluate(const EvaluationWatch& watch) {
+std::optional<Evaluation> Trainer::evaluate(const EvaluationWatch& watch, const FurtherFigures& further) {
   const std::int64_t samples = recipe().training.evaluate_batches * recipe().batch.global;
   std::vector<Evaluation> evaluations;
-  const double sets = static_cast<double>(data_.validation.size());
+  // What is done next to another takes as long as a set, for all that is known.
+  const double parts = static_cast<double>(data_.validation.size()) + (further ? 1 : 0);
   evaluation_is_due_ = true;
   for (const ValidationSet& set : data_.validation) {
     const double before = static_cast<double>(evaluations.size());
     auto one =
-        llmtrain::evaluate(model_, set.data, samples, [&](double share) { return watch((before + share) / sets); });
+        llmtrain::evaluate(model_, set.data, samples, [&](double share) { return watch((before + share) / parts); });
     if (!one) return std::nullopt;
     evaluations.push_back(*std::move(one));
+  }
+  if (further) {
+    const Dataset& judged = data_.validation.at(data_.judged).data;
+    const std::int64_t most = samples == 0 ? judged.samples() : std::min(samples, judged.samples());
+    auto figures = further(judged, most, [&](double share) { return watch((parts - 1 + share) / parts); });
+    if (!figures) return std::nullopt;
+    std::ranges::move(*figures, std::back_inserter(evaluations[data_.judged].figures));
   }
   evaluation_is_due_ = false;
   Evaluation judged = evaluations.at(data_.judged);

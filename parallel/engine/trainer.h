@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,7 +63,12 @@ class Trainer {
   double evaluate();
   // The same with its terms; nothing where the watch has stopped it. The evaluation is due then, until it is done or
   // the next step.
-  std::optional<Evaluation> evaluate(const EvaluationWatch& watch);
+  std::optional<Evaluation> evaluate(const EvaluationWatch& watch) { return evaluate(watch, {}); }
+  // The same with figures of the judged set that another part measures, after all losses: of the first `most` samples
+  // at most. Nothing where its watch has stopped it.
+  using FurtherFigures = std::function<std::optional<std::vector<Figure>>(const Dataset& judged, std::int64_t most,
+                                                                          const EvaluationWatch& watch)>;
+  std::optional<Evaluation> evaluate(const EvaluationWatch& watch, const FurtherFigures& further);
   // What the run's evaluations have come to, also those before a checkpoint that the trainer has resumed from.
   const std::optional<EvaluationHistory>& evaluations() const { return evaluations_; }
   // Whether training.early_stopping ends the run here. The same on all ranks.

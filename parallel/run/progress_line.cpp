@@ -54,7 +54,9 @@ std::string ProgressLine::text(std::size_t width) const {
 std::string figures_text(const std::vector<LossTermRow>& figures) {
   std::string text;
   for (const LossTermRow& figure : figures)
-    text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", figure_words(figure.name), 100 * figure.value);
+    text += fmt::format(
+        "{}{} {}", text.empty() ? "" : ", ", figure_words(figure.name),
+        is_share(figure.name) ? fmt::format("{:.1f} %", 100 * figure.value) : fmt::format("{:.1f}", figure.value));
   return text;
 }
 

@@ -218,9 +218,10 @@ void FirstRank::show_evaluation(const Evaluation& evaluation) {
                           named_rows(evaluation.sets), figure_rows(evaluation.figures)};
   metrics_->write(row);
   report_.add(row);
-  const std::string beside = row.figures.empty()
-                                 ? fmt::format("perplexity {:.2f}", std::exp(evaluation.terms.front().value))
-                                 : figures_text(row.figures);
+  // Nobody asks for the perplexity of classes.
+  std::string beside;
+  if (!recipe_.model.classifier) beside = fmt::format("perplexity {:.2f}", std::exp(evaluation.terms.front().value));
+  if (!row.figures.empty()) beside += (beside.empty() ? "" : ", ") + figures_text(row.figures);
   progress_.note(fmt::format("step {}: validation loss {:.4f}{}{}, {}", row.step, row.validation_loss,
                              row.terms.empty() && row.sets.empty() ? "" : " ",
                              terms_text(row.sets.empty() ? row.terms : row.sets), beside));

@@ -87,7 +87,10 @@ struct EvaluateRequest {
   std::string checkpoint;  // folder of the checkpoint
   std::vector<EvaluationData> data;
   std::int64_t batches = 0;  // global batches of packed samples; 0: all data once
-  std::int64_t window = 0;   // tokens that the model sees at once of a text; 0: model.max_sequence_length
+  // Targets that the model writes of the first sources of pairs, to be compared; 0: none, and without a number as many
+  // as training.generation says.
+  std::optional<std::int64_t> targets{};
+  std::int64_t window = 0;  // tokens that the model sees at once of a text; 0: model.max_sequence_length
   InferenceRanks ranks;
 };
 
@@ -108,7 +111,7 @@ struct EvaluateResult {
   std::optional<double> bits_per_byte;  // where each token stands for a known number of bytes
   std::int64_t tokens = 0;              // the rows that count in the first term
   std::optional<TextFigures> texts;     // of the rolling method
-  std::vector<Figure> figures;          // of a model that tells classes, instead of perplexity
+  std::vector<Figure> figures;          // of predictions: of classes, instead of perplexity, or of texts
   std::int64_t step = 0;                // of the checkpoint
 };
 

@@ -16,6 +16,7 @@
 #include "parallel/device/profiler_range.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/replica_check.h"
+#include "parallel/engine/targets/written_targets.h"
 
 namespace llmtrain {
 namespace {
@@ -160,7 +161,7 @@ bool TrainingLoop::evaluate() {
   const auto start = Clock::now();
   auto last = start;
   double longest = 0, done = 0;
-  const auto evaluation = trainer_.evaluate([&](double share) {
+  const auto watch = [&](double share) {
     longest = std::max(longest, seconds_between(last, Clock::now()));
     last = Clock::now();
     done = share;
@@ -169,7 +170,13 @@ bool TrainingLoop::evaluate() {
     // A write that began before the evaluation may have ended.
     saver_.progress();
     return is_asked_to_stop(longest);
-  });
+  };
+  Trainer::FurtherFigures figures;
+  if (const auto& generation = recipe_.training.generation)
+    figures = [&](const Dataset& judged, std::int64_t most, const EvaluationWatch& own_watch) {
+      return written_target_figures(trainer_.model(), judged, most, *generation, own_watch);
+    };
+  const auto evaluation = trainer_.evaluate(watch, figures);
   if (first_ != nullptr && evaluation) first_->show_evaluation(*evaluation);
   if (!evaluation && is_out_of_time_ && step_seconds_.empty() && done > 0)
     first_->warn_of_long_evaluation(seconds_between(start, last) / done);

@@ -55,6 +55,8 @@ std::string shown(const std::optional<double>& number, int digits) {
   return number ? fmt::format("{:.{}g}", *number, digits) : "-";
 }
 
+std::string value_text(const Figure& figure) { return fmt::format("{:.6f}", figure.value); }
+
 // What is printed of one of the data, each behind its name.
 struct ShownFigure {
   std::string name;
@@ -62,10 +64,10 @@ struct ShownFigure {
 };
 
 std::vector<ShownFigure> shown_figures(const EvaluateResult& result) {
-  if (!result.figures.empty()) {
+  if (!result.perplexity && !result.figures.empty()) {
     std::vector<ShownFigure> figures{{"rows", fmt::format("{}", result.tokens)},
                                      {"loss", result.loss ? fmt::format("{:.6f}", *result.loss) : "-"}};
-    for (const Figure& figure : result.figures) figures.push_back({figure.name, fmt::format("{:.6f}", figure.value)});
+    for (const Figure& figure : result.figures) figures.push_back({figure.name, value_text(figure)});
     return figures;
   }
   std::vector<ShownFigure> figures{
@@ -75,6 +77,7 @@ std::vector<ShownFigure> shown_figures(const EvaluateResult& result) {
       {"bits/byte", result.bits_per_byte ? fmt::format("{:.6f}", *result.bits_per_byte) : "-"},
       {"per byte", shown(perplexity_per(result, &TextFigures::bytes), 6)},
       {"per word", shown(perplexity_per(result, &TextFigures::words), 6)}};
+  for (const Figure& figure : result.figures) figures.push_back({figure.name, value_text(figure)});
   return figures;
 }
 
@@ -87,13 +90,14 @@ std::string class_lines(const EvaluationData& data, const EvaluateResult& result
 }
 
 std::string as_lines(const EvaluationData& data, const EvaluateResult& result) {
-  if (!result.figures.empty()) return class_lines(data, result);
+  if (!result.perplexity && !result.figures.empty()) return class_lines(data, result);
   std::string text = fmt::format("data        {} ({})\ntokens      {}\n", message_text(data.name), name_of(data.method),
                                  result.tokens);
   if (result.loss) text += fmt::format("loss        {:.6f} nats per token\n", *result.loss);
   if (result.perplexity) text += fmt::format("perplexity  {:.4g}\n", *result.perplexity);
   for (const LossValue& term : result.terms) text += fmt::format("{:<10}  {:.6f}\n", term.name, term.value);
   if (result.bits_per_byte) text += fmt::format("bits/byte   {:.6f}\n", *result.bits_per_byte);
+  for (const Figure& figure : result.figures) text += fmt::format("{:<11} {}\n", figure.name, value_text(figure));
   if (!result.texts) return text;
   return text + fmt::format(
                     "per byte    {} perplexity, of {} bytes\nper word    {} perplexity, of {} words\n"

@@ -25,6 +25,7 @@ struct PairKey {
   PairsRecipe pairs;
   std::int64_t longest_source = 0, longest_target = 0;
   OnBadLine on_bad_line = OnBadLine::stop;
+  bool keeps_targets = false;
 
   bool operator==(const PairKey&) const = default;
 };
@@ -106,8 +107,8 @@ class PairTexts::Encoder {
 
 std::shared_ptr<const PairTexts> PairTexts::open(const PairFiles& files, const ReportShare& report) {
   const auto found = find_files(files.path);
-  const PairKey key{versions_of(found),   files.tokenizer,      files.pairs,
-                    files.longest_source, files.longest_target, files.on_bad_line};
+  const PairKey key{versions_of(found),   files.tokenizer,   files.pairs,        files.longest_source,
+                    files.longest_target, files.on_bad_line, files.keeps_targets};
   return opened_pairs().find_or_make(key, [&] {
     auto texts = std::make_shared<PairTexts>();
     texts->bad_lines_ = BadLines(files.on_bad_line);
@@ -139,6 +140,7 @@ void PairTexts::add_file(const fs::path& file, const PairFiles& files, Encoder& 
       continue;
     }
     if (!encoder.append(sources_, targets_)) ++truncated_;
+    if (files.keeps_targets) written_targets_.push_back(read->target);
   }
 }
 

@@ -25,6 +25,7 @@ struct PairFiles {
   std::int64_t longest_source = 0, longest_target = 0;
   std::int64_t vocab_size = 0;
   OnBadLine on_bad_line = OnBadLine::stop;
+  bool keeps_targets = false;  // as they are written, beside their tokens
 };
 
 // The tokens of sources and their targets, such as texts and their translations, in memory. Immutable.
@@ -43,6 +44,10 @@ class PairTexts {
 
   std::int64_t count() const { return std::ssize(targets_.begins) - 1; }
   Pair pair(std::int64_t number) const { return {sources_.text(number), targets_.text(number)}; }
+  // All of a target, as it stands in its file, where PairFiles::keeps_targets.
+  const std::string& written_target(std::int64_t number) const {
+    return written_targets_.at(static_cast<std::size_t>(number));
+  }
   // How many, of sources and targets.
   std::int64_t tokens() const { return std::ssize(sources_.ids) + std::ssize(targets_.ids); }
   // The id that fills what a text leaves of a sequence: the tokenizer's, else 0.
@@ -70,6 +75,7 @@ class PairTexts {
   void add_file(const std::filesystem::path& file, const PairFiles& files, Encoder& encoder, const ReportShare& report);
 
   Texts sources_, targets_;
+  std::vector<std::string> written_targets_;
   std::int64_t padding_ = 0, decoder_start_ = 0, truncated_ = 0, without_words_ = 0;
   std::vector<std::filesystem::path> paths_;
   BadLines bad_lines_;

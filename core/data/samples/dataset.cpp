@@ -48,8 +48,8 @@ std::unique_ptr<FileSamples> open_pairs(const std::string& path, const TextForma
                                         const TokenSampleFormat& samples, const ReportShare& report) {
   const std::int64_t source = samples.sequence_length, target = format.pairs->target_length.value_or(source);
   // Less the row of padding that each sequence has.
-  const PairFiles files{path,       format.tokenizer,   *format.pairs,     source - 1,
-                        target - 1, samples.vocab_size, format.on_bad_line};
+  const PairFiles files{path,       format.tokenizer,   *format.pairs,      source - 1,
+                        target - 1, samples.vocab_size, format.on_bad_line, format.keeps_targets};
   return std::make_unique<PairSamples>(PairTexts::open(files, report), source, target);
 }
 
@@ -308,6 +308,16 @@ std::vector<LeftOut> Dataset::left_out() const {
     }
   }
   return left_out;
+}
+
+Dataset::WrittenPair Dataset::pair(std::int64_t number) const {
+  const Place place = place_of(number, 100);
+  const PairTexts& texts = dynamic_cast<const PairSamples&>(*sources_[place.source]).texts();
+  return {texts.pair(place.sample).source, texts.written_target(place.sample)};
+}
+
+std::int64_t Dataset::decoder_start() const {
+  return dynamic_cast<const PairSamples&>(*sources_.front()).texts().decoder_start();
 }
 
 std::vector<Dataset::Packed> Dataset::packed() const {

@@ -45,6 +45,7 @@ struct TextFormat {
   std::size_t first_source = 0;              // where the recipe's list has the first of the sources, for messages
   std::shared_ptr<const Masking> masking{};  // some tokens of the texts are hidden
   std::optional<PairsRecipe> pairs{};        // each text is to be made of another one
+  bool keeps_targets = false;                // of pairs, as they are written: Dataset::pair()
   std::optional<LabelsRecipe> labels{};      // the texts have labels
   std::optional<ImageFormat> images{};       // there are no texts
   SampleDraws draws = SampleDraws::by_seed;
@@ -112,6 +113,16 @@ class Dataset final : public SampleSource {
     const Place place = place_of(number, 100);
     return sources_[place.source]->documents_of(place.sample);
   }
+
+  // What the encoder reads of a pair, and what its file has as target, where TextFormat::keeps_targets. The
+  // tokens live as long as the dataset.
+  struct WrittenPair {
+    std::span<const TokenId> source;
+    std::string target;
+  };
+  WrittenPair pair(std::int64_t number) const;
+  // The id after which targets of pairs are predicted.
+  std::int64_t decoder_start() const;
 
   void read(std::int64_t number, const FieldMemory& into) const override { read_easiest(100, number, into); }
   double weight(std::size_t term, std::int64_t first, std::int64_t count) const override {

@@ -225,6 +225,17 @@ void describe_early_stopping(KeyVisitor& keys, EarlyStoppingRecipe& stopping) {
               stopping.improvement, {0, 1e9});
 }
 
+void describe_generation(KeyVisitor& keys, GenerationRecipe& generation) {
+  keys.integer(
+      {"samples",
+       "Pairs whose targets are written: the first of the validation data by which the run is judged, and no more "
+       "than an evaluation reads."},
+      generation.samples, {1, 1'000'000'000});
+  keys.integer(
+      {"beams", "Beginnings by which the most likely text is searched for; 1: the most likely token each time."},
+      generation.beams, {1, 1024});
+}
+
 void describe_spikes(KeyVisitor& keys, SpikeRecipe& spikes) {
   keys.number({"loss", "Standard deviations above the mean of the window beyond which a loss is a spike; 0: never."},
               spikes.loss, {0, 1e9});
@@ -336,6 +347,11 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.optional_section(
         {"early_stopping", "Ends a run whose validation loss falls no more; null: all steps are done."},
         training.early_stopping, [&](EarlyStoppingRecipe& stopping) { describe_early_stopping(keys, stopping); });
+    keys.optional_section({"generation",
+                           "Evaluations let an encoder-decoder write targets, which are compared with those of the "
+                           "data: bleu and exact_match; null: they measure the loss alone."},
+                          training.generation,
+                          [&](GenerationRecipe& generation) { describe_generation(keys, generation); });
     keys.number({"label_smoothing",
                  "Share of each target that is spread over all tokens in training, not in evaluation; in encoders and "
                  "encoder-decoders."},

@@ -42,6 +42,7 @@ constexpr std::array rules{
     ResumeRule{"/training/evaluate_batches", ""},
     ResumeRule{"/training/judged_by", "the run's best checkpoints and its progress are compared by this set's losses"},
     ResumeRule{"/training/early_stopping", ""},
+    ResumeRule{"/training/generation", ""},
     ResumeRule{"/training/label_smoothing", "all losses of a run are of targets that are smoothed alike"},
     ResumeRule{"/training/clip_norm", "all updates of a run are clipped alike"},
     ResumeRule{"/training/spikes", ""},

@@ -47,6 +47,15 @@ Verdict check_pairs_context(const Recipe& recipe, const Known&) {
                  "must be 1 with data.pairs", "1"};
 }
 
+Verdict check_generation(const Recipe& recipe, const Known&) {
+  if (!recipe.training.generation) return {};
+  if (!is_encoder_decoder(recipe.model.architecture))
+    return Refusal{"has targets written of sources, and this model reads none",
+                   "needs an encoder-decoder as model.architecture", "null"};
+  if (recipe.data.pairs) return {};
+  return Refusal{"compares targets with those of data.pairs, which is null", "needs data.pairs", "null"};
+}
+
 }  // namespace
 
 std::vector<Rule> pair_rules() {
@@ -58,6 +67,7 @@ std::vector<Rule> pair_rules() {
         "/data/document_mask", "/data/curriculum/sequence_length", "/data/curriculum/vocabulary_rarity"},
        check_pairs},
       {"/parallel/context", {"/data/pairs"}, check_pairs_context},
+      {"/training/generation", {"/model/architecture", "/data/pairs"}, check_generation},
   };
 }
 

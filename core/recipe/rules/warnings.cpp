@@ -158,6 +158,8 @@ std::vector<Ignored> ignored_training(const Recipe& recipe) {
        "nothing begins again: training.learning_rate.schedule is not \"cosine_restarts\""},
       {training.evaluate_every == 0 && training.evaluate_batches != 0, "training.evaluate_batches",
        "a run does not evaluate: training.evaluate_every is 0"},
+      {training.evaluate_every == 0 && training.generation, "training.generation",
+       "a run does not evaluate: training.evaluate_every is 0"},
       {spikes.loss == 0 && spikes.gradient_norm == 0 && spikes.window != SpikeRecipe{}.window, "training.spikes.window",
        "nothing is a spike: training.spikes.loss and training.spikes.gradient_norm are 0"},
       {training.rollbacks > 0 && training.skip_limit == 0, "training.rollbacks",

@@ -38,6 +38,7 @@ std::vector<ValidationSet> open_validation(const Recipe& recipe, TextFormat form
                                            const WorkMonitor& monitor) {
   std::vector<ValidationSet> opened;
   format.draws = SampleDraws::fixed;
+  format.keeps_targets = recipe.training.generation.has_value();
   for (const ValidationSources& set : validation_sets(recipe.data.validation)) {
     std::vector<std::filesystem::path> tokenized;
     if (!token_files.empty()) {

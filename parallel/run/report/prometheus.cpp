@@ -74,7 +74,7 @@ std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, R
                progress.validation_terms());
   writer.terms("validation_set_loss", "Newest loss of a named set of validation data, in nats per token.",
                progress.validation_sets(), "set");
-  writer.terms("validation_figure", "Newest figure of predictions beside their loss, from 0 to 1.",
+  writer.terms("validation_figure", "Newest figure of predictions beside their loss, from 0 to 1; of bleu to 100.",
                progress.validation_figures(), "figure");
   writer.gauge("learning_rate", "Learning rate of the step.", row.learning_rate);
   writer.gauge("gradient_norm", "Gradient norm of the step before clipping.", row.gradient_norm);

@@ -98,7 +98,7 @@ Html all_loss_charts(const Runs& runs, const std::string& x_name, const std::vec
     LineChart chart{.title = capitalized(figure_words(figure)),
                     .note = "Of validation data",
                     .x_name = x_name,
-                    .unit = ChartUnit::percent};
+                    .unit = is_share(figure) ? ChartUnit::percent : ChartUnit::number};
     chart.marks = marks;
     chart.lines = lines_of(runs, &RunCurves::figures, figure, &RunCurves::Term::validation_loss);
     charts += line_chart(chart);

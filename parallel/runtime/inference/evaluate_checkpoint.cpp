@@ -12,6 +12,7 @@
 #include "core/base/progress_lines.h"
 #include "core/data/samples/dataset.h"
 #include "core/tokenizer/open_tokenizer.h"
+#include "parallel/engine/targets/written_targets.h"
 #include "parallel/runtime/inference/inference_requests.h"
 #include "parallel/runtime/inference/measured_loss.h"
 #include "parallel/runtime/loaded_model.h"
@@ -48,6 +49,29 @@ std::optional<double> evaluated_bytes(const Dataset& dataset, const Recipe& reci
   return static_cast<double>(bytes);
 }
 
+// What targets are written for, if any are: those of pairs.
+std::optional<GenerationRecipe> generation_of(const EvaluateRequest& request) {
+  if (!request.recipe.data.pairs) return std::nullopt;
+  GenerationRecipe generation = request.recipe.training.generation.value_or(GenerationRecipe());
+  generation.samples = request.targets.value_or(generation.samples);
+  return generation.samples > 0 ? std::optional(generation) : std::nullopt;
+}
+
+// The loss, and figures of targets that the model writes.
+Evaluation measured_packed(LocalModel& model, const Dataset& data, std::int64_t samples,
+                           const std::optional<GenerationRecipe>& generation) {
+  Evaluation evaluation = evaluate_with_lines(model, data, samples, ExpertDrops::beyond_capacity);
+  if (!generation) return evaluation;
+  ProgressLines lines("writing targets");
+  const std::int64_t most = samples == 0 ? data.samples() : std::min(samples, data.samples());
+  const auto show = [&](double share) {
+    if (model.groups().is_first()) lines.show(share);
+    return false;
+  };
+  evaluation.figures = written_target_figures(model, data, most, *generation, show).value();
+  return evaluation;
+}
+
 }  // namespace
 
 void warn_of_left_out(const LeftOut& left_out, const EvaluationData& data, std::int64_t sequence_length) {
@@ -73,7 +97,7 @@ EvaluateResult result_of(const Evaluation& evaluation, const EvaluateRequest& re
   result.loss = evaluation.loss;
   result.tokens = evaluation.tokens;
   result.figures = evaluation.figures;
-  if (result.figures.empty()) result.perplexity = std::exp(evaluation.terms.front().value);
+  if (!request.recipe.model.classifier) result.perplexity = std::exp(evaluation.terms.front().value);
   if (evaluation.terms.size() > 1) result.terms = evaluation.terms;
   return result;
 }
@@ -81,20 +105,21 @@ EvaluateResult result_of(const Evaluation& evaluation, const EvaluateRequest& re
 std::vector<EvaluateResult> evaluate_packed(const EvaluateRequest& request, std::span<const std::size_t> places) {
   const Recipe& recipe = request.recipe;
   const std::int64_t length = recipe.batch.sequence_length;
+  const std::optional<GenerationRecipe> generation = generation_of(request);
   std::vector<Dataset> datasets;
   for (const std::size_t place : places) {
     const EvaluationData& data = request.data[place];
     TextFormat format = text_format(recipe);
     format.first_source = data.first_source;
     format.draws = SampleDraws::fixed;
+    format.keeps_targets = generation.has_value();
     datasets.emplace_back(data.sources, format, length, recipe.model.vocab_size, false, recipe.seed, data.role);
     for (const LeftOut& left_out : datasets.back().left_out()) warn_of_left_out(left_out, data, length);
   }
   std::vector<Evaluation> evaluations(datasets.size());
   const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     for (std::size_t i = 0; i < datasets.size(); ++i) {
-      const Evaluation own =
-          evaluate_with_lines(model, datasets[i], request.batches * recipe.batch.global, ExpertDrops::beyond_capacity);
+      const Evaluation own = measured_packed(model, datasets[i], request.batches * recipe.batch.global, generation);
       // All ranks have the same result; one of them stores it.
       if (model.groups().is_first()) evaluations[i] = own;
     }

@@ -122,8 +122,8 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
   std::optional<SourcePrompts> sources;
   if (is_encoder_decoder(request.recipe.model.architecture)) {
     sources.emplace(request, *tokenizer);
-    options.decoder_start = sources->decoder_start();
-    bytes_of = [&sources](std::span<const std::int64_t> tokens) { return sources->text_of(tokens); };
+    options.decoder_start = sources->targets().decoder_start();
+    bytes_of = [&sources](std::span<const std::int64_t> tokens) { return sources->targets().text_of(tokens); };
   }
   // A model needs at least one token to begin with.
   for (const std::string& prompt : request.prompts)

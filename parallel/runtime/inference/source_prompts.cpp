@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/runtime/inference/source_prompts.h"
 
-#include <algorithm>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,10 +29,9 @@ std::int64_t start_of(const SampleRequest& request, const Tokenizer& tokenizer) 
 
 SourcePrompts::SourcePrompts(const SampleRequest& request, const Tokenizer& tokenizer)
     : tokenizer_(tokenizer),
-      template_(example_template(request.recipe.data.tokenizer, tokenizer)),
-      longest_(request.recipe.model.max_sequence_length),
-      decoder_start_(start_of(request, tokenizer)) {
-  if (ExampleTemplate::marks(template_.single) >= longest_)
+      targets_(request.recipe.data.tokenizer, tokenizer, start_of(request, tokenizer)),
+      longest_(request.recipe.model.max_sequence_length) {
+  if (ExampleTemplate::marks(targets_.marks().single) >= longest_)
     throw Error(ExitCode::bad_data, request.checkpoint + ": the tokenizer's marks leave no room for a source in " +
                                         std::to_string(longest_) + " tokens (max_sequence_length)");
 }
@@ -42,7 +39,7 @@ SourcePrompts::SourcePrompts(const SampleRequest& request, const Tokenizer& toke
 std::vector<std::int64_t> SourcePrompts::tokens(const std::string& source) {
   std::vector<TokenId> words;
   tokenizer_.make_encoder()->encode(source, words);
-  const auto room = static_cast<std::size_t>(longest_ - ExampleTemplate::marks(template_.single));
+  const auto room = static_cast<std::size_t>(longest_ - ExampleTemplate::marks(targets_.marks().single));
   if (words.size() > room) {
     if (!std::exchange(has_warned_, true))
       log().warn("a source has {} tokens, of which the model sees the first {} (max_sequence_length)", words.size(),
@@ -50,7 +47,7 @@ std::vector<std::int64_t> SourcePrompts::tokens(const std::string& source) {
     words.resize(room);
   }
   std::vector<std::int64_t> ids;
-  for (const Piece& piece : template_.single) {
+  for (const Piece& piece : targets_.marks().single) {
     if (piece.kind == Piece::Kind::mark)
       ids.push_back(piece.id);
     else
@@ -58,17 +55,6 @@ std::vector<std::int64_t> SourcePrompts::tokens(const std::string& source) {
   }
   if (ids.empty()) throw Error(ExitCode::bad_data, "a source has no tokens; --prompt must be a text");
   return ids;
-}
-
-std::string SourcePrompts::text_of(std::span<const std::int64_t> tokens) const {
-  const auto is_mark = [&](std::int64_t id) {
-    return id == decoder_start_ || std::ranges::any_of(template_.single, [&](const Piece& piece) {
-             return piece.kind == Piece::Kind::mark && piece.id == id;
-           });
-  };
-  std::vector<std::int64_t> words;
-  std::ranges::remove_copy_if(tokens, std::back_inserter(words), is_mark);
-  return tokenizer_.decode(words);
 }
 
 }  // namespace llmtrain

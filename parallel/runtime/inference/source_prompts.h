@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "core/data/examples/example_template.h"
+#include "core/data/examples/target_texts.h"
 #include "core/tokenizer/tokenizer.h"
 #include "parallel/runtime/runtime_interface.h"
 
@@ -22,14 +21,13 @@ class SourcePrompts {
   // The source between the tokenizer's marks. One that is longer than the model's sequences loses its end, not the mark
   // there, of which a line of the log warns once.
   std::vector<std::int64_t> tokens(const std::string& source);
-  std::int64_t decoder_start() const { return decoder_start_; }
-  // The text of a target's tokens, without the tokenizer's marks and what it begins with.
-  std::string text_of(std::span<const std::int64_t> tokens) const;
+  // What is written of them.
+  const TargetTexts& targets() const { return targets_; }
 
  private:
   const Tokenizer& tokenizer_;
-  ExampleTemplate template_;
-  std::int64_t longest_ = 0, decoder_start_ = 0;
+  TargetTexts targets_;
+  std::int64_t longest_ = 0;
   bool has_warned_ = false;
 };
 

@@ -101,6 +101,8 @@ std::vector<Combination> encoder_beside_decoder() {
       {pair_model("t5", "", R"(, "data": {"tokenizer": {"huggingface": "t.json"}, "pairs": {"target_length": 999}})"),
        "/data/pairs/target_length",
        {"999 is too long", "did you mean 128?"}},
+      {pair_model("t5", "", R"(, "training": {"generation": {}})"), "/training/generation", {"needs data.pairs"}},
+      {R"({"training": {"generation": {}}})", "/training/generation", {"needs an encoder-decoder"}},
       {pair_model("t5", "", R"(, "pipeline": {"balance": [4, 3]}, "parallel": {"pipeline": 2})"),
        "/pipeline/balance",
        {"the list [4, 3] holds 7 layers", "must add up to model.layers and model.decoder_layers (8)"}},

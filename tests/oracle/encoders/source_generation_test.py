@@ -154,6 +154,28 @@ class SourceGeneration(unittest.TestCase):
             got = [re.sub("<.*?>", "", line["text"]) for line in got]
             self.assertEqual(got, ["".join(LETTERS[id] for id in tokens if id < END) for tokens in expected])
 
+    def test_eval_compares_what_generate_writes(self):
+        starts = {"bart": END, "t5": PADDING}
+        for name in MODELS:
+            model = self.model(name)
+            texts = {}
+            for beams in (1, 3):
+                with torch.no_grad():
+                    rows = model.generate(**encoded(), max_new_tokens=LONGEST, do_sample=False, num_beams=beams)
+                texts[beams] = ["".join(LETTERS[id] for id in ended(row) if id < END) for row in rows]
+            # Targets that both searches, one of them or none of them writes.
+            targets = [texts[1][0], texts[1][1], texts[1][2], texts[3][3], texts[3][4], "abc"]
+            rows = [{"source": source, "target": target}
+                    for source, target in zip(SOURCES, targets, strict=True) if target]
+            (self.folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            pairs = {"target_length": LONGEST + 1, "decoder_start": starts[name]}
+            for beams, found in texts.items():
+                shown = self.program("eval", f"{name}-own", "--data", "pairs.jsonl", "--json", "--set",
+                                     f"data.pairs={json.dumps(pairs)}", "--set", f"training.generation.beams={beams}")
+                equal = [text == target for text, target in zip(found, targets, strict=True) if target]
+                self.assertTrue(any(equal) and not all(equal))
+                self.assertEqual(json.loads(shown)["figures"]["exact_match"], sum(equal) / len(equal))
+
 
 if __name__ == "__main__":
     unittest.main()
