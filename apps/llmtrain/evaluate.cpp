@@ -16,6 +16,7 @@
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
+#include "core/recipe/checkpoint_source.h"
 
 namespace llmtrain::app {
 namespace {
@@ -36,8 +37,9 @@ void score(const EvaluateRequest& request, const EvaluateOptions& options) {
   ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks};
   for (const KnownQuestion& known : questions) scored.questions.push_back(known.question);
   const ChoiceScores scores = load_runtime().score(scored);
-  options.json ? write_json(choices_as_json(request.checkpoint, questions, scores))
-               : write_result(choices_as_text(request.checkpoint, questions, scores));
+  const std::string shown = huggingface_folder(options.source) ? options.source : request.checkpoint;
+  options.json ? write_json(choices_as_json(shown, questions, scores))
+               : write_result(choices_as_text(shown, questions, scores));
 }
 
 int evaluate(const EvaluateOptions& options) {
@@ -59,6 +61,7 @@ int evaluate(const EvaluateOptions& options) {
     return 0;
   }
   const std::vector<EvaluateResult> results = load_runtime().evaluate(request);
+  if (source.imported) request.checkpoint = options.source;
   options.json ? write_json(evaluation_as_json(request, results)) : write_result(evaluation_as_text(request, results));
   return 0;
 }

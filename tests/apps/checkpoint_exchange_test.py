@@ -44,6 +44,28 @@ class Exchange(ProgramTest):
         self.write("huggingface/config.json", '{"eos_token_id": 7}')
         self.assertNotEqual(json.loads((self.export_model("out") / "config.json").read_text()).get("eos_token_id"), 7)
 
+    def test_models_of_transformers_are_read_where_they_lie(self):
+        """As their import is, which leaves nothing behind."""
+        hf.write(self.folder / "hf", hf.config_of())
+        self.import_model()
+        self.write("text.jsonl", '{"text": "a text"}\n')
+        self.write("questions.jsonl", '{"context": "a", "choices": ["b", "c"], "answer": 0}\n')
+        (self.folder / "tmp").mkdir()
+        shown = {}
+        for source in ("checkpoint", "hf:hf"):
+            for command in (("eval", source, "--data", "text.jsonl", "--json"),
+                            ("eval", source, "--choices", "questions.jsonl", "--json"),
+                            ("sample", source, "--tokens", "5", "--json")):
+                result = self.run_program(*command, environment={"TMPDIR": str(self.folder / "tmp")})
+                self.assertEqual(result.returncode, 0, result.stderr)
+                shown.setdefault(command[2], []).append(json.loads(result.stdout))
+        for before, after in shown.values():
+            if "checkpoint" in before:
+                self.assertEqual((after.pop("checkpoint"), before.pop("checkpoint")), ("hf:hf", "checkpoint"))
+            self.assertEqual(after, before)
+        self.assertEqual(list((self.folder / "tmp").iterdir()), [])
+        self.refused(66, ["nowhere: does not exist", "hf download"], "eval", "hf:nowhere", "--data", "text.jsonl")
+
     def test_flags_of_the_other_format(self):
         for flag, value in (("--dtype", "auto"), ("--max-shard-size", "5GB")):
             self.refused(2, [flag, "--to hf"], "checkpoint", "export", "c", "out", "--to", "peft", flag, value)
