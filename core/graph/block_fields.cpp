@@ -22,7 +22,8 @@ std::vector<BatchField> sample_fields(const DataRecipe& data) {
     return {BatchField::token_ids, BatchField::token_types, BatchField::label};
   if (data.labels)
     return {BatchField::token_ids, BatchField::token_types, BatchField::targets, BatchField::counted_rows};
-  if (data.pairs) return {BatchField::source_ids, BatchField::token_ids, BatchField::targets, BatchField::counted_rows};
+  if (data.pairs || data.denoising)
+    return {BatchField::source_ids, BatchField::token_ids, BatchField::targets, BatchField::counted_rows};
   std::vector<BatchField> fields{BatchField::token_ids, BatchField::targets};
   if (data.fine_tuning || data.masking) fields.push_back(BatchField::counted_rows);
   return fields;

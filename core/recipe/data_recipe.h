@@ -134,6 +134,28 @@ struct MaskingRecipe {
   bool operator==(const MaskingRecipe&) const = default;
 };
 
+// What becomes of parts of a text that a model is to restore: each becomes a mark of its own, and the targets are the
+// parts behind their marks (Raffel et al., arXiv 1910.10683, section 3.1.4); or a mask, and the target is the whole
+// text (Lewis et al., arXiv 1910.13461, section 2.2).
+enum class Noise { spans, infilling };
+
+// Texts are damaged, and are to be restored.
+struct DenoisingRecipe {
+  Noise noise = Noise::spans;
+  std::optional<double> probability{};  // share of a text's tokens that is taken out; none: that of the papers
+  double mean_span = 3;                 // tokens that are taken out together, on average
+  bool permute_sentences = false;
+  bool single_texts = false;                    // each text has a sequence, with padding; else they follow one another
+  std::optional<std::int64_t> token{};          // the mask's id; none: the tokenizer's
+  std::optional<std::int64_t> decoder_start{};  // id after which a target is predicted; none: that of padding
+
+  bool operator==(const DenoisingRecipe&) const = default;
+};
+
+inline double noise_share(const DenoisingRecipe& denoising) {
+  return denoising.probability.value_or(denoising.noise == Noise::spans ? 0.15 : 0.3);
+}
+
 // What has a label: a text, or two together; or each word of a text.
 enum class LabelledPart { text, words };
 
@@ -220,6 +242,7 @@ struct DataRecipe {
   std::optional<FineTuningRecipe> fine_tuning;
   std::optional<DocumentMaskRecipe> document_mask;
   std::optional<MaskingRecipe> masking;
+  std::optional<DenoisingRecipe> denoising;
   std::optional<LabelsRecipe> labels;
   std::optional<PairsRecipe> pairs;
   std::optional<ImagesRecipe> images;
@@ -234,13 +257,20 @@ struct DataRecipe {
 
 // Whether each of the texts in files is an example of its own, so that files of tokens have no place for them.
 inline bool are_examples(const DataRecipe& data) {
-  return data.fine_tuning || data.labels || data.pairs || (data.masking && data.masking->single_texts);
+  return data.fine_tuning || data.labels || data.pairs || (data.masking && data.masking->single_texts) ||
+         (data.denoising && data.denoising->single_texts);
 }
 
 // Whether data are texts that follow one another, so that files of their tokens may stand for them.
 inline bool may_be_tokens(const DataRecipe& data) { return !are_examples(data) && !data.images; }
 
 // Whether documents may share sequences, of which padding is one, so that attention stays within each.
-inline bool has_documents(const DataRecipe& data) { return data.document_mask.has_value() || are_examples(data); }
+inline bool has_documents(const DataRecipe& data) { return data.document_mask || data.denoising || are_examples(data); }
+
+// The id after which an encoder-decoder's targets are predicted; none: that of padding.
+inline std::optional<std::int64_t> decoder_start(const DataRecipe& data) {
+  if (data.pairs) return data.pairs->decoder_start;
+  return data.denoising ? data.denoising->decoder_start : std::nullopt;
+}
 
 }  // namespace llmtrain

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/recipe/lengths/denoising_lengths.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -64,8 +65,9 @@ inline std::int64_t samples_of_step(const Recipe& recipe, const StepShape& shape
 // Tokens of the sequence that a decoder writes of each sample, where an encoder reads another one; else 0.
 inline std::int64_t target_length(const Recipe& recipe) {
   if (!is_encoder_decoder(recipe.model.architecture)) return 0;
-  const auto& pairs = recipe.data.pairs;
-  return pairs && pairs->target_length ? *pairs->target_length : recipe.batch.sequence_length;
+  const DataRecipe& data = recipe.data;
+  if (data.denoising) return denoising_target_length(*data.denoising, recipe.batch.sequence_length);
+  return data.pairs && data.pairs->target_length ? *data.pairs->target_length : recipe.batch.sequence_length;
 }
 
 // Rows of these samples, whether they count in a loss or not: tokens of all their sequences.

@@ -45,10 +45,9 @@ void export_checkpoint(const ExportRequest& request) {
   lines.show(0);
   const MergedWeights whole(graph, weights);
   const WatchedWeights watched(whole, merged, [&](double share) { lines.show(share); });
-  const auto& pairs = request.recipe.data.pairs;
   save_huggingface(request.destination, merged, watched,
                    {dtype, request.shard_bytes, request.origin, request.ends, request.padding,
-                    pairs ? pairs->decoder_start : std::nullopt, request.recipe.data.images});
+                    decoder_start(request.recipe.data), request.recipe.data.images});
 }
 
 void import_checkpoint(const ImportRequest& request) {

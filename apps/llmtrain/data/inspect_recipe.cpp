@@ -169,7 +169,7 @@ void inspect_recipe(const InspectRecipeOptions& options) {
   if (options.json) return write_json(as_json(options, described, samples));
   const TextStyle style = style_of_output();
   const std::vector<LeftOut> left_out = dataset.left_out();
-  const bool has_labels = recipe.data.fine_tuning || recipe.data.masking || recipe.data.pairs;
+  const bool has_labels = recipe.data.fine_tuning || recipe.data.masking || recipe.data.pairs || recipe.data.denoising;
   std::string text;
   for (std::size_t i = 0; i < sources.size(); ++i)
     text += source_text(options.is_validation ? "data.validation" : "data.train", i, described[i], left_out[i],

@@ -60,8 +60,8 @@ void take_starts(bool has_sources, GenerationDefaults& own, SampleRequest& reque
   // transformers forces for others what follows a prompt of one token.
   if (!has_sources && own.forced_first)
     own.unsupported.push_back(fmt::format("forced_bos_token_id {}", *own.forced_first));
-  const std::optional<PairsRecipe>& pairs = request.recipe.data.pairs;
-  request.decoder_start = pairs ? pairs->decoder_start : own.decoder_start;
+  const DataRecipe& data = request.recipe.data;
+  request.decoder_start = data.pairs || data.denoising ? decoder_start(data) : own.decoder_start;
 }
 
 }  // namespace

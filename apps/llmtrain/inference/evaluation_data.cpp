@@ -16,7 +16,7 @@ namespace {
 EvaluationMethod method_for(const Recipe& recipe, const std::vector<DataSource>& sources, bool is_packed) {
   const auto has_tokens = [](const DataSource& source) { return is_token_file(source.path); };
   return is_packed || recipe.data.fine_tuning || recipe.data.masking || recipe.data.labels || recipe.data.pairs ||
-                 recipe.data.images || std::ranges::any_of(sources, has_tokens)
+                 recipe.data.denoising || recipe.data.images || std::ranges::any_of(sources, has_tokens)
              ? EvaluationMethod::packed
              : EvaluationMethod::rolling;
 }

@@ -39,7 +39,7 @@ const std::array left_out_groups = {
     files_group,
     KeyGroup{"needs an encoder", {"model.classifier", "data.masking", "data.labels", "training.label_smoothing"}},
     KeyGroup{"needs an encoder beside the decoder",
-             {"data.pairs", "model.decoder_layers", "training.generation"}},
+             {"data.denoising", "data.pairs", "model.decoder_layers", "training.generation"}},
     KeyGroup{"needs a model of images", {"data.images", "model.image"}},
     KeyGroup{size_reason,
              {"seed",

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/progress_lines.h"
 #include "core/base/units.h"
+#include "core/data/denoising/denoised_samples.h"
 #include "core/data/examples/labelled_text_samples.h"
 #include "core/data/examples/padded_texts.h"
 #include "core/data/examples/pair_samples.h"
@@ -69,7 +70,8 @@ std::unique_ptr<FileSamples> open_images(const std::string& path, const ImageFor
 std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::filesystem::path& tokenized,
                                           const TextFormat& format, const TokenSampleFormat& samples, TextTokens& text,
                                           MappingBudget& budget, const ReportShare& report) {
-  if (format.masking && format.masking->recipe.single_texts)
+  if ((format.masking && format.masking->recipe.single_texts) ||
+      (format.denoising && format.denoising->recipe.single_texts))
     return std::make_unique<PaddedTexts>(
         TextExamples::open(
             {path, format.tokenizer, text.key(), samples.sequence_length, samples.vocab_size, format.on_bad_line},
@@ -90,6 +92,12 @@ std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::fi
   const DocumentStarts starts = samples.document_end ? DocumentStarts::known : DocumentStarts::unknown;
   return std::make_unique<TokenSamples>(TokenSource(path, text, samples.vocab_size, budget, tokenized, starts, report),
                                         samples, path);
+}
+
+// Tokens of the texts that samples are made of, of single ones the marks around them included.
+std::int64_t text_length(const TextFormat& format, std::int64_t sequence_length) {
+  if (!format.denoising) return sequence_length;
+  return format.denoising->longest + (format.denoising->recipe.single_texts ? format.denoising->marks() : 0);
 }
 
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
@@ -128,6 +136,7 @@ TextFormat text_format(const Recipe& recipe) {
   format.document_end = document_end(recipe);
   format.on_bad_line = recipe.data.on_bad_line;
   format.masking = masking_of(recipe);
+  format.denoising = denoising_of(recipe);
   format.labels = recipe.data.labels;
   format.pairs = recipe.data.pairs;
   if (recipe.data.images) format.images = {*recipe.data.images, recipe.model.image.value().size};
@@ -165,9 +174,11 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
         sources_.push_back(open_images(path, *format.images, sequence_length, key_of_draws));
         continue;
       }
-      auto samples = open_samples(path, tokenized, format, {sequence_length, vocab_size, format.document_end}, text,
-                                  budget, report);
+      const TokenSampleFormat shape{text_length(format, sequence_length), vocab_size, format.document_end};
+      auto samples = open_samples(path, tokenized, format, shape, text, budget, report);
       if (format.masking) samples = std::make_unique<MaskedSamples>(std::move(samples), format.masking, key_of_draws);
+      if (format.denoising)
+        samples = std::make_unique<DenoisedSamples>(std::move(samples), format.denoising, key_of_draws);
       sources_.push_back(std::move(samples));
     } catch (const Error& error) {
       if (error.code() == ExitCode::stopped) throw;

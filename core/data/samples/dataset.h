@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/data/data_cache.h"
+#include "core/data/denoising/denoising.h"
 #include "core/data/masking/masking_vocabulary.h"
 #include "core/data/samples/difficulty_order.h"
 #include "core/data/samples/file_samples.h"
@@ -42,17 +43,19 @@ struct TextFormat {
   // The token that ends a document where attention stays within documents, or no_token: all files have indexes.
   std::optional<std::int64_t> document_end{};
   OnBadLine on_bad_line = OnBadLine::stop;
-  std::size_t first_source = 0;              // where the recipe's list has the first of the sources, for messages
-  std::shared_ptr<const Masking> masking{};  // some tokens of the texts are hidden
-  std::optional<PairsRecipe> pairs{};        // each text is to be made of another one
-  bool keeps_targets = false;                // of pairs, as they are written: Dataset::pair()
-  std::optional<LabelsRecipe> labels{};      // the texts have labels
-  std::optional<ImageFormat> images{};       // there are no texts
+  std::size_t first_source = 0;                  // where the recipe's list has the first of the sources, for messages
+  std::shared_ptr<const Masking> masking{};      // some tokens of the texts are hidden
+  std::shared_ptr<const Denoising> denoising{};  // the texts are damaged
+  std::optional<PairsRecipe> pairs{};            // each text is to be made of another one
+  bool keeps_targets = false;                    // of pairs, as they are written: Dataset::pair()
+  std::optional<LabelsRecipe> labels{};          // the texts have labels
+  std::optional<ImageFormat> images{};           // there are no texts
   SampleDraws draws = SampleDraws::by_seed;
 };
 
 // What the recipe says of it. Throws what open_tokenizer() does, where data.document_mask asks for the tokenizer's
-// mark, and Error(bad_data) where that is not one token; and what masking_of() throws.
+// mark, and Error(bad_data) where that is not one token; and what masking_of() and
+// denoising_of() throw.
 TextFormat text_format(const Recipe& recipe);
 
 // What names a source in messages: "<role>/<index>/path", where `role` is for example "/data/train", or the role where

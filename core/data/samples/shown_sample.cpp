@@ -98,17 +98,22 @@ ShownSample shown_pair(const Dataset& dataset, std::int64_t number, const Tokeni
   FieldMemory memory;
   memory.set(BatchField::source_ids, std::span(source));
   memory.set(BatchField::targets, std::span(target));
+  std::vector<std::int64_t> source_starts = row_of(0), target_starts = row_of(1);
+  memory.document_starts = {source_starts, target_starts};
   dataset.read(number, memory);
   ShownSample sample;
   sample.padding = std::ssize(source) + std::ssize(target);
-  const std::vector<DocumentRows> documents = dataset.documents_of(number);
+  // Padding is the second document.
+  const auto tokens_of = [](const std::vector<std::int64_t>& starts) {
+    return std::ranges::find(starts.begin() + 1, starts.end(), 1) - starts.begin();
+  };
   const auto add = [&](const char* name, std::span<const std::int64_t> ids, std::int64_t tokens, bool counts) {
     const std::string text = tokenizer.decode(ids.first(static_cast<std::size_t>(tokens)));
     sample.documents.push_back({name, tokens, counts ? tokens : 0, {{text, counts}}});
     sample.padding -= tokens;
   };
-  add("source", source, documents[0].length, false);
-  add("target", target, documents[1].length, true);
+  add("source", source, tokens_of(source_starts), false);
+  add("target", target, tokens_of(target_starts), true);
   return sample;
 }
 

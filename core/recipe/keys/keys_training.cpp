@@ -269,6 +269,10 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                            "Trains an encoder to tell hidden tokens of texts from the others; null: to tell the token "
                            "that follows."},
                           data.masking, [&](MaskingRecipe& masking) { describe_masking(keys, masking); });
+    keys.optional_section({"denoising",
+                           "Trains an encoder-decoder to restore texts that are damaged; null: texts are read as they "
+                           "are."},
+                          data.denoising, [&](DenoisingRecipe& denoising) { describe_denoising(keys, denoising); });
     keys.optional_section({"labels", "Trains on texts with labels, in rows; null: texts have none."}, data.labels,
                           [&](LabelsRecipe& labels) { describe_labels(keys, labels); });
     keys.optional_section({"pairs", "Trains on texts that are to be made of others, in rows; null: texts have none."},

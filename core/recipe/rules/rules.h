@@ -60,6 +60,7 @@ std::vector<Rule> model_rules();       // and of training
 std::vector<Rule> masking_rules();     // of hidden tokens
 std::vector<Rule> label_rules();       // of texts with labels
 std::vector<Rule> classifier_rules();  // of heads for classes
+std::vector<Rule> denoising_rules();   // of texts that are damaged
 std::vector<Rule> pair_rules();        // of sources and targets
 std::vector<Rule> image_rules();       // of models of images, and their data
 std::vector<Rule> attention_rules();   // of the kinds of attention
@@ -119,6 +120,9 @@ Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rul
 
 // The verdict on names of classes: at least two, each once.
 Verdict must_name_classes(const std::vector<std::string>& names);
+
+// The first source of tokens in a file; null: there is none.
+const DataSource* token_file_of(const DataRecipe& data);
 
 // Another kind of samples, by its key in `data`.
 struct OtherSamples {

@@ -20,7 +20,7 @@ Verdict check_same_work(const Recipe& recipe) {
     return not_with_graphs("dropout of adapters draws other masks in every step", "model.lora.dropout 0");
   if (recipe.data.document_mask || recipe.data.fine_tuning)
     return not_with_graphs("the documents of every step are others", "data without document_mask and fine_tuning");
-  if (recipe.data.labels || recipe.data.pairs)
+  if (recipe.data.labels || recipe.data.pairs || recipe.data.denoising)
     return not_with_graphs("the lengths of texts are others in every step", "data without labels and pairs");
   if (recipe.data.masking)
     return not_with_graphs("the rows that count are others in every step", "data without masking");

@@ -80,7 +80,9 @@ Verdict check_images(const Recipe& recipe, const Known&) {
   if (!is_image_classifier(recipe.model.architecture))
     return Refusal{"has images, and this model reads tokens", "needs model.architecture \"vit\"", "null"};
   return must_be_alone(data, "images in folders",
-                       {{"labels", data.labels.has_value()}, {"pairs", data.pairs.has_value()}});
+                       {{"denoising", data.denoising.has_value()},
+                        {"labels", data.labels.has_value()},
+                        {"pairs", data.pairs.has_value()}});
 }
 
 Verdict check_image_classes(const Recipe& recipe, const Known&) {

@@ -14,7 +14,7 @@ Verdict check_labels(const Recipe& recipe, const Known&) {
   if (!is_encoder(recipe.model.architecture))
     return Refusal{"has labels for texts, and this model predicts the tokens that follow",
                    "needs an encoder as model.architecture", "null"};
-  return must_be_alone(data, "texts with labels in rows");
+  return must_be_alone(data, "texts with labels in rows", {{"denoising", data.denoising.has_value()}});
 }
 
 Verdict check_classes(const Recipe& recipe, const Known&) {
@@ -36,7 +36,7 @@ std::vector<Rule> label_rules() {
       {"/data/labels/classes", {}, check_classes},
       {"/data/labels/text_pair", {"/data/labels/of"}, check_pair},
       {"/data/labels",
-       {"/model/architecture", "/data/fine_tuning", "/data/masking", "/data/document_mask",
+       {"/model/architecture", "/data/fine_tuning", "/data/masking", "/data/denoising", "/data/document_mask",
         "/data/curriculum/sequence_length", "/data/curriculum/vocabulary_rarity"},
        check_labels},
   };

@@ -55,13 +55,6 @@ Verdict check_token(const Recipe& recipe, const Known&) {
                  "must be below model.vocab_size (" + std::to_string(recipe.model.vocab_size) + ")"};
 }
 
-const DataSource* token_file_of(const DataRecipe& data) {
-  for (const auto* sources : {&data.train, &data.validation})
-    for (const DataSource& source : *sources)
-      if (source.path.ends_with(".bin")) return &source;
-  return nullptr;
-}
-
 // Words are told by the texts of tokens.
 Verdict check_whole_words(const Recipe& recipe, const Known&) {
   const auto& masking = recipe.data.masking;

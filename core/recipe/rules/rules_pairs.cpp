@@ -10,7 +10,7 @@ namespace {
 Verdict check_pairs(const Recipe& recipe, const Known&) {
   const DataRecipe& data = recipe.data;
   if (!data.pairs) {
-    if (!is_encoder_decoder(recipe.model.architecture) || data.train.empty()) return {};
+    if (!is_encoder_decoder(recipe.model.architecture) || data.train.empty() || data.denoising) return {};
     return Refusal{"null, with which an encoder-decoder would have no source to read",
                    "must be a section, such as {\"source\": \"de\", \"target\": \"en\"}, with an encoder-decoder",
                    "{}"};
@@ -21,7 +21,8 @@ Verdict check_pairs(const Recipe& recipe, const Known&) {
   if (data.tokenizer.kind == TokenizerKind::bytes)
     return Refusal{"has targets whose end is predicted, and bytes have no mark for it",
                    "needs a data.tokenizer that puts one behind texts", "null"};
-  return must_be_alone(data, "pairs of texts in rows", {{"labels", data.labels.has_value()}});
+  return must_be_alone(data, "pairs of texts in rows",
+                       {{"denoising", data.denoising.has_value()}, {"labels", data.labels.has_value()}});
 }
 
 Verdict check_pairs_start(const Recipe& recipe, const Known&) {
@@ -42,9 +43,9 @@ Verdict check_pairs_length(const Recipe& recipe, const Known&) {
 
 Verdict check_pairs_context(const Recipe& recipe, const Known&) {
   const std::int64_t context = recipe.parallel.context;
-  if (!recipe.data.pairs || context == 1) return {};
+  if ((!recipe.data.pairs && !recipe.data.denoising) || context == 1) return {};
   return Refusal{std::to_string(context) + " splits sequences, of which a target sees all of its source",
-                 "must be 1 with data.pairs", "1"};
+                 recipe.data.pairs ? "must be 1 with data.pairs" : "must be 1 with data.denoising", "1"};
 }
 
 Verdict check_generation(const Recipe& recipe, const Known&) {
@@ -63,10 +64,11 @@ std::vector<Rule> pair_rules() {
       {"/data/pairs/decoder_start", {"/model/vocab_size"}, check_pairs_start},
       {"/data/pairs/target_length", {"/model/max_sequence_length"}, check_pairs_length},
       {"/data/pairs",
-       {"/model/architecture", "/data/train", "/data/tokenizer", "/data/fine_tuning", "/data/masking", "/data/labels",
-        "/data/document_mask", "/data/curriculum/sequence_length", "/data/curriculum/vocabulary_rarity"},
+       {"/model/architecture", "/data/train", "/data/tokenizer", "/data/fine_tuning", "/data/masking",
+        "/data/denoising", "/data/labels", "/data/document_mask", "/data/curriculum/sequence_length",
+        "/data/curriculum/vocabulary_rarity"},
        check_pairs},
-      {"/parallel/context", {"/data/pairs"}, check_pairs_context},
+      {"/parallel/context", {"/data/pairs", "/data/denoising"}, check_pairs_context},
       {"/training/generation", {"/model/architecture", "/data/pairs"}, check_generation},
   };
 }

@@ -16,6 +16,12 @@ std::string pair_model(const std::string& architecture, const std::string& model
   return R"({"model": {"architecture": ")" + architecture + "\"" + model + "}" + others + "}";
 }
 
+// A T5 that restores damaged texts, with further keys of data.denoising and of data.
+std::string denoising_model(const std::string& denoising, const std::string& data = "") {
+  return pair_model(
+      "t5", "", R"(, "data": {"tokenizer": {"huggingface": "t.json"}, "denoising": {)" + denoising + "}" + data + "}");
+}
+
 std::vector<Combination> encoder_alone() {
   return {
       {encoder(""), "", {}},
@@ -103,6 +109,19 @@ std::vector<Combination> encoder_beside_decoder() {
        {"999 is too long", "did you mean 128?"}},
       {pair_model("t5", "", R"(, "training": {"generation": {}})"), "/training/generation", {"needs data.pairs"}},
       {R"({"training": {"generation": {}}})", "/training/generation", {"needs an encoder-decoder"}},
+      {denoising_model("\"token\": 3"), "/data/denoising/token", {"3 is a mask", "must be \"auto\""}},
+      {denoising_model("\"noise\": \"infilling\", \"token\": 99999"),
+       "/data/denoising/token",
+       {"99999 is no id", "must be below model.vocab_size"}},
+      {denoising_model("\"decoder_start\": 99999"), "/data/denoising/decoder_start", {"99999 is no id"}},
+      {denoising_model("\"permute_sentences\": true"), "/data/denoising/permute_sentences", {"did you mean false?"}},
+      {denoising_model("\"single_texts\": true", R"(, "train": [{"path": "a.bin"}])"),
+       "/data/denoising/single_texts",
+       {"a.bin is a token file"}},
+      {denoising_model("", R"(, "pairs": {})"), "/data/denoising", {"data.pairs"}},
+      {R"({"data": {"tokenizer": {"huggingface": "t.json"}, "denoising": {}}})",
+       "/data/denoising",
+       {"needs an encoder-decoder"}},
       {pair_model("t5", "", R"(, "pipeline": {"balance": [4, 3]}, "parallel": {"pipeline": 2})"),
        "/pipeline/balance",
        {"the list [4, 3] holds 7 layers", "must add up to model.layers and model.decoder_layers (8)"}},
