@@ -123,6 +123,26 @@ TEST_CASE("no plan says of a run that ran that it does not fit") {
   CHECK(tight < 60);
 }
 
+// A program's fact that holds for few tensor ranks alone (what it keeps of gathered tensors, or what its allocator
+// holds beside tensors) shows here, where the mean over all rows hides it: errors of either sign cancel.
+TEST_CASE("the memory of pipelines' first ranks is right with few and with many tensor ranks") {
+  std::map<bool, std::vector<double>> errors;
+  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
+    const Mesh& mesh = layouts.front()->mesh();
+    if (!row.is_of_first || mesh.pipeline == 1) return;
+    errors[mesh.tensor >= 8].push_back(predict(row, layouts, profile).value() / row.value - 1);
+  });
+  CHECK(errors[false].size() == 41);
+  CHECK(errors[true].size() == 13);
+  for (const auto& [many, list] : errors) {
+    double sum = 0;
+    for (const double error : list) sum += error;
+    INFO((many ? "eight tensor ranks and more" : "fewer than eight tensor ranks"));
+    // Half of the spread of repeated runs of one layout, which is 12 %.
+    CHECK(std::abs(sum / static_cast<double>(list.size())) < 0.06);
+  }
+}
+
 // Output of scripts/score_planner when the constants were fitted, rounded up: a change that increases one of them needs
 // a justification.
 TEST_CASE("predictions stay as close to published measurements as they were") {
@@ -160,13 +180,13 @@ TEST_CASE("predictions stay as close to published measurements as they were") {
       {"BigScience chronicles, f memory", 30, 0.064, 0.071},
       {"llmtrain on one H200 (1,", 6, 0.032, 0.026},
       {"llmtrain on one H200 (1, memory", 7, 0.011, 0.007},
-      {"nanotron ultrascale-play", 26, 0.104, 0.113},
-      {"nanotron ultrascale-play memory", 26, 0.084, 0.091},
+      {"nanotron ultrascale-play", 26, 0.105, 0.116},
+      {"nanotron ultrascale-play memory", 26, 0.095, 0.082},
       {"IST-DASLab/llmq benchmar", 14, 0.027, 0.023},
       {"NVIDIA/dgxc-benchmarking", 20, 0.076, 0.079},
       {"karpathy/llm.c scripts/r", 5, 0.041, 0.014},
-      {"nanotron sweep (ultrasca", 71, 0.101, 0.092},
-      {"nanotron sweep (ultrasca memory", 71, 0.121, 0.116},
+      {"nanotron sweep (ultrasca", 71, 0.099, 0.09},
+      {"nanotron sweep (ultrasca memory", 71, 0.09, 0.082},
   };
   const auto scores = score();
   CHECK(scores.size() == std::size(bounds));
