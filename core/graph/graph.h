@@ -45,8 +45,10 @@ struct Block {
   std::vector<std::size_t> losses{};  // indices into Graph::losses of the terms that it raises
   bool lends = false;                 // whether another block reads one of its parameters
   bool is_unit = false;  // one of the blocks in equal numbers of which stages are measured (pipeline.balance "layers")
-  // The first block with the same settings, parameters and values but for their names in the model, and the same load
-  // of experts.
+  // What its backward computes again, where a recipe lists layers; none: what the setting of a pass says.
+  std::optional<Recompute> recompute{};
+  // The first block with the same settings, parameters and values but for their names in the model, the same load of
+  // experts, and the same marks of a recipe.
   std::size_t alike = 0;
 
   // As its settings say.

@@ -36,17 +36,19 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
                          const StageOptions& given)
     : values_(graph, blocks) {
-  if (given.recompute == Recompute::computation)
-    kept_ = std::make_unique<KeptExchanges>(given.tensor, given.context, given.experts);
-  const StageOptions options = kept_ ? through(*kept_, given) : given;
-  const TensorSplit split(options.tensor, options.rows);
-  std::optional<Fp8Scaling> scaling;
-  if (options.fp8) scaling.emplace(options.tensor, options.context, options.fp8_history);
   chosen_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
     layers_.push_back(layer_of(graph.blocks[block]));
+    StageOptions options = given;
+    options.recompute = graph.blocks[block].recompute.value_or(given.recompute);
+    const bool keeps = options.recompute == Recompute::computation;
+    if (keeps && !kept_) kept_ = std::make_unique<KeptExchanges>(given.tensor, given.context, given.experts);
+    if (keeps) options = through(*kept_, std::move(options));
+    const TensorSplit split(options.tensor, options.rows);
+    std::optional<Fp8Scaling> scaling;
+    if (options.fp8) scaling.emplace(options.tensor, options.context, options.fp8_history);
     const BlockParameters parameters(graph, block, stores, split, scaling);
-    blocks_.push_back(options.make(parameters, options, kept_.get()));
+    blocks_.push_back(options.make(parameters, options, keeps ? kept_.get() : nullptr));
     parameters.require_all_bound();
   }
 }

@@ -39,9 +39,9 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 // Options for building the blocks of a stage, in addition to the model.
 struct StageOptions {
   AttentionKernel attention = AttentionKernel::automatic;
-  Recompute recompute = Recompute::none;
-  const RopeTables* rope = nullptr;     // outlives the stage; has those of its layers, null where none rotates
-  const TensorRanks* tensor = nullptr;  // outlives the stage; null where this rank has all features
+  Recompute recompute = Recompute::none;  // of blocks that the graph does not mark (Block::recompute)
+  const RopeTables* rope = nullptr;       // outlives the stage; has those of its layers, null where none rotates
+  const TensorRanks* tensor = nullptr;    // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;
   const ContextRanks* context = nullptr;    // outlives the stage; null where no ranks share the sequences
   MixtureRanks experts;                     // outlive the stage

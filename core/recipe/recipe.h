@@ -104,7 +104,8 @@ struct OffloadRecipe {
 };
 
 struct MemoryRecipe {
-  Recompute recompute = Recompute::none;
+  Recompute recompute = Recompute::none;       // of all layers, unless the recipe lists some
+  std::vector<Recompute> recompute_of_layers;  // as it lists them, by layer; those after its end keep everything
   OffloadRecipe offload;
 
   bool operator==(const MemoryRecipe&) const = default;

@@ -6,17 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/layout/emulated_machine.h"
-
 namespace llmtrain {
 namespace {
 
 class EmulatedDevice final : public StagePasses {
  public:
-  EmulatedDevice(std::unique_ptr<StagePasses> stage, const EmulatedLayer& layer, std::int64_t layers)
+  EmulatedDevice(std::unique_ptr<StagePasses> stage, const EmulatedPasses& passes)
       : stage_(std::move(stage)),
-        forward_(duration(layers, layer.forward_seconds)),
-        backward_(duration(layers, layer.backward_seconds)) {}
+        forward_(duration(passes.forward_seconds)),
+        backward_(duration(passes.backward_seconds)) {}
 
   Output forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) override {
     // Only training passes are delayed; evaluation runs at the processor's speed.
@@ -39,9 +37,8 @@ class EmulatedDevice final : public StagePasses {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static Clock::duration duration(std::int64_t layers, double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(static_cast<double>(layers) * seconds));
+  static Clock::duration duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
 
   std::unique_ptr<StagePasses> stage_;
@@ -50,11 +47,9 @@ class EmulatedDevice final : public StagePasses {
 
 }  // namespace
 
-std::unique_ptr<StagePasses> on_emulated_device(std::unique_ptr<StagePasses> stage, const Recipe& recipe,
-                                                std::int64_t layers) {
-  const EmulatedLayer layer = emulated_layer(recipe);
-  if (layer.forward_seconds == 0 && layer.backward_seconds == 0) return stage;
-  return std::make_unique<EmulatedDevice>(std::move(stage), layer, layers);
+std::unique_ptr<StagePasses> on_emulated_device(std::unique_ptr<StagePasses> stage, const EmulatedPasses& passes) {
+  if (passes.forward_seconds == 0 && passes.backward_seconds == 0) return stage;
+  return std::make_unique<EmulatedDevice>(std::move(stage), passes);
 }
 
 }  // namespace llmtrain

@@ -111,7 +111,8 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents, const Bloc
   state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
   if (recipe().kernels.cuda_graphs && contents == StateContents::training)
     state.passes = std::make_unique<CapturedPasses>(std::move(state.passes), capture_setting(stage));
-  state.passes = on_emulated_device(std::move(state.passes), recipe(), layer_count(graph(), placed()[stage]));
+  state.passes =
+      on_emulated_device(std::move(state.passes), emulated_passes(recipe(), graph(), placed()[stage].blocks));
   stages_.push_back(std::move(state));
 }
 

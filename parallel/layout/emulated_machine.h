@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <span>
+
+#include "core/graph/graph.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -8,16 +12,23 @@ namespace llmtrain {
 // What the local backend emulates if the recipe's launch section asks for it, so that layouts and schedules can be
 // compared without the machine that they are meant for; zero otherwise.
 
-// Minimum seconds per transformer layer and micro-batch on a rank's own device. The backward has twice the forward's
-// products, and recompute of whole layers repeats the forward's.
-struct EmulatedLayer {
+// Minimum seconds of these blocks' layers for a micro-batch on a rank's own device. The backward has twice the
+// forward's products, and recompute of whole layers repeats the forward's.
+struct EmulatedPasses {
   double forward_seconds = 0;
   double backward_seconds = 0;
 };
-inline EmulatedLayer emulated_layer(const Recipe& recipe) {
+inline EmulatedPasses emulated_passes(const Recipe& recipe, const Graph& graph, std::span<const std::size_t> blocks) {
   if (recipe.launch.backend != CommunicationBackend::local) return {};
   const double forward = recipe.launch.layer_delay_microseconds * 1e-6;
-  return {forward, (repeats_layers(recipe.memory.recompute) ? 3 : 2) * forward};
+  EmulatedPasses passes;
+  for (const std::size_t index : blocks) {
+    const Block& block = graph.blocks[index];
+    if (!block.is_unit) continue;
+    passes.forward_seconds += forward;
+    passes.backward_seconds += (repeats_layers(block.recompute.value_or(recipe.memory.recompute)) ? 3 : 2) * forward;
+  }
+  return passes;
 }
 
 // What the network adds: to every message or hop of a collective's ring a latency, and for each message and byte that a

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/marks/recomputed_layers.h"
 #include "core/graph/marks/token_dropping.h"
 #include "core/graph/sharding.h"
 #include "core/recipe/step_shapes.h"
@@ -34,7 +35,13 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
 std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {
   Graph graph = Graph::build_with_routing(recipe.model, recipe.precision.high_precision, recipe.training.freeze);
   if (const auto& dropping = recipe.training.token_dropping) drop_tokens(graph, *dropping);
+  mark_recompute(graph, recipe.memory.recompute_of_layers);
   return std::make_shared<const Graph>(std::move(graph));
+}
+
+// A given graph is of the same model, but another recipe may have marked it.
+bool suits(const std::shared_ptr<const Graph>& graph, const Recipe& recipe) {
+  return graph != nullptr && has_recompute(*graph, recipe.memory.recompute_of_layers);
 }
 
 // For graphs that no recipe says: the rules of recipes ask for the same by the names of keys. Throws Error(bad_recipe).
@@ -56,7 +63,7 @@ void require_divided(const Graph& graph, const Mesh& mesh) {
 
 Partition Partition::make(const Recipe& recipe, std::int64_t devices_per_node, std::shared_ptr<const Graph> graph) {
   const Mesh mesh = make_mesh(recipe, devices_per_node);
-  if (graph == nullptr) graph = build_graph(recipe);
+  if (!suits(graph, recipe)) graph = build_graph(recipe);
   require_divided(*graph, mesh);
   return on_mesh(recipe, mesh, std::move(graph));
 }
@@ -64,7 +71,7 @@ Partition Partition::make(const Recipe& recipe, std::int64_t devices_per_node, s
 Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared_ptr<const Graph> graph) {
   Partition partition;
   partition.recipe = recipe;
-  partition.graph = graph != nullptr ? std::move(graph) : build_graph(recipe);
+  partition.graph = suits(graph, recipe) ? std::move(graph) : build_graph(recipe);
   partition.mesh = mesh;
   partition.stages = place_blocks(*partition.graph, recipe.pipeline, mesh.pipeline);
   partition.groups = state_groups(recipe, *partition.graph, mesh, partition.stages);
@@ -104,7 +111,7 @@ std::vector<int> Partition::copies_of(int rank, std::int64_t copies) const {
 bool have_equal_graphs(const Recipe& a, const Recipe& b) {
   const auto parts = [](const Recipe& recipe) {
     return std::tie(recipe.model, recipe.precision.high_precision, recipe.training.freeze,
-                    recipe.training.token_dropping);
+                    recipe.training.token_dropping, recipe.memory.recompute_of_layers);
   };
   return parts(a) == parts(b);
 }

@@ -135,7 +135,7 @@ class Support(ProgramTest):
                          len(self.report["pairs"]))
         self.assertEqual(len(re.findall(r"^  (?:yes|no) +no  .*\n {15}/", table, re.MULTILINE)),
                          sum(run == "no" for _, run, _ in rows))
-        self.assertIn("  yes   yes  memory.recompute=none|selective|computation|full\n", table)
+        self.assertIn('  yes   yes  memory.recompute=none|selective|computation|full|{"full": [0]}\n', table)
         kernels = re.findall(r"^  (own|reference) +(own|reference) +(\w+): ", table, re.MULTILINE)
         self.assertEqual([(cpu == "own", cuda == "own", name) for cpu, cuda, name in kernels],
                          [(one["cpu"], one["cuda"], one["operator"]) for one in self.report["kernels"]])

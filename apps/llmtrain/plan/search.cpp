@@ -64,7 +64,7 @@ std::vector<TableCell> row(const SearchCandidate& candidate, bool splits_sequenc
           {of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0))},
           {schedule_of(recipe, text("pipeline", "schedule"))},
           {std::to_string(recipe.batch.micro)},
-          {text("memory", "recompute")},
+          {recipe.memory.recompute_of_layers.empty() ? text("memory", "recompute") : "by layer"},
           {text("precision", "fp8_level")},
           {candidate.is_tight ? "tight" : ""}};
 }

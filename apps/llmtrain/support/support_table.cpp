@@ -145,6 +145,7 @@ void add_layout(std::vector<Tried>& tried) {
   add({"pipeline.balance", {}, needs_pipeline});
   add({"pipeline.balance", {"[1, 3]"}, needs_pipeline});
   add({"pipeline.loops", {"2"}});
+  add({"memory.recompute", {R"({"full": [0]})"}});
   add({"kernels.attention", {"cudnn"}, {{"precision.compute", "bf16"}}});
 }
 

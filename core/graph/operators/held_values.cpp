@@ -33,7 +33,7 @@ std::vector<HeldValues> held_values(const OperatorLists& operators, std::span<co
     HeldValues& of_block = bytes.emplace_back();
     const Block& described = graph.blocks[block];
     for (std::size_t input = 0; input < described.inputs.size(); ++input) {
-      const double of_input = kept_input_bytes(operators.of(block), setting.recompute, input);
+      const double of_input = kept_input_bytes(operators.of(block), operators.recompute_of(block), input);
       if (of_input > 0 && !kept.insert(described.inputs[input]).second) of_block.repeated += of_input;
     }
     for (const std::size_t value : values_across(graph, block + 1)) {

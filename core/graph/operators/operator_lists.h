@@ -17,6 +17,8 @@ class OperatorLists {
   const OperatorList& of(std::size_t block) const {
     return lists_.of(block, [&] { return block_operators(graph_, block, setting_); });
   }
+  // What the block's backward computes again.
+  Recompute recompute_of(std::size_t block) const { return llmtrain::recompute_of(graph_, block, setting_); }
   const PassSetting& setting() const { return setting_; }
   const Graph& graph() const { return graph_; }
 

@@ -40,9 +40,14 @@ std::vector<HalfBytes> halves_of(const OperatorList& operators, Recompute recomp
 
 }  // namespace
 
+Recompute recompute_of(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  return graph.blocks[block].recompute.value_or(setting.recompute);
+}
+
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting) {
   const Block& described = graph.blocks[block];
   PassSetting kept = setting;
+  kept.recompute = recompute_of(graph, block, setting);
   const bool drops = described.layer() != nullptr && described.layer()->drops_tokens && setting.tokens.are_dropped();
   if (drops) kept.tokens.sequence_length = setting.tokens.kept;
   OperatorWriter writer(graph, block, kept);

@@ -124,6 +124,9 @@ using OperatorList = std::vector<Operator>;
 // The scores of causal attention that a window of so many keys leaves, as a share of those without one: 1 - (1 - w/s)².
 double window_share(double sequence_length, double window);
 
+// What the block's backward computes again: what the graph is marked with, else what the setting says.
+Recompute recompute_of(const Graph& graph, std::size_t block, const PassSetting& setting);
+
 // In the order of the forward.
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting);
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "core/recipe/keys/layer_choice.h"
 #include "core/recipe/recipe_reader.h"
 
 namespace llmtrain {
@@ -276,6 +277,31 @@ void KeyVisitor::balance(const Key& key, BalanceRecipe& field, IntegerRange rang
   };
   const auto read = [&](const WrittenValue& written) { read_balance(written, field, range); };
   value(key, {R"("layers", "blocks" or a list of layers per stage)", std::move(json), schema, read});
+}
+
+void KeyVisitor::recompute(const Key& key, MemoryRecipe& memory, Words words, IntegerRange layers) {
+  Json json = words[static_cast<std::size_t>(memory.recompute)];
+  if (!memory.recompute_of_layers.empty()) json = layer_choice_json(memory.recompute_of_layers, words);
+  const auto schema = [&] {
+    const Json entries =
+        one_of({schema_of(layers), Json::object({{"type", "string"}, {"pattern", layer_range_pattern}})});
+    const Json lists = {{"type", "array"}, {"items", entries}, {"minItems", 1}};
+    return one_of({Json::object({{"enum", words}}), Json::object({{"type", "object"},
+                                                                  {"propertyNames", Json::object({{"enum", words}})},
+                                                                  {"additionalProperties", lists},
+                                                                  {"minProperties", 1}})});
+  };
+  const auto read = [&](const WrittenValue& written) {
+    memory.recompute_of_layers.clear();
+    if (!written.json().is_object()) {
+      memory.recompute = static_cast<Recompute>(written.word(words).value_or(0));
+      return;
+    }
+    memory.recompute = Recompute::none;
+    memory.recompute_of_layers = read_layer_choice(written, words, layers, layer_range_words(layers));
+  };
+  value(key, {choice_words(words) + R"(, or an object of lists of layers by word: {"full": ["0-7", 12]})",
+              std::move(json), schema, read});
 }
 
 void KeyVisitor::word(const Key& key, std::size_t& index, Words words) {

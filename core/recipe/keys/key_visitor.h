@@ -110,6 +110,8 @@ class KeyVisitor {
   void tokenizer(const Key& key, TokenizerRecipe& field);
   void chat_template(const Key& key, ChatTemplateRecipe& field);
   void balance(const Key& key, BalanceRecipe& field, IntegerRange range);
+  // One of `words` for all layers, or an object that lists layers by word: {"full": [0, "4-7"]}.
+  void recompute(const Key& key, MemoryRecipe& memory, Words words, IntegerRange layers);
 
   // One of `words`. An enum's values are in the order of the words; a string holds the word itself.
   template <class Field>

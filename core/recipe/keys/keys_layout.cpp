@@ -164,11 +164,12 @@ void describe_pipeline(KeyVisitor& keys, Recipe& recipe) {
 }
 
 void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
-  keys.choice({"recompute",
-               "What the backward recomputes instead of storing: nothing; norms, activation functions and the scores "
-               "of math attention (selective); whole layers, but for what other ranks sent (computation); or all of "
-               "them (full)."},
-              memory.recompute, recompute_words);
+  keys.recompute({"recompute",
+                  "What the backward recomputes instead of storing: nothing; norms, activation functions and the "
+                  "scores of math attention (selective); whole layers, but for what other ranks sent (computation); or "
+                  "all of them (full). A word is for all layers; an object lists layers by word, counted from 0 over "
+                  "the whole model, as in {\"full\": [\"0-7\", 12]}: the others keep everything."},
+                 memory, recompute_words, {0, layer_range.maximum - 1});
   keys.section({"offload", "What is kept in host memory instead of device memory."}, [&] {
     keys.boolean({"optimizer", "Optimizer state and master weights."}, memory.offload.optimizer);
     keys.boolean({"weights", "Weights of layers that are not in use."}, memory.offload.weights);

@@ -234,6 +234,12 @@ Verdict check_listed_balance(const Recipe& recipe, const Known&) {
                              recipe.model.decoder_layers > 0 ? " and model.decoder_layers" : "", layers)};
 }
 
+Verdict check_recomputed_layers(const Recipe& recipe, const Known&) {
+  const auto named = std::ssize(recipe.memory.recompute_of_layers), layers = layer_count(recipe.model);
+  if (named <= layers) return {};
+  return Refusal{fmt::format("names layer {}", named - 1), fmt::format("the model has layers 0 to {}", layers - 1)};
+}
+
 }  // namespace
 
 // A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
@@ -251,6 +257,7 @@ std::vector<Rule> layout_rules() {
        {"/model/max_sequence_length", "/model/moe/experts", "/parallel/tensor", "/parallel/sequence",
         "/parallel/context"},
        check_sequence},
+      {"/memory/recompute", {"/model/layers", "/model/decoder_layers"}, check_recomputed_layers},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
       {"/parallel/expert",
        {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/expert_tensor",

@@ -86,7 +86,7 @@ Verdict check_setup(const Recipe& recipe, const Known&) {
   return {};
 }
 
-Verdict check_image(const Recipe& recipe, const Known&) {
+Verdict check_container_image(const Recipe& recipe, const Known&) {
   const SlurmContainerRecipe& container = recipe.launch.slurm.container;
   if (container.image.starts_with('-'))
     return Refusal{quoted_text(container.image) + " would be taken as an option", "must be an image's name or path"};
@@ -130,7 +130,7 @@ std::vector<Rule> slurm_start_rules() {
       {"/launch/slurm/scratch", {}, check_scratch},
       {"/launch/slurm/modules", {}, check_modules},
       {"/launch/slurm/setup", {}, check_setup},
-      {"/launch/slurm/container/image", {}, check_image},
+      {"/launch/slurm/container/image", {}, check_container_image},
       {"/launch/slurm/container/runtime", {"/launch/slurm/container/image", "/launch/slurm/launcher"}, check_runtime},
       {"/launch/slurm/container/mounts", {"/launch/slurm/container/image"}, check_mounts},
       {"/launch/slurm/container/program", {"/launch/slurm/container/image"}, check_program}};

@@ -59,14 +59,22 @@ class ExchangeCount {
         const OperatorList& operators = priced_.operators.of(block);
         for (const Operator& item : operators)
           for (const Exchange& exchange : item.exchanges)
-            count(partition.rank_of(stage), item, exchange, shown_share(priced_, operators, exchange));
+            count(partition.rank_of(stage), {item, exchange, priced_.operators.recompute_of(block)},
+                  shown_share(priced_, operators, exchange));
       }
     }
   }
 
-  void count(std::size_t rank, const Operator& item, const Exchange& exchange, double shown) {
-    const bool is_repeated_here =
-        exchange.direction == Direction::forward && is_exchanged_again(item, priced_.setting().recompute);
+  // An exchange where it is.
+  struct Place {
+    const Operator& item;
+    const Exchange& exchange;
+    Recompute recompute{};  // of its block
+  };
+
+  void count(std::size_t rank, const Place& of_block, double shown) {
+    const auto& [item, exchange, recompute] = of_block;
+    const bool is_repeated_here = exchange.direction == Direction::forward && is_exchanged_again(item, recompute);
     const std::vector<double> never(static_cast<std::size_t>(priced_.mesh().pipeline), 0);
     CountedExchange wanted{exchange, never, never};
     auto place = std::find_if(counted_.begin(), counted_.end(),

@@ -25,7 +25,7 @@ bool is_kept(const OperatorLists& operators, std::size_t begin, std::size_t end,
     const auto input = std::ranges::find(inputs, value);
     if (input == inputs.end()) continue;
     const auto index = static_cast<std::size_t>(input - inputs.begin());
-    if (kept_input_bytes(operators.of(block), operators.setting().recompute, index) > 0) return true;
+    if (kept_input_bytes(operators.of(block), operators.recompute_of(block), index) > 0) return true;
   }
   return false;
 }

@@ -146,12 +146,12 @@ struct BlockWork {
 };
 
 // Selective recompute repeats attention's scores, the others the whole forward pass (arXiv 2205.05198).
-BlockWork work_of(const PricedLayout& priced, Range operators) {
+BlockWork work_of(const PricedLayout& priced, Range operators, Recompute recompute) {
   BlockWork work;
   for (const Operator& item : operators) {
     const WorkPair cost = price(priced, item);
     work.passes += cost;
-    if (is_repeated(item, priced.setting().recompute)) work.repeated += cost.forward;
+    if (is_repeated(item, recompute)) work.repeated += cost.forward;
   }
   return work;
 }
@@ -345,9 +345,8 @@ double moved_bytes(const PricedLayout& priced, const Movement& movement) {
   return priced.roofline.element_bytes() * movement.elements + movement.mask_bytes;
 }
 
-StageCost block_cost(const PricedLayout& priced, const OperatorList& operators) {
-  const Recompute recompute = priced.setting().recompute;
-  auto [all, repeated] = work_of(priced, operators);
+StageCost block_cost(const PricedLayout& priced, const OperatorList& operators, Recompute recompute) {
+  auto [all, repeated] = work_of(priced, operators, recompute);
   // The host launches a pass as one CUDA graph, whose operators the device starts by itself.
   const double launches = priced.recipe().kernels.cuda_graphs ? 0 : host_turns(priced);
   for (Work* work : {&all.forward, &all.backward, &repeated}) work->operators *= launches;

@@ -64,6 +64,6 @@ double logit_bytes(const PricedLayout& priced);
 double moved_bytes(const PricedLayout& priced, const Movement& movement);
 
 // Cost of one block for one micro-batch, forward and backward, with its collectives and its recompute.
-StageCost block_cost(const PricedLayout& priced, const OperatorList& operators);
+StageCost block_cost(const PricedLayout& priced, const OperatorList& operators, Recompute recompute);
 
 }  // namespace llmtrain

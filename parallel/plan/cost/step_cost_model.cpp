@@ -30,10 +30,10 @@ struct PricedBlock {
 };
 
 // On an emulated device a pass takes at least the configured time of its layers.
-void add_emulated_layers(const PricedLayout& priced, std::int64_t layers, StageCost& cost) {
-  const EmulatedLayer layer = emulated_layer(priced.recipe());
-  cost.forward.seconds = std::max(cost.forward.seconds, static_cast<double>(layers) * layer.forward_seconds);
-  cost.backward.seconds = std::max(cost.backward.seconds, static_cast<double>(layers) * layer.backward_seconds);
+void add_emulated_layers(const PricedLayout& priced, const Stage& stage, StageCost& cost) {
+  const EmulatedPasses passes = emulated_passes(priced.recipe(), priced.graph(), stage.blocks);
+  cost.forward.seconds = std::max(cost.forward.seconds, passes.forward_seconds);
+  cost.backward.seconds = std::max(cost.backward.seconds, passes.backward_seconds);
 }
 
 // Where gradients in the compute type stay beside wider sums, every backward adds them and clears them.
@@ -128,7 +128,8 @@ StepCosts make_step_costs(const PricedLayout& priced) {
     for (const std::size_t block : stage.blocks) {
       const PricedBlock& of_block = blocks.of(block, [&] {
         const OperatorList& operators = priced.operators.of(block);
-        return PricedBlock{block_cost(priced, operators), saved_bytes(operators, priced.setting().recompute)};
+        const Recompute recompute = priced.operators.recompute_of(block);
+        return PricedBlock{block_cost(priced, operators, recompute), saved_bytes(operators, recompute)};
       });
       cost.forward += of_block.cost.forward;
       cost.backward += of_block.cost.backward;
@@ -137,7 +138,7 @@ StepCosts make_step_costs(const PricedLayout& priced) {
     for (const HeldValues& held :
          held_values(priced.operators, stage.blocks, stage.incoming, partition.outgoing(index)))
       saved -= held.repeated;
-    add_emulated_layers(priced, layer_count(graph, stage), cost);
+    add_emulated_layers(priced, stage, cost);
     add_gradient_sums(priced, index, cost);
     // After all that a pass computes, beside which these transfers run.
     add_offload(priced, index, kept_bytes(partition, priced.operators, index, saved), cost);

@@ -100,7 +100,7 @@ double activated_gate_bytes(const Graph& graph, const OperatorList& operators, R
 const BlockMemory& BlockMemories::of(std::size_t block) {
   return cache_.of(block, [&] {
     const OperatorList& list = operators_.of(block);
-    const Recompute recompute = operators_.setting().recompute;
+    const Recompute recompute = operators_.recompute_of(block);
     const double output = output_bytes(operators_.graph(), block, operators_.setting());
     BlockMemory memory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
     double further = 0;

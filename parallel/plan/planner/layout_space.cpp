@@ -164,6 +164,7 @@ Recipe LayoutSpace::recipe(const LayoutChoice& choice) const {
   parallel.zero_shard_ranks = sharding.shard_ranks;
   layout.batch.micro = passes.micro;
   layout.memory.recompute = passes.recompute;
+  layout.memory.recompute_of_layers.clear();
   layout.precision.fp8_level = passes.fp8_level;
   layout.precision.stochastic_rounding = recipe_.precision.stochastic_rounding && stores_fp8(passes.fp8_level);
   // A list in the recipe fits only its own number of stages.

@@ -55,7 +55,10 @@ class NeighbourList {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full}) {
       // Equal to full where there is nothing to exchange.
       if (recompute == Recompute::computation && !exchanges_activations(recipe_.parallel)) continue;
-      add([&](Recipe& other) { other.memory.recompute = recompute; });
+      add([&](Recipe& other) {
+        other.memory.recompute = recompute;
+        other.memory.recompute_of_layers.clear();
+      });
     }
     add([](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
   }

@@ -33,12 +33,12 @@ double recomputed_flops(const Partition& partition) {
   setting.tokens.sequence_length = partition.recipe.batch.sequence_length;
   setting.tokens.target_length = target_length(partition.recipe);
   setting.program.attention = partition.recipe.kernels.attention;
-  const Recompute recompute = partition.recipe.memory.recompute;
+  setting.recompute = partition.recipe.memory.recompute;
   const OperatorLists operators(graph, setting);
   BlockCache<double> repeated(graph);
   double flops = 0;
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
-    flops += repeated.of(block, [&] { return repeated_flops(operators.of(block), recompute); });
+    flops += repeated.of(block, [&] { return repeated_flops(operators.of(block), operators.recompute_of(block)); });
   return flops;
 }
 

@@ -25,6 +25,14 @@ constexpr std::size_t most_by_memory = 100;  // on the front of the estimates
 constexpr double optimism = 1.03;            // steps are faster than their estimates by no more than this
 constexpr int most_rounds = 20;              // from a layout to its neighbours
 
+// That of layouts whose layers all recompute the same, as all that a search visits but perhaps the recipe's own.
+std::shared_ptr<const Graph> unmarked_graph(const Partition& start, const ClusterProfile& cluster) {
+  if (start.recipe.memory.recompute_of_layers.empty()) return start.graph;
+  Recipe recipe = start.recipe;
+  recipe.memory.recompute_of_layers.clear();
+  return partition_for(recipe, cluster, start.mesh.devices_per_node).graph;
+}
+
 class Search {
  public:
   Search(const Recipe& recipe, const ClusterProfile& cluster)
@@ -32,10 +40,11 @@ class Search {
         cluster_(cluster),
         start_(partition_for(recipe, cluster, devices_per_node(recipe, cluster))),
         profile_(share_devices(cluster, start_.mesh)),
-        space_(recipe_, start_.mesh, *start_.graph) {}
+        graph_(unmarked_graph(start_, cluster)),
+        space_(recipe_, start_.mesh, *graph_) {}
 
   SearchResult run() {
-    EstimatedLayouts estimates = estimate_layouts(space_, profile_, start_.mesh.devices_per_node, start_.graph);
+    EstimatedLayouts estimates = estimate_layouts(space_, profile_, start_.mesh.devices_per_node, graph_);
     result_.layouts = estimates.considered;
     result_.estimated = estimates.estimated;
     estimates_ = std::move(estimates.layouts);
@@ -113,13 +122,14 @@ class Search {
 
   // All layouts share the model, so the graph is built once; the ranks per node stay those of the recipe.
   Partition partition_of(const Recipe& layout) const {
-    return partition_for(layout, cluster_, start_.mesh.devices_per_node, start_.graph);
+    return partition_for(layout, cluster_, start_.mesh.devices_per_node, graph_);
   }
 
   const Recipe& recipe_;
   const ClusterProfile& cluster_;
   const Partition start_;
   const ClusterProfile profile_;
+  const std::shared_ptr<const Graph> graph_;
   const LayoutSpace space_;
   std::vector<EstimatedLayout> estimates_;
   std::vector<Recipe> simulated_;

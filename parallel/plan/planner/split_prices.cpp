@@ -59,7 +59,7 @@ class ExchangePrices {
     OperatorList operators;
     for (const Operator& item : priced.operators.of(block_))
       if (item.module == OperatorModule::experts) operators.push_back(item);
-    const StageCost cost = block_cost(priced, operators);
+    const StageCost cost = block_cost(priced, operators, priced.operators.recompute_of(block_));
     return cost.forward.seconds + cost.backward.seconds;
   }
 

@@ -51,11 +51,13 @@ class WorkList {
   // Without the host's work.
   const PricedLayout& priced() const { return priced_; }
 
-  // Adds `count` blocks that are alike.
-  void add_block(const OperatorList& block, std::int64_t count, WorkOfStage& work) {
+  // Adds `count` blocks that are alike, of which `index` is one.
+  void add_block(std::size_t index, std::int64_t count, WorkOfStage& work) {
+    const OperatorList& block = with_host_.operators.of(index);
+    const Recompute recompute = with_host_.operators.recompute_of(index);
     WorkOfStage of_block;
-    add_operators(block, count, of_block);
-    const StageCost device = block_cost(priced_, block), all = block_cost(with_host_, block);
+    add_operators(block, recompute, count, of_block);
+    const StageCost device = block_cost(priced_, block, recompute), all = block_cost(with_host_, block, recompute);
     add_waits(of_block.forward, count, device.forward.seconds, all.forward.seconds);
     add_waits(of_block.backward, count, device.backward.seconds, all.backward.seconds);
     for (PricedWork& item : of_block.forward) add(std::move(item), work.forward);
@@ -106,10 +108,9 @@ class WorkList {
   }
 
  private:
-  void add_operators(const OperatorList& block, std::int64_t count, WorkOfStage& work) {
-    const Recompute recompute = priced_.setting().recompute;
+  void add_operators(const OperatorList& block, Recompute recompute, std::int64_t count, WorkOfStage& work) {
     for (const Operator& item : block) {
-      add_operator(item, count, work);
+      add_operator(item, recompute, count, work);
       for (const Exchange& exchange : item.exchanges) {
         const bool is_forward = exchange.direction == Direction::forward;
         add_exchange(block, exchange, count, is_forward ? work.forward : work.backward);
@@ -129,11 +130,11 @@ class WorkList {
       list.push_back({.name = "waiting for the host", .count = count, .seconds = host, .source = source("host")});
   }
 
-  void add_operator(const Operator& item, std::int64_t count, WorkOfStage& work) {
+  void add_operator(const Operator& item, Recompute recompute, std::int64_t count, WorkOfStage& work) {
     OperatorList alone{item};
     // Priced apart: what a pass waits for of them depends on the whole block.
     alone.front().exchanges.clear();
-    const StageCost cost = block_cost(priced_, alone);
+    const StageCost cost = block_cost(priced_, alone, recompute);
     const double again = cost.backward.recompute_seconds;
     add(described(item, cost.forward.seconds, count, amount(item, Direction::forward)), work.forward);
     add(described(item, cost.backward.seconds - again, count, amount(item, Direction::backward)), work.backward);
@@ -293,8 +294,7 @@ StageWork stage_work(const PricedLayout& with_host, const StepCosts& costs) {
     if (!is_new) continue;
     WorkOfStage& work = result.kinds.emplace_back();
     for (std::size_t block = 0; block < counts.size(); ++block)
-      if (counts[block] > 0)
-        list.add_block(with_host.operators.of(block), static_cast<std::int64_t>(counts[block]), work);
+      if (counts[block] > 0) list.add_block(block, static_cast<std::int64_t>(counts[block]), work);
     add_rest(work.forward, costs.stages[stage].forward.seconds);
     add_rest(work.backward, costs.stages[stage].backward.seconds);
     for (const StateTransfer& transfer : state_transfers(priced, stage))

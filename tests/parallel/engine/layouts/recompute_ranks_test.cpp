@@ -36,8 +36,11 @@ TEST_CASE("recompute changes no bit of what ranks learn", "[ranks]") {
   for (const auto& [ranks, overrides] : recomputing) {
     const Overrides given = Overrides{"model.layers=4", "batch.micro=2"} + overrides;
     const Run expected = train_ranks(setting, ranks, given, 3);
-    for (const std::string recompute : {"selective", "computation", "full"}) {
-      const Overrides all = given + Overrides{"memory.recompute=\"" + recompute + "\""};
+    // The lists name layers of different ranks and stages.
+    for (const std::string recompute :
+         {R"("selective")", R"("computation")", R"("full")", R"({"full": [2], "computation": [0], "selective": [1]})",
+          R"({"computation": ["1-3"]})"}) {
+      const Overrides all = given + Overrides{"memory.recompute=" + recompute};
       INFO(in_words(ranks, all));
       check_equal(train_ranks(setting, ranks, all, 3), expected);
     }

@@ -178,6 +178,17 @@ TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the 
   for (const RankCase& layout : layouts) check_layout(setting, layout);
 }
 
+TEST_CASE("so does a step whose layers recompute differently") {
+  const TrainingSetting setting;
+  check_layout(setting, {2, {R"(memory.recompute={"full":[0,1]})", "batch.micro=2"}});
+  check_layout(
+      setting,
+      {2, {"parallel.pipeline=2", "pipeline.loops=2", R"(memory.recompute={"full":["0-1"],"selective":[3]})"}});
+  check_layout(setting, {4,
+                         {"parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=2",
+                          R"(memory.recompute={"computation":[0,3],"full":[1]})"}});
+}
+
 TEST_CASE("so does a step of stages with different numbers of layers") {
   const TrainingSetting setting;
   check_layout(setting, {2, {"parallel.pipeline=2", "model.layers=5", "pipeline.schedule=\"1f1b\""}});

@@ -28,7 +28,7 @@ TEST_CASE("a second head adds to its stage what the first one takes, but for the
   const StepCosts one = costs_of(Graph::build(recipe.model));
   const Partition partition = Partition::make(recipe, 8);
   const PricedLayout priced(partition, profile);
-  const StageCost head = block_cost(priced, priced.operators.of(priced.graph().blocks.size() - 1));
+  const StageCost head = block_cost(priced, priced.operators.of(priced.graph().blocks.size() - 1), Recompute::none);
   // At the end of the model, or in the first stage.
   for (const auto place : {test::HeadPlace::last, test::HeadPlace::behind_its_layer}) {
     const StepCosts two = costs_of(test::two_headed_graph(recipe.model, 0, place));

@@ -48,7 +48,7 @@ double layer_seconds(std::int64_t ranks, AllToAll all_to_all, std::int64_t token
   ClusterProfile cluster = profile_of(recipe);
   cluster.program = {};  // Tutel's kernels are not llmtrain's
   const PricedLayout priced(partition, cluster);
-  const StageCost cost = block_cost(priced, experts_of(priced));
+  const StageCost cost = block_cost(priced, experts_of(priced), Recompute::none);
   return cost.forward.seconds + cost.backward.seconds;
 }
 
