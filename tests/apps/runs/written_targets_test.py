@@ -2,6 +2,7 @@
 """Encoder-decoders that learn a ciphered translation of words of this repository: what runs and `eval` say of the
 translations that they write."""
 import json
+import os
 import unittest
 
 import ciphered
@@ -48,6 +49,7 @@ class WrittenTargets(TrainingTest):
         self.assertAlmostEqual(figures["exact_match"], equal / len(texts), places=12)
         self.assertAlmostEqual(figures["bleu"], ciphered.bleu(texts, references), places=9)
 
+    @unittest.skipIf(os.environ.get("LLMTRAIN_SANITIZE"), "long runs show a sanitizer nothing that short ones do not")
     def test_a_cipher_is_learned_and_translations_of_other_phrases_are_not(self):
         sources = json.dumps([{"path": "shuffled.jsonl"}])
         for seed in (1, 2, 3):
