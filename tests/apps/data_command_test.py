@@ -12,6 +12,7 @@ import unittest
 
 from documents import png
 from program import PROGRAM, ProgramTest, small
+from runs import ended_texts
 
 LINES = [{"text": "ab"}, {"text": ""}, {"text": "cde", "id": 3}]
 
@@ -42,13 +43,9 @@ class Data(ProgramTest):
             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
             "decoder": {"type": "ByteLevel"},
             "added_tokens": [{"id": id, "content": text, "special": True} for id, text in ((0, "</s>"), (1, "<pad>"))],
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-                "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
-                "special_tokens": {"</s>": {"id": "</s>", "ids": [0], "tokens": ["</s>"]}}}}
+            "post_processor": ended_texts.post_processor(0)}
         (self.folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-        (self.folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<pad>", "eos_token": "</s>"}))
+        (self.folder / "tokenizer_config.json").write_text(ended_texts.MARKS)
         (self.folder / "pairs.csv").write_text("source,target\nab cd,xyz\n,q\nabcdefghijklmnop,u\n")
         recipe = small()
         recipe["model"].update(vocab_size=128, dropout=0)

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import ended_texts
+
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 END, PADDING, START = 0, 1, 2
 WORDS, LENGTH = 16, 5
@@ -46,14 +48,9 @@ def tokenizer():
         "model": {"type": "WordLevel", "vocab": ids, "unk_token": "<s>"}, "pre_tokenizer": {"type": "WhitespaceSplit"},
         "added_tokens": [{"id": id, "content": text, "special": True}
                          for text, id in ids.items() if text.startswith("<")],
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-            "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
-            "special_tokens": {"</s>": {"id": "</s>", "ids": [END], "tokens": ["</s>"]}}}})
+        "post_processor": ended_texts.post_processor(END)})
 
 
-MARKS = json.dumps({"pad_token": "<pad>", "eos_token": "</s>"})
 # Sections of a recipe that learns it in a few hundred steps.
 SECTIONS = {"model": {"architecture": "t5", "layers": 1, "hidden_size": 32, "heads": 2, "vocab_size": 128,
                       "max_sequence_length": 8},

@@ -3,6 +3,7 @@
 import json
 import unittest
 
+import ended_texts
 from program import TrainingTest
 
 SENTINELS = 8
@@ -19,11 +20,7 @@ def tokenizer(marks=MARKS):
         "model": {"type": "WordLevel", "vocab": ids, "unk_token": "<pad>"},
         "pre_tokenizer": {"type": "WhitespaceSplit"},
         "added_tokens": [{"id": ids[text], "content": text, "special": True} for text in marks],
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-            "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
-            "special_tokens": {"</s>": {"id": "</s>", "ids": [0], "tokens": ["</s>"]}}}})
+        "post_processor": ended_texts.post_processor(0)})
 
 
 class Denoising(TrainingTest):
@@ -32,7 +29,7 @@ class Denoising(TrainingTest):
         self.write("text.txt", TEXT)
         self.write("texts.jsonl", "".join(json.dumps({"text": line}) + "\n" for line in TEXT.splitlines()))
         self.write("tokenizer.json", tokenizer())
-        self.write("tokenizer_config.json", json.dumps({"pad_token": "<pad>", "eos_token": "</s>"}))
+        self.write("tokenizer_config.json", ended_texts.MARKS)
         self.write("recipe.json", self.recipe({
             "model": {"architecture": "t5", "layers": 1, "hidden_size": 16, "heads": 2, "vocab_size": 32,
                       "max_sequence_length": 24},

@@ -4,6 +4,7 @@ import json
 import random
 import unittest
 
+import ended_texts
 from program import TrainingTest
 
 LETTERS = "abcdefgh"
@@ -23,18 +24,14 @@ def tokenizer():
             "decoder": {"type": "ByteLevel"},
             "added_tokens": [{"id": id, "content": text, "special": True}
                              for text, id in ids.items() if text.startswith("<")],
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-                "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
-                "special_tokens": {"</s>": {"id": "</s>", "ids": [END], "tokens": ["</s>"]}}}}
+            "post_processor": ended_texts.post_processor(END)}
 
 
 class Pairs(TrainingTest):
     def setUp(self):
         super().setUp()
         self.write("tokenizer.json", json.dumps(tokenizer()))
-        self.write("tokenizer_config.json", json.dumps({"pad_token": "<pad>", "eos_token": "</s>"}))
+        self.write("tokenizer_config.json", ended_texts.MARKS)
         for name, count, seed in (("train", 512, 1), ("held-out", 64, 2)):
             self.write_pairs(name, words(count, seed))
         self.write("recipe.json", self.recipe({

@@ -6,6 +6,7 @@ import os
 import unittest
 
 import ciphered
+import ended_texts
 from program import TrainingTest
 
 
@@ -13,7 +14,7 @@ class WrittenTargets(TrainingTest):
     def setUp(self):
         super().setUp()
         self.write("tokenizer.json", ciphered.tokenizer())
-        self.write("tokenizer_config.json", ciphered.MARKS)
+        self.write("tokenizer_config.json", ended_texts.MARKS)
         sources = ciphered.phrases(1024, 1)
         self.write("train.jsonl", ciphered.lines(sources))
         self.write("shuffled.jsonl", ciphered.lines(sources, sources[1:] + sources[:1]))
