@@ -115,10 +115,10 @@ Json AnswerText::choice_json(std::size_t index, const std::string& text, const c
   result["finish_reason"] = choice.finish.empty() ? Json() : Json(choice.finish);
   if (request_.returns_ids) {
     Json ids = Json::array();
-    for (std::size_t i = first; i < choice.ids.size(); ++i) ids.push_back(choice.ids[i]);
+    for (std::size_t i = first; i < choice.tokens.size(); ++i) ids.push_back(choice.tokens[i].id);
     result["token_ids"] = std::move(ids);
   }
-  choice.shown = choice.ids.size();
+  choice.shown = choice.tokens.size();
   return result;
 }
 
@@ -138,7 +138,6 @@ Json AnswerText::event(const AnswerPiece& piece) {
   Choice& choice = choices_[piece.choice];
   ++generated_;
   choice.text += piece.text;
-  choice.ids.push_back(piece.token.id);
   choice.tokens.push_back(piece.token);
   choice.finish = piece.finish.value_or("");
   if (!request_.streams || (piece.text.empty() && !piece.finish)) return {};

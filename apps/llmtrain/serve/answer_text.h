@@ -36,7 +36,6 @@ class AnswerText {
   struct Choice {
     std::string text;  // all of it
     std::string finish;
-    std::vector<std::int64_t> ids;
     std::vector<ServedToken> tokens;  // with their log-probabilities, where asked for
     std::size_t shown = 0;            // tokens that events have shown
     std::int64_t offset = 0;          // of the next token's text in all texts of tokens
