@@ -16,7 +16,6 @@
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
-#include "core/recipe/checkpoint_source.h"
 
 namespace llmtrain::app {
 namespace {
@@ -32,12 +31,12 @@ struct EvaluateOptions {
   bool is_packed = false, json = false;
 };
 
-void score(const EvaluateRequest& request, const EvaluateOptions& options) {
+// `shown`: the model in what is reported.
+void score(const EvaluateRequest& request, const std::string& shown, const EvaluateOptions& options) {
   const std::vector<KnownQuestion> questions = read_questions(*options.choices, options.delimiter);
   ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks};
   for (const KnownQuestion& known : questions) scored.questions.push_back(known.question);
   const ChoiceScores scores = load_runtime().score(scored);
-  const std::string shown = huggingface_folder(options.source) ? options.source : request.checkpoint;
   options.json ? write_json(choices_as_json(shown, questions, scores))
                : write_result(choices_as_text(shown, questions, scores));
 }
@@ -56,12 +55,14 @@ int evaluate(const EvaluateOptions& options) {
   if (reads_text) require_decoder(source.recipe, request.checkpoint, "eval of whole texts");
   if (options.choices || reads_text) require_tokenizer(source, options.overrides);
   request.recipe = std::move(source.recipe);
+  // A checkpoint that was made for this call is gone when somebody reads the report.
+  const std::string shown = source.imported ? options.source : request.checkpoint;
   if (options.choices) {
-    score(request, options);
+    score(request, shown, options);
     return 0;
   }
   const std::vector<EvaluateResult> results = load_runtime().evaluate(request);
-  if (source.imported) request.checkpoint = options.source;
+  request.checkpoint = shown;
   options.json ? write_json(evaluation_as_json(request, results)) : write_result(evaluation_as_text(request, results));
   return 0;
 }
