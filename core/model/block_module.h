@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/model/moe/layer_routing.h"
+#include "core/model/pass/kept_tensors.h"
 #include "core/model/pass/pass_context.h"
 
 namespace llmtrain {
@@ -22,6 +23,9 @@ struct SavedActivations {
   SavedActivations(const SavedActivations&) = delete;
   SavedActivations& operator=(const SavedActivations&) = delete;
   virtual ~SavedActivations() = default;
+
+  // All of them, but for row numbers that others share.
+  virtual void visit(const KeptTensorVisitor& visit) = 0;
 };
 
 // The losses of all rows [T] of tokens, or of samples, in one of Graph::losses, fp32 at least, 0 where a row does not

@@ -119,6 +119,12 @@ struct ComposedBlock::Saved final : SavedActivations {
   explicit Saved(body::BodyTensors tensors) : kept(std::move(tensors)) {}
   body::BodyTensors kept;
   at::TensorOptions losses{};  // of its losses of rows
+
+  void visit(const KeptTensorVisitor& visit) override {
+    for (at::Tensor& tensor : kept.tensors) visit(tensor);
+    for (std::vector<at::Tensor>& statistics : kept.statistics)
+      for (at::Tensor& tensor : statistics) visit(tensor);
+  }
 };
 
 // Weights as they are in the stores when a step asks for them.

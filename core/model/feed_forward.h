@@ -23,6 +23,12 @@ class FeedForward {
     LinearInput input;      // of the up projection; its values are released where the backward makes them again
     at::Tensor hidden;      // [T, F], or [T, 2F] gate and up of what has a gate: the activation's input
     LinearInput activated;  // [T, F]; likewise
+
+    void visit(const KeptTensorVisitor& visit) {
+      input.visit(visit);
+      visit(hidden);
+      activated.visit(visit);
+    }
   };
 
   // `name`: of its parameters within the block, "ffn".

@@ -24,6 +24,13 @@ class FeedForwardHalf {
     FeedForward::Saved network;
     MixtureOfExperts::Saved experts;
     SharedGate::Saved shared_gate;
+
+    void visit(const KeptTensorVisitor& visit) {
+      visit(input);
+      network.visit(visit);
+      experts.visit(visit);
+      shared_gate.visit(visit);
+    }
   };
 
   FeedForwardHalf(const BlockParameters& parameters, const LayerSettings& layer, Recompute recompute,

@@ -62,6 +62,11 @@ struct HeadBlock::Saved : SavedActivations {
   at::Tensor x;
   NormLayer::Statistics statistics;
   at::Tensor dnormed;  // gradient of the loss at this rank's rows of the normed input
+
+  void visit(const KeptTensorVisitor& visit) override {
+    visit_all(visit, {&x, &dnormed});
+    statistics.visit(visit);
+  }
 };
 
 HeadBlock::HeadBlock(const BlockParameters& parameters, const HeadSettings& settings)

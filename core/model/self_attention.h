@@ -26,6 +26,14 @@ class SelfAttention {
     NormLayer::Statistics query_statistics, key_statistics;
     kernels::AttentionOutput attention;  // statistics undefined when the backward recomputes it
     LinearInput output;                  // of the output projection, without values: they are attention.out
+
+    void visit(const KeptTensorVisitor& visit) {
+      input.visit(visit);
+      visit_all(visit, {&query_key_value, &query, &key, &attention.out, &attention.statistics});
+      query_statistics.visit(visit);
+      key_statistics.visit(visit);
+      output.visit(visit);
+    }
   };
 
   SelfAttention(const BlockParameters& parameters, const LayerSettings& layer, AttentionKernel kernel,

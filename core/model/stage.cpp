@@ -35,7 +35,7 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
                          const StageOptions& given)
-    : values_(graph, blocks) {
+    : values_(graph, blocks), offload_(given.offload) {
   chosen_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
     layers_.push_back(layer_of(graph.blocks[block]));
@@ -70,15 +70,18 @@ StagePasses::Output StageModule::forward(Tensors incoming, std::int64_t index, c
                                          const PassContext& pass) {
   Output result;
   SavedBlocks saved;
+  if (offload_ != nullptr && pass.trains()) saved.elsewhere.emplace(*offload_, blocks_.size());
   StageValues::Places values = values_.arrive(std::move(incoming));
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     BlockModule::Output output = blocks_[i]->forward(values_.inputs(i, values), batch, pass);
     values_.add_outputs(i, std::move(output.values), values);
     std::ranges::move(output.losses, std::back_inserter(result.losses));
     if (output.logits.defined()) result.logits = std::move(output.logits);
-    saved.push_back(std::move(output.saved));
+    saved.blocks.push_back(std::move(output.saved));
+    if (saved.elsewhere) saved.elsewhere->leave(i, saved.blocks.back().get());
     if (pass.trains()) count(i, output.routing);
   }
+  if (saved.elsewhere) saved.elsewhere->finish_leaving();
   if (pass.trains()) saved_[index] = std::move(saved);
   result.values = values_.leave(values);
   return result;
@@ -89,8 +92,14 @@ Tensors StageModule::backward(Tensors gradients, std::int64_t index, const Batch
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);
   StageValues::Places of_values = values_.arrive_behind(std::move(gradients));
+  if (saved.elsewhere && !blocks_.empty()) saved.elsewhere->expect(blocks_.size() - 1);
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    Tensors of_inputs = blocks_[i]->backward(values_.output_gradients(i, of_values), batch, pass, std::move(saved[i]));
+    if (saved.elsewhere) {
+      saved.elsewhere->arrive(i, saved.blocks[i].get());
+      if (i > 0) saved.elsewhere->expect(i - 1);
+    }
+    Tensors of_inputs =
+        blocks_[i]->backward(values_.output_gradients(i, of_values), batch, pass, std::move(saved.blocks[i]));
     values_.add_input_gradients(i, std::move(of_inputs), of_values);
   }
   return values_.leave_before(of_values);

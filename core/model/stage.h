@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/model/activation_offload.h"
 #include "core/model/block_module.h"
 #include "core/model/kept_exchanges.h"
 #include "core/model/layers/context_ranks.h"
@@ -48,6 +49,7 @@ struct StageOptions {
   bool fp8 = false;                         // whether the layers' matrix products take FP8
   const Fp8History* fp8_history = nullptr;  // outlives the stage; has which products have left FP8
   BlockFactory make = make_block;
+  ActivationOffload* offload = nullptr;  // outlives the stage; null: what is saved stays where it is
 };
 
 // Consecutive blocks of the Graph on one rank, as the runner uses them.
@@ -89,7 +91,11 @@ class StageModule final : public StagePasses {
   std::vector<at::Tensor> take_chosen() override;
 
  private:
-  using SavedBlocks = std::vector<std::unique_ptr<SavedActivations>>;
+  // What the blocks have saved of one micro-batch.
+  struct SavedBlocks {
+    std::vector<std::unique_ptr<SavedActivations>> blocks;
+    std::optional<OffloadedActivations> elsewhere;
+  };
 
   void count(std::size_t block, const LayerRouting& routing);
 
@@ -97,6 +103,7 @@ class StageModule final : public StagePasses {
   std::vector<std::unique_ptr<BlockModule>> blocks_;
   StageValues values_;
   std::vector<std::optional<std::int64_t>> layers_;  // of the blocks, their indices among the model's layers
+  ActivationOffload* offload_;
   std::map<std::int64_t, SavedBlocks> saved_;
   // On the device, as LayerRouting has them; undefined where nothing was found.
   at::Tensor routing_;

@@ -93,6 +93,10 @@ struct TokenDroppingLayer::Saved : SavedActivations {
   at::Tensor rows;
   Batch kept;  // of the tokens that are kept; the layer reads no field
   std::unique_ptr<SavedActivations> inner;
+
+  void visit(const KeptTensorVisitor& visit) override {
+    if (inner) inner->visit(visit);
+  }
 };
 
 TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::uint64_t random_site)

@@ -26,6 +26,11 @@ class PostNorm {
   struct Saved {
     at::Tensor branch;
     NormLayer::Statistics statistics;
+
+    void visit(const KeptTensorVisitor& visit) {
+      visit(branch);
+      statistics.visit(visit);
+    }
   };
 
   PostNorm(const BlockParameters& parameters, const LayerSettings& settings, const char* name) {
@@ -105,6 +110,17 @@ struct TransformerLayer::Saved : SavedActivations {
   NormLayer::Statistics ffn_statistics;
   FeedForwardHalf::Saved feed_forward;
   PostNorm::Saved ffn_post_norm;
+
+  void visit(const KeptTensorVisitor& visit) override {
+    visit_all(visit, {&x, &middle});
+    for (at::Tensor& tensor : sent.tensors) visit(tensor);
+    attention_statistics.visit(visit);
+    attention.visit(visit);
+    attention_post_norm.visit(visit);
+    ffn_statistics.visit(visit);
+    feed_forward.visit(visit);
+    ffn_post_norm.visit(visit);
+  }
 };
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, const LayerSettings& settings,

@@ -53,14 +53,15 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       rope_(layout_->graph(), device) {
   Recipe executed = contents == StateContents::training ? recipe() : without_training(recipe());
   executed.kernels.attention = kernel_for(contents, executed.kernels.attention);
-  const bool updates_on_host = executed.memory.offload.optimizer;
+  const OffloadRecipe offload = executed.memory.offload;
   require_executable_on(device, std::move(executed));
   if (recipe().precision.delays_scales())
     fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
                          recipe().precision.high_precision.fallback_steps);
   if (recipe().precision.gradients_may_fall_back())
     gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
-  if (updates_on_host) host_update_.emplace(device_);
+  if (offload.optimizer) host_update_.emplace(device_);
+  if (offload.activations) activation_offload_.emplace(device_);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents, make);
 }
@@ -107,7 +108,8 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents, const Bloc
                              groups_.mixture.ranks(),
                              multiplies_fp8(recipe().precision.fp8_level),
                              fp8_history(),
-                             make};
+                             make,
+                             activation_offload_ ? &*activation_offload_ : nullptr};
   state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
   if (recipe().kernels.cuda_graphs && contents == StateContents::training)
     state.passes = std::make_unique<CapturedPasses>(std::move(state.passes), capture_setting(stage));

@@ -131,6 +131,7 @@ class LocalModel {
   std::optional<Fp8History> fp8_history_;
   std::optional<GradientFallback> gradient_fallback_;
   std::optional<HostUpdate> host_update_;  // where the host has the optimizer's states
+  std::optional<ActivationOffload> activation_offload_;
   RopeTables rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units

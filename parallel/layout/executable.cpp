@@ -184,7 +184,9 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       {recipe.data.pairs && !is_encoder_decoder(recipe.model.architecture), "/data/pairs",
        "pairs for a model without an encoder", "set it to null, or model.architecture to \"bart\" or \"t5\""},
       {offload.weights, "/memory/offload/weights", "true", "use false"},
-      {offload.activations, "/memory/offload/activations", "true", "use false"},
+      // They are in the host's memory as they are.
+      {offload.activations && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/activations", "true on a CPU",
+       "use false"},
   };
   std::ranges::move(planned_model_keys(recipe.model), std::back_inserter(all));
   for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning,
@@ -219,6 +221,7 @@ std::vector<std::string> keys_not_executable() {
 Recipe without_training(Recipe recipe) {
   recipe.kernels.cuda_graphs = false;
   recipe.memory.offload.optimizer = false;
+  recipe.memory.offload.activations = false;
   return recipe;
 }
 

@@ -201,7 +201,7 @@ class NotExecutable(ProgramTest):
         "/launch/layer_delay_microseconds": {"launch.layer_delay_microseconds": 5, "launch.backend": "mpi"},
         "/memory/offload/optimizer": {"memory.offload.optimizer": True, "cluster.device": "cpu"},
         "/memory/offload/weights": {"memory.offload.weights": True},
-        "/memory/offload/activations": {"memory.offload.activations": True},
+        "/memory/offload/activations": {"memory.offload.activations": True, "cluster.device": "cpu"},
     }
 
     def test_each(self):

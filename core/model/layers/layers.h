@@ -10,6 +10,7 @@
 #include "core/model/layers/low_rank_adapter.h"
 #include "core/model/layers/scaled_tensor.h"
 #include "core/model/layers/tensor_split.h"
+#include "core/model/pass/kept_tensors.h"
 #include "core/model/pass/pass_context.h"
 #include "core/model/pass/sequences.h"
 #include "core/parameters/parameter_store.h"
@@ -25,6 +26,8 @@ class NormLayer {
  public:
   struct Statistics {
     at::Tensor mean, rstd;
+
+    void visit(const KeptTensorVisitor& visit) { visit_all(visit, {&mean, &rstd}); }
   };
 
   NormLayer(NormKind kind, double eps, BoundParameter weight, std::optional<BoundParameter> bias);
@@ -53,6 +56,11 @@ struct LinearInput {
 
   // Where the backward makes the values again: LinearLayer::restore().
   void release() { x.values.reset(); }
+
+  void visit(const KeptTensorVisitor& visit) {
+    visit_all(visit, {&x.values, &x.scale, &x.turned, &weight_scale});
+    for (at::Tensor& factor : factors) visit(factor);
+  }
 };
 
 // y = x · weightᵀ + bias. Weight and bias may each be several consecutive parameters used as one matrix. With scaling,

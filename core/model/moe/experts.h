@@ -27,6 +27,11 @@ class Experts {
     at::Tensor hidden, gate;
     ScaledRows activated;  // [rows, F]; its values are undefined when the backward recomputes them
     WeightScales scales;
+
+    void visit(const KeptTensorVisitor& visit) {
+      visit_all(visit, {&hidden, &gate, &scales.gate, &scales.up, &scales.down});
+      activated.visit(visit);
+    }
   };
 
   // `gate` where the activation has one. With scaling the three products multiply FP8 numbers as in LinearLayer.

@@ -22,6 +22,11 @@ class MixtureOfExperts {
   struct SavedPart {
     ScaledRows input;  // kept where it came from other ranks
     Experts::Saved experts;
+
+    void visit(const KeptTensorVisitor& visit) {
+      input.visit(visit);
+      experts.visit(visit);
+    }
   };
 
   struct Saved {
@@ -30,6 +35,14 @@ class MixtureOfExperts {
     std::optional<RowExchange> exchange;  // where other ranks have experts, or parts of those here
     std::vector<SavedPart> parts;
     at::Tensor outputs;  // [rows, H], of the experts, for the gradient of the gates
+
+    void visit(const KeptTensorVisitor& visit) {
+      router.visit(visit);
+      visit_rows(map, visit);
+      if (exchange) exchange->visit(visit);
+      for (SavedPart& part : parts) part.visit(visit);
+      visit(outputs);
+    }
   };
 
   MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const MixtureRanks& ranks)

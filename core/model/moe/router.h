@@ -39,6 +39,13 @@ class ExpertRouter {
     // undefined.
     std::optional<kernels::LoadImportance> variation;
     at::Tensor variation_slopes;
+
+    void visit(const KeptTensorVisitor& visit) {
+      logits.visit(visit);
+      visit_all(visit, {&tokens.probabilities, &tokens.experts, &tokens.gates, &tokens.log_sums, &first});
+      if (variation) visit_all(visit, {&variation->logits, &variation->thresholds});
+      visit(variation_slopes);
+    }
   };
 
   // Noise is added to each logit, as a function of its token's index in the global batch.

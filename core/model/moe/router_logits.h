@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "core/model/pass/kept_tensors.h"
 #include "core/parameters/parameter_store.h"
 
 namespace llmtrain {
@@ -24,6 +25,8 @@ class RouterLogits {
   struct Saved {
     at::Tensor directions;  // [T, P]: projected tokens, of length 1
     at::Tensor lengths;     // [T, 1]: before that
+
+    void visit(const KeptTensorVisitor& visit) { visit_all(visit, {&directions, &lengths}); }
   };
 
   RouterLogits(BoundParameter weight, const std::optional<CosineParameters>& cosine)

@@ -128,6 +128,10 @@ RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& m
   }
 }
 
+void RowExchange::visit(const KeptTensorVisitor& visit) {
+  for (Part& part : parts_) visit_rows(part.local, visit);
+}
+
 RowExchange::Agreed RowExchange::agree(std::vector<std::int64_t> own) {
   // With the numbers travels what the choice depends on: no message more.
   const bool chooses = ranks_.chooser != nullptr;

@@ -10,9 +10,14 @@
 #include <vector>
 
 #include "core/model/moe/expert_ranks.h"
+#include "core/model/pass/kept_tensors.h"
 #include "kernels/moe/expert_rows.h"
 
 namespace llmtrain {
+
+inline void visit_rows(kernels::ExpertRows& map, const KeptTensorVisitor& visit) {
+  visit_all(visit, {&map.row_of, &map.choice_of, &map.ends});
+}
 
 // The ways of one micro-batch's rows between the ranks of their tokens and those of their experts. The experts see rows
 // of all ranks in one matrix, by expert and within it by rank, so that their products do not depend on the number of
@@ -27,6 +32,8 @@ class RowExchange {
   // `map`: this rank's rows by expert, for all experts of the layer, with offsets. Tells the other ranks how many there
   // are; blocks for them.
   RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map);
+
+  void visit(const KeptTensorVisitor& visit);
 
   // Into which rows are cut.
   std::int64_t parts() const { return static_cast<std::int64_t>(parts_.size()); }

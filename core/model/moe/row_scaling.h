@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/model/moe/expert_ranks.h"
+#include "core/model/pass/kept_tensors.h"
 #include "kernels/fp8/fp8.h"
 
 namespace llmtrain {
@@ -17,6 +18,8 @@ struct ScaledRows {
 
   // The numbers that they stand for, in the compute type.
   at::Tensor widened(at::ScalarType compute) const;
+
+  void visit(const KeptTensorVisitor& visit) { visit_all(visit, {&values, &scales}); }
 };
 
 // The scales of FP8 operands of the experts' products. A row has that of its own largest magnitude: which rows an

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "core/model/pass/kept_tensors.h"
 #include "core/parameters/parameter_store.h"
 
 namespace llmtrain {
@@ -14,6 +15,8 @@ class SharedGate {
   struct Saved {
     at::Tensor gates;   // [T, 1]
     at::Tensor output;  // [T, H], of the shared experts
+
+    void visit(const KeptTensorVisitor& visit) { visit_all(visit, {&gates, &output}); }
   };
 
   explicit SharedGate(BoundParameter weight) : weight_(weight) {}

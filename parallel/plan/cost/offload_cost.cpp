@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/graph/operators/operators.h"
 #include "core/graph/values.h"
 
 namespace llmtrain {
@@ -59,6 +60,13 @@ void add_offload(const PricedLayout& priced, std::size_t stage, double kept, Sta
   const double bandwidth = priced.profile.device.pcie_bandwidth;
   const double weights = offload.weights ? weight_bytes(priced.partition, stage) : 0;
   const double activations = offload.activations ? kept : 0;
+  if (offload.activations && !priced.partition.stages[stage].blocks.empty()) {
+    // The forward ends when all have left, and the backward begins with the last block's.
+    const std::size_t last = priced.partition.stages[stage].blocks.back();
+    const double alone = saved_bytes(priced.operators.of(last), priced.operators.recompute_of(last)) / bandwidth;
+    cost.forward.seconds += alone;
+    cost.backward.seconds += alone;
+  }
   // PCIe is full duplex: in the forward weights arrive while activations leave, in the backward both arrive.
   cost.forward.seconds = std::max(cost.forward.seconds, std::max(weights, activations) / bandwidth);
   cost.backward.seconds = std::max(cost.backward.seconds, (weights + activations) / bandwidth);

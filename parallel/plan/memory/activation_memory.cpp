@@ -17,23 +17,27 @@ using Event = MemoryEvent;
 // What a stage's blocks have at once in one micro-batch: saved when all have run, and at the peak of each pass.
 struct BlockPeaks {
   double saved = 0, forward = 0, backward = 0;
-  double largest_saved = 0, largest_output = 0;  // of one block
+  double largest_output = 0;  // of one block
 };
 
+// With offload what blocks before have saved is on the host, but for the last one's, which is leaving or arriving
+// (core/model/activation_offload.h).
 BlockPeaks peaks_of(const Partition& partition, std::size_t index, BlockMemories& blocks) {
+  const bool leaves = partition.recipe.memory.offload.activations;
   const Stage& stage = partition.stages[index];
   const std::vector<HeldValues> held =
       held_values(blocks.operators(), stage.blocks, stage.incoming, partition.outgoing(index));
   BlockPeaks peaks;
+  double of_last = 0;
   for (std::size_t i = 0; i < stage.blocks.size(); ++i) {
     const BlockMemory& memory = blocks.of(stage.blocks[i]);
     const HeldValues values = held.empty() ? HeldValues{} : held[i];
     // Blocks that have run hold their saved activations while a later one is at its peak, in both directions.
-    const double before = peaks.saved - values.repeated;
+    const double before = (leaves ? of_last : peaks.saved) - values.repeated;
     peaks.forward = std::max(peaks.forward, before + memory.peak.forward + values.beside_forward);
     peaks.backward = std::max(peaks.backward, before + memory.peak.backward + values.beside_backward);
-    peaks.saved = before + memory.saved;
-    peaks.largest_saved = std::max(peaks.largest_saved, memory.saved);
+    peaks.saved += memory.saved - values.repeated;
+    of_last = memory.saved;
     peaks.largest_output = std::max(peaks.largest_output, memory.output);
   }
   return peaks;
@@ -141,17 +145,14 @@ void hold_activations(const Partition& partition, std::size_t index, BlockMemori
   double saved = kept_bytes(partition, blocks.operators(), index, peaks.saved);
   // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
   const double whole = partition.recipe.training.token_dropping ? peaks.largest_output : 0;
-  const double elsewhere = from_before + (is_one_rank ? 0 : to_next);
-  double forward = std::max(0.0, peaks.forward - elsewhere - saved) + whole;
-  double backward = std::max(0.0, peaks.backward - elsewhere - saved) + whole;
+  double elsewhere = from_before + (is_one_rank ? 0 : to_next);
   if (partition.recipe.memory.offload.activations) {
-    // Everything saved passes through the host; two blocks' activations stay on the device as staging buffers.
     stage.hold({Category::activations, saved, Event::forward_starts, Event::backward_ends, MemoryPlace::host});
-    const double staging = std::min(saved, blocks_in_motion * peaks.largest_saved);
-    forward += staging;
-    backward += staging;
     saved = 0;
+    if (is_one_rank) elsewhere = 0;
   }
+  const double forward = std::max(0.0, peaks.forward - elsewhere - saved) + whole;
+  const double backward = std::max(0.0, peaks.backward - elsewhere - saved) + whole;
   const double held = 1 + reserve;
   if (partition.recipe.kernels.cuda_graphs) return hold_graphs(partition, index, blocks, held, stage);
   stage.hold({Category::activations, saved * held, Event::forward_starts, Event::backward_ends});

@@ -13,9 +13,6 @@
 
 namespace llmtrain {
 
-// Double buffering: one block is in use while its neighbour is transferred.
-constexpr double blocks_in_motion = 2;
-
 // A block's memory for one micro-batch: saved for the backward, alive during a pass, and its weights.
 struct BlockMemory {
   double saved = 0;

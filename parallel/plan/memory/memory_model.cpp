@@ -84,11 +84,11 @@ void add_lent_gradients(const Partition& partition, StepMemory& memory) {
   }
 }
 
-// The most that the weights of such blocks take, or their gradients.
+// The most that the weights of two blocks take, or their gradients: one is in use while its neighbour is transferred.
 double largest_in_motion(const Stage& stage, BlockMemories& blocks) {
   double largest = 0;
   for (const std::size_t block : stage.blocks) largest = std::max(largest, blocks.of(block).weights);
-  return blocks_in_motion * largest;
+  return 2 * largest;
 }
 
 // The part of a stage's gradients that are whole at once if each block's are reduced as its backward ends.

@@ -38,6 +38,7 @@ def random_layout(draw):
     keys["parallel.overlap"] = draw.choice(("true", "true", "false"))
     keys["memory.recompute"] = draw.choice(("none", "selective", "full"))
     keys["memory.offload.optimizer"] = draw.choice(("true", "false", "false"))
+    keys["memory.offload.activations"] = draw.choice(("true", "false"))
     if left == 3:
         keys["batch.global"] = 12
     return ranks, keys

@@ -165,6 +165,31 @@ TEST_CASE("a model trains to the same bits where the host has the optimizer's st
   CHECK(emulated::counters(0).races == 0);
 }
 
+TEST_CASE("a model trains to the same bits where activations wait on the host") {
+  const TrainingSetting setting;
+  const std::string experts =
+      "model.moe={\"experts\": 4, \"top_k\": 2, \"ffn_hidden_size\": 32, \"capacity_factor\": 0}";
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{},
+                                             {"precision.compute=\"bf16\"", "memory.recompute=\"selective\""},
+                                             {"precision.compute=\"fp16\"", "memory.recompute=\"full\""},
+                                             {"precision.compute=\"bf16\"", "precision.fp8_level=\"O2\""},
+                                             {"pipeline.loops=2", "model.dropout=0.1", "model.qk_norm=true"},
+                                             {"precision.compute=\"bf16\"", experts}}) {
+    CAPTURE(more);
+    std::vector<std::string> keys{"training.learning_rate.warmup_steps=0", "batch.micro=2"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    GpuTrainer there(setting.recipe(keys));
+    keys.emplace_back("memory.offload.activations=true");
+    GpuTrainer here(setting.recipe(keys));
+    const std::vector<std::byte> before = bytes_of(state_slices(here.model()));
+    check_equal(TrainingSetting::train(here, 3), TrainingSetting::train(there, 3));
+    CHECK((bytes_of(state_slices(here.model())) == bytes_of(state_slices(there.model()))));
+    CHECK((bytes_of(state_slices(here.model())) != before));
+  }
+  CHECK(emulated::counters(0).races == 0);
+}
+
 TEST_CASE("a model starts with the same bits on every device") {
   const TrainingSetting setting;
   for (const std::string compute : {"fp32", "bf16"}) {

@@ -86,7 +86,9 @@ TEST_CASE("Every refusal is among the keys that may be named, and depends on its
   CHECK(refused([](Recipe&) {}).empty());
   check({
       {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
-      {{}, [](Recipe& recipe) { recipe.memory.offload.optimizer = true; }},
+      {{}, [](Recipe& recipe) { recipe.memory.offload.optimizer = recipe.memory.offload.activations = true; }},
+      {{"/memory/offload/activations"},
+       [](Recipe& recipe) { recipe.memory.offload.activations = true, recipe.cluster.device = DeviceKind::cpu; }},
       {{"/memory/offload/optimizer"},
        [](Recipe& recipe) { recipe.memory.offload.optimizer = true, recipe.cluster.device = DeviceKind::cpu; }},
       {{"/memory/offload/optimizer"},

@@ -34,6 +34,12 @@ const std::vector<Overrides> recipes{
     {"precision.compute=\"bf16\"", "pipeline.loops=4", "kernels.attention=\"math\"", "batch.micro=4"},
     {"memory.offload.optimizer=true"},
     {"precision.compute=\"bf16\"", "memory.offload.optimizer=true", "memory.recompute=\"full\""},
+    {"batch.global=64", "batch.micro=64", "memory.offload.activations=true"},
+    {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=16", "memory.offload.activations=true"},
+    {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "memory.offload.activations=true",
+     "memory.recompute=\"selective\""},
+    {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "memory.offload.activations=true",
+     "pipeline.loops=4"},
 };
 
 }  // namespace
@@ -49,6 +55,7 @@ TEST_CASE("ranks with GPUs send the planned bytes, and need the planned memory")
   const std::string bf16 = "precision.compute=\"bf16\"", documents = R"(data.document_mask={"end_of_text": 10})";
   for (const RankCase& layout : std::vector<RankCase>{{2, {bf16, zero(3), "pipeline.loops=4"}},
                                                       {2, {bf16, zero(3), "memory.offload.optimizer=true"}},
+                                                      {2, {"parallel.pipeline=2", "memory.offload.activations=true"}},
                                                       {2, {bf16, "parallel.context=2", "batch.micro=8"}},
                                                       {2, {bf16, "parallel.context=2", "batch.micro=8", documents}},
                                                       {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}}})

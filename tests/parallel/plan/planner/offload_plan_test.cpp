@@ -25,19 +25,25 @@ double moved_activations(const StageMemory& stage) {
   return stage.held(MemoryEvent::forward_starts, MemoryEvent::backward_ends, MemoryPlace::host);
 }
 
+// What leaves or arrives while a block computes is another's.
 TEST_CASE("over a slow link passes take as long as all that is kept for their backward") {
   constexpr double slow = 1e8;
   for (const char* recompute : {"none", "full"}) {
     for (const char* pipeline : {"1", "2"}) {
-      const Plan plan = plan_with({std::string("memory.recompute=") + recompute,
-                                   std::string("parallel.pipeline=") + pipeline, "pipeline.loops=2"},
-                                  slow);
+      std::vector<Override> overrides{std::string("memory.recompute=") + recompute,
+                                      std::string("parallel.pipeline=") + pipeline, "pipeline.loops=2"};
+      const Plan plan = plan_with(overrides, slow);
+      overrides.emplace_back("memory.offload.activations=false");
+      const Plan without = plan_with(overrides, slow);
       for (std::size_t stage = 0; stage < plan.memory.stages.size(); ++stage) {
         INFO(recompute << " " << pipeline << " stage " << stage);
         const double moved = moved_activations(plan.memory.stages[stage]);
         REQUIRE(moved > 0);
-        CHECK(plan.costs.stages[stage].forward.seconds == Approx(moved / slow));
-        CHECK(plan.costs.stages[stage].backward.seconds == Approx(moved / slow));
+        const StageCost &cost = plan.costs.stages[stage], &computed = without.costs.stages[stage];
+        // With a layer on each stage nothing runs while it leaves, but on the last one, which has the head behind it.
+        const double alone = plan.memory.stages.size() == 4 && stage < 3 ? 1 : 0;
+        CHECK(cost.forward.seconds == Approx(moved / slow + alone * computed.forward.seconds));
+        CHECK(cost.backward.seconds == Approx(moved / slow + alone * computed.backward.seconds));
       }
     }
   }
