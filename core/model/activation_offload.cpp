@@ -54,15 +54,17 @@ void for_parts(const std::vector<at::Tensor>& pieces, std::int64_t begin, const 
 ActivationOffload::ActivationOffload(const at::Device& device)
     : device_(device),
       incoming_(streams_of(device).getStreamFromGlobalPool(device, false)),
-      outgoing_(streams_of(device).getStreamFromGlobalPool(device, false)),
-      arrivals_(device.type()) {}
+      outgoing_(streams_of(device).getStreamFromGlobalPool(device, false)) {}
 
 std::vector<at::Tensor> ActivationOffload::take(std::int64_t bytes) {
   std::vector<at::Tensor> pieces;
   for (std::int64_t size = largest_piece; size >= smallest_piece; size /= 2)
     while (bytes >= size || (bytes > 0 && size == smallest_piece)) {
       std::vector<at::Tensor>& free = free_[size];
-      if (free.empty()) free.push_back(at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(true)));
+      if (free.empty()) {
+        free.push_back(at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(true)));
+        bytes_ += size;
+      }
       pieces.push_back(std::move(free.back()));
       free.pop_back();
       bytes -= size;
@@ -76,20 +78,13 @@ void ActivationOffload::give(std::vector<at::Tensor> pieces) {
 
 c10::Stream ActivationOffload::computing() const { return streams_of(device_).getStream(device_); }
 
-c10::Stream ActivationOffload::leaving() const {
-  c10::Event made(device_.type());
-  made.record(computing());
-  made.block(outgoing_);
-  arrivals_.block(outgoing_);
-  return outgoing_;
-}
-
-c10::Stream ActivationOffload::arriving() const {
-  // Memory for what arrives may be what computations still read.
-  c10::Event free(device_.type());
-  free.record(computing());
-  free.block(incoming_);
-  return incoming_;
+// What leaves must have been made. What arrives may get memory that computations still read, and what leaves pinned
+// memory from which they wait for arrivals.
+c10::Stream ActivationOffload::after_computing(const c10::Stream& stream) const {
+  c10::Event enqueued(device_.type());
+  enqueued.record(computing());
+  enqueued.block(stream);
+  return stream;
 }
 
 std::size_t OffloadedActivations::copy_of(const at::Tensor& tensor, std::size_t block, std::int64_t& bytes) {
@@ -170,7 +165,6 @@ void OffloadedActivations::expect(std::size_t block) {
   const c10::Stream stream = where_->arriving();
   own.done.emplace(where_->device().type());
   own.done->record(stream);
-  where_->note_arrivals();
 }
 
 void OffloadedActivations::arrive(std::size_t block, SavedActivations* saved) {

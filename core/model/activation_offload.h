@@ -34,19 +34,20 @@ class ActivationOffload {
   std::vector<at::Tensor> take(std::int64_t bytes);
   void give(std::vector<at::Tensor> pieces);
 
-  // What a copy in this direction begins after: all that the calling thread has enqueued, and for one that leaves all
-  // arrivals, which have read what it writes over.
-  c10::Stream leaving() const;
-  c10::Stream arriving() const;
+  // For a copy that begins after all that the calling thread has enqueued.
+  c10::Stream leaving() const { return after_computing(outgoing_); }
+  c10::Stream arriving() const { return after_computing(incoming_); }
   c10::Stream computing() const;
   const at::Device& device() const { return device_; }
-  // Arrivals are enqueued up to here.
-  void note_arrivals() { arrivals_.record(incoming_); }
+  // Pinned memory that it holds, in use or not.
+  std::int64_t bytes() const { return bytes_; }
 
  private:
+  c10::Stream after_computing(const c10::Stream& stream) const;
+
   at::Device device_;
   c10::Stream incoming_, outgoing_;
-  c10::Event arrivals_;
+  std::int64_t bytes_ = 0;
   std::map<std::int64_t, std::vector<at::Tensor>> free_;  // by bytes
 };
 

@@ -73,6 +73,9 @@ class LocalModel {
   StageState& stage(std::size_t stage) { return stages_[stage / pipeline_ranks()]; }
   bool is_last(std::size_t stage) const { return layout_->partition().is_last(stage); }
 
+  // Of the host's pinned memory for activations (memory.offload.activations).
+  std::int64_t offloaded_activation_bytes() const { return activation_offload_ ? activation_offload_->bytes() : 0; }
+
   // All parameter memory of this rank.
   std::vector<const ParameterUnit*> units() const;
   // Those whose gradients are reduced at the end of a step, in an order on which ranks with copies of the same
