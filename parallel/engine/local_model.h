@@ -73,7 +73,7 @@ class LocalModel {
   StageState& stage(std::size_t stage) { return stages_[stage / pipeline_ranks()]; }
   bool is_last(std::size_t stage) const { return layout_->partition().is_last(stage); }
 
-  // Of the host's pinned memory for activations (memory.offload.activations).
+  // Pinned memory of the host that activations have taken (memory.offload.activations), in bytes.
   std::int64_t offloaded_activation_bytes() const { return activation_offload_ ? activation_offload_->bytes() : 0; }
 
   // All parameter memory of this rank.
