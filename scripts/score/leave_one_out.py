@@ -18,10 +18,10 @@ ALONE = 0.9  # share of what rows say about a constant from which one source dec
 UNKNOWN = 0.5  # likewise, share of the initial value
 
 
-def mean_error(rows, predicted, chosen):
-    """Mean absolute error in percent over the rows with these indices."""
-    errors = [abs(score.error_of({**rows[i], "predicted": predicted[i]})) for i in chosen]
-    return sum(errors) / len(errors)
+def spread(rows, predicted, chosen):
+    """Mean absolute error, largest one and bias in percent over the rows with these indices."""
+    errors = [score.error_of({**rows[i], "predicted": predicted[i]}) for i in chosen]
+    return sum(map(abs, errors)) / len(errors), max(map(abs, errors)), sum(errors) / len(errors)
 
 
 def errors_without(found, jacobian, values, source):
@@ -33,14 +33,14 @@ def errors_without(found, jacobian, values, source):
 
 
 def leave_one_out(found, jacobian, values):
-    """Per source: its name, number of rows, and its errors as stated and when it is left out, held-out rows included."""
+    """Per source: its name, number of rows, and its spread as stated and when it is left out, held-out rows included."""
     rows = found.tool.rows
     stated = [row["predicted"] for row in rows]
     lines, reached = [], {}
     for source in found.sources():
         of_source = [i for i, row in enumerate(rows) if row["source"] == source and fit.is_time(row)]
         reached[source], predicted = errors_without(found, jacobian, values, source)
-        errors = [mean_error(rows, prediction, of_source) for prediction in (stated, predicted)]
+        errors = [spread(rows, prediction, of_source) for prediction in (stated, predicted)]
         lines.append((source, len(of_source), *errors))
     return lines, reached
 
@@ -108,10 +108,11 @@ def tables(found, with_rows=False):
     values = problem.residuals(found.start)
     jacobian = problem.jacobian(found.start, values)
     errors, reached = leave_one_out(found, jacobian, values)
-    yield "| source | rows | error | left out |"
+    yield "| source | rows | planned: mean, largest, bias | left out |"
     yield "|---|---|---|---|"
     for source, rows, stated, without in errors:
-        yield f"| {score.short_name(source)} | {rows} | {stated:.1f} | {without:.1f} |"
+        cells = [f"{mean:.1f}, {largest:.1f}, {bias:+.1f}" for mean, largest, bias in (stated, without)]
+        yield f"| {score.short_name(source)} | {rows} | {cells[0]} | {cells[1]} |"
     yield ""
     yield "| constant | value | without a source | bound | decided by |" + (" most telling row |" if with_rows else "")
     yield "|---|---|---|---|---|" + ("---|" if with_rows else "")

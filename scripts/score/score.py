@@ -234,13 +234,25 @@ def main():
     parser.add_argument(
         "--leave-one-out", action="store_true", help="refit without each source in turn, and say what decides constants"
     )
+    parser.add_argument(
+        "--without-programs",
+        action="store_true",
+        help="print the errors of sources as planned, and where nothing is known of their programs",
+    )
+    parser.add_argument(
+        "--fits", action="store_true", help="list the runs of which plans need more memory than their devices have"
+    )
     arguments = parser.parse_args()
     command = [arguments.tool, arguments.recipes]
     if arguments.fit is not None or arguments.leave_one_out:
         return print_fit(command, arguments)
-    rows = read_rows(command + [str(ROOT / "recipes/published" / name) for name in FILES])
+    command += [str(ROOT / "recipes/published" / name) for name in FILES]
+    rows = read_rows(command)
     priced = [row for row in rows if row["predicted"] is not None]
     counted = [row for row in priced if not row["inexact"]]
+    if arguments.without_programs or arguments.fits:
+        print("\n".join(generality_lines(command, counted, arguments)))
+        return 0
     if arguments.accuracy:
         file = pathlib.Path(arguments.recipes) / "scores/accuracy.json"
         file.write_text(accuracy(counted), encoding="utf-8")
@@ -256,6 +268,18 @@ def main():
     print_inexact([row for row in priced if row["inexact"]])
     print(f"{len(rows) - len(priced)} rows of parts of the memory are tested by plan_memory_test")
     return 0
+
+
+def generality_lines(command, counted, arguments):
+    """What --without-programs and --fits print."""
+    import generality
+
+    if arguments.fits:
+        yield from generality.unfit_lines(counted)
+    if arguments.without_programs:
+        unnamed = read_rows(command + ["--as=" + generality.UNNAMED])
+        kept = [row for row in unnamed if row["predicted"] is not None and not row["inexact"]]
+        yield from generality.unnamed_table(counted, kept)
 
 
 def print_fit(command, arguments):

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "score"))
 
 import fit  # noqa: E402
+import generality  # noqa: E402
 import least_squares  # noqa: E402
 import leave_one_out  # noqa: E402
 import score  # noqa: E402
@@ -85,7 +86,9 @@ class LeaveOneOut(unittest.TestCase):
         lines, reached = leave_one_out.leave_one_out(self.found, self.jacobian, self.values)
         self.assertEqual([line[:2] for line in lines], [("A", 2), ("B", 1)])
         # Without B nothing says that first × second is 6: it stays at 1 × 2.
-        self.assertAlmostEqual(lines[1][3], 100 * (1 - 2 / 6), 1)
+        mean, largest, bias = lines[1][3]
+        self.assertAlmostEqual(mean, 100 * (1 - 2 / 6), 1)
+        self.assertEqual((largest, abs(bias)), (mean, mean))
         # Without A both constants share the factor of 3 that B asks for, as the initial values weigh the same.
         first, second = (math.exp(x) for x in reached["A"])
         self.assertAlmostEqual(first * second, 6, 1)
@@ -108,6 +111,29 @@ class LeaveOneOut(unittest.TestCase):
         self.assertEqual([line[5] for line in lines], ["A", "B"])
 
 
+class Generality(unittest.TestCase):
+    """scripts/score/generality.py, on rows made up here."""
+
+    @staticmethod
+    def row(program, predicted, share=0.5, **others):
+        made = {"source": "A", "metric": "step_seconds", "value": 1.0, "predicted": predicted, "memory_share": share}
+        return {**made, "inexact_memory": "", "recipes": [{"cluster": {"program": program}}], **others}
+
+    def test_a_spread_is_mean_largest_and_bias(self):
+        self.assertEqual(generality.spread([10.0, -20.0]), "15.0, 20.0, -5.0")
+
+    def test_compares_the_rows_of_programs_with_a_file_alone(self):
+        rows = [self.row("nemo", 1.1), self.row(generality.UNNAMED, 3.0), self.row("nemo", 0.8)]
+        unnamed = [self.row(generality.UNNAMED, predicted) for predicted in (1.5, 3.0, 1.5)]
+        lines = list(generality.unnamed_lines(rows, unnamed))
+        self.assertEqual(lines, [("A", 2, "15.0, 20.0, -5.0", "50.0, 50.0, +50.0")])
+
+    def test_finds_runs_that_need_more_than_there_is(self):
+        rows = [self.row("nemo", 1, share) for share in (0.9, 1.0, 1.01, 1.2)]
+        rows.append(self.row("nemo", 1, 1.3, inexact_memory="weights are smaller"))
+        self.assertEqual([row["memory_share"] for row in generality.unfit(rows)], [1.2, 1.01])
+
+
 class Document(unittest.TestCase):
     """docs/planner.md states what the tool finds today."""
 
@@ -119,6 +145,15 @@ class Document(unittest.TestCase):
         rows = [row for row in score.read_rows(command) if row["predicted"] is not None and not row["inexact"]]
         missing = [line for line in score.markdown(rows) if line not in self.text]
         self.assertEqual(missing, [], "scripts/score_planner --markdown prints the table of docs/planner.md")
+
+    def test_states_the_errors_without_programs(self):
+        command = [TOOL, str(ROOT / "recipes"), *(str(ROOT / "recipes/published" / name) for name in score.FILES)]
+        both = [
+            [row for row in score.read_rows(command + more) if row["predicted"] is not None and not row["inexact"]]
+            for more in ([], ["--as=" + generality.UNNAMED])
+        ]
+        missing = [line for line in generality.unnamed_table(*both) if line not in self.text]
+        self.assertEqual(missing, [], "scripts/score_planner --without-programs prints the table of docs/planner.md")
 
     def test_lists_all_fitted_constants_with_their_values(self):
         tool = fit.Tool([TOOL, str(ROOT / "recipes"), str(ROOT / "recipes/published/calibration.csv")])

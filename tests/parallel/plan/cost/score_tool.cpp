@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // score_tool RECIPES CSV [CSV…]: plans every row of the published measurements, with the profiles and programs of the
-// folder RECIPES, and prints one JSON object per line. With --serve it then prints the fitted values that all programs
-// have as {"facts": {SECTION: {KEY: value}}}, reads lines of changes (parallel/plan/published/rows.h) and answers each
-// with a list of predictions; scripts/score_planner --fit uses this.
+// folder RECIPES, and prints one JSON object per line, with --as=PROGRAM as if all ran that program. With --serve it
+// then prints the fitted values that all programs have as {"facts": {SECTION: {KEY: value}}}, reads lines of changes
+// (parallel/plan/published/rows.h) and answers each with a list of predictions; scripts/score_planner --fit uses this.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,9 +16,12 @@ using namespace llmtrain;
 
 class Scorer {
  public:
-  Scorer(const std::string& recipes, const std::vector<std::string>& files) : shelf_(recipes) {
+  Scorer(const std::string& recipes, const std::vector<std::string>& files, const std::string& program)
+      : shelf_(recipes) {
     for (const std::string& csv : files)
       for (published::Row& row : published::read_rows(csv)) rows_.push_back(std::move(row));
+    if (!program.empty())
+      for (published::Row& row : rows_) row.program = program;
     for (const published::Row& row : rows_) layouts_.push_back(published::layouts_of(row, shelf_.profile_of(row)));
   }
 
@@ -31,7 +34,16 @@ class Scorer {
     return list;
   }
 
+  // The fullest rank's memory relative to the device's, of each row.
+  json memory_shares() const {
+    json list = json::array();
+    for (std::size_t index = 0; index < rows_.size(); ++index)
+      list.push_back(published::memory_share(layouts_[index], shelf_.profile_of(rows_[index])));
+    return list;
+  }
+
   json describe(const json& predicted) const {
+    const json shares = memory_shares();
     json lines = json::array();
     for (std::size_t index = 0; index < rows_.size(); ++index) {
       const auto& row = rows_[index];
@@ -44,9 +56,11 @@ class Scorer {
                        {"unit", row.unit},
                        {"value", row.value},
                        {"predicted", predicted[index]},
+                       {"memory_share", shares[index]},
                        {"held_out", row.held_out},
                        {"note", row.note},
                        {"inexact", row.inexact},
+                       {"inexact_memory", row.inexact_memory},
                        {"recipes", recipes}});
     }
     return lines;
@@ -75,11 +89,17 @@ json fitted_facts() {
 int run(std::vector<std::string> arguments) {
   const bool serves = !arguments.empty() && arguments.back() == "--serve";
   if (serves) arguments.pop_back();
+  const std::string as = "--as=";
+  std::string program;
+  if (!arguments.empty() && arguments.back().starts_with(as)) {
+    program = arguments.back().substr(as.size());
+    arguments.pop_back();
+  }
   if (arguments.size() < 2) {
-    std::cerr << "usage: score_tool RECIPES CSV [CSV…] [--serve]\n";
+    std::cerr << "usage: score_tool RECIPES CSV [CSV…] [--as=PROGRAM] [--serve]\n";
     return 2;
   }
-  const Scorer scorer(arguments[0], {arguments.begin() + 1, arguments.end()});
+  const Scorer scorer(arguments[0], {arguments.begin() + 1, arguments.end()}, program);
   for (const json& line : scorer.describe(scorer.predictions(json::object()))) std::cout << line << '\n';
   std::cout << std::flush;
   if (!serves) return 0;
