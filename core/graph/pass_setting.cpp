@@ -7,10 +7,11 @@
 namespace llmtrain {
 namespace {
 
-// Orders in which an FP8 input is kept. In other programs that of the forward's product and that of the weight
+// Orders in which an FP8 input is kept. In most other programs that of the forward's product and that of the weight
 // gradient's: FP8 tensor cores need the summed axis to be contiguous. Of 4 bits the forward's goes with its product.
 double fp8_orders(const ProgramSetting& program, const NumberSetting& numbers) {
-  return program.is_own() || numbers.format != ProductFormat::fp8 ? 1 : 2;
+  const bool is_one = program.is_own() || !program.keeps_both_orders || numbers.format != ProductFormat::fp8;
+  return is_one ? 1 : 2;
 }
 
 double divided(std::int64_t whole, std::int64_t parts) {

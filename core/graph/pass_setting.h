@@ -17,6 +17,14 @@ enum class KeptTensors { core_model, megatron };
 // The device whose operators run: those of this program take different working memory on either kind.
 enum class ComputeDevice { cpu, cuda };
 
+// What other programs keep of the logits for the loss's backward.
+enum class KeptLogits {
+  widened,   // all of them in fp32
+  narrow,    // those of the product, in the compute type; their gradient is a tensor of its own
+  in_place,  // the same, and their gradient takes their place
+  chunks,    // none: the gradients of a chunk of tokens follow its loss, as in core/model
+};
+
 enum class AttentionMethod { flash, math };
 
 // Flash where it is requested or left open; dropout in attention needs the scores and uses the math path.
@@ -27,7 +35,11 @@ struct ProgramSetting {
   KeptTensors kept_tensors = KeptTensors::core_model;
   ComputeDevice device = ComputeDevice::cpu;
   AttentionKernel attention = AttentionKernel::automatic;
-  double loss_copies = 0;  // of the logits in fp32, that other programs' backward of the loss holds at least
+  // The facts below are other programs'.
+  KeptLogits kept_logits = KeptLogits::widened;
+  double loss_copies = 0;            // of the logits in fp32, that the loss's backward holds at least
+  bool remakes_elementwise = false;  // what passes over memory make of kept tensors is made again in the backward
+  bool keeps_both_orders = true;     // of FP8 operands
 
   // Whether core/model's modules run, rather than those of other programs.
   bool is_own() const { return kept_tensors == KeptTensors::core_model; }

@@ -211,6 +211,14 @@ StateTypes muon_state_types(const PrecisionRecipe& precision) {
   return types;
 }
 
+StateTypes narrow_states(StateTypes types) {
+  if (types.weight == ElementType::float32) return types;
+  types.master = std::nullopt;
+  types.first_moment = ElementType::bfloat16;
+  if (types.second_moment) types.second_moment = ElementType::bfloat16;
+  return types;
+}
+
 StateTypes frozen_state_types(const PrecisionRecipe& precision) {
   StateTypes types;
   types.weight = element_type(precision.compute);

@@ -36,10 +36,13 @@ struct StateTypes {
   double moment_bytes() const {
     return is_trained ? element_bytes(first_moment) + (second_moment ? element_bytes(*second_moment) : 0) : 0;
   }
-  // How many of the moments are in small types, with a scale per tensor.
+  // How many of the moments are in small types, with a scale per tensor: those that are neither in fp32 nor in bf16,
+  // which has the same range.
   int scaled_moments() const {
-    return (first_moment != ElementType::float32 ? 1 : 0) +
-           (second_moment.value_or(ElementType::float32) != ElementType::float32 ? 1 : 0);
+    const auto is_scaled = [](ElementType type) {
+      return type != ElementType::float32 && type != ElementType::bfloat16;
+    };
+    return (is_scaled(first_moment) ? 1 : 0) + (is_scaled(second_moment.value_or(ElementType::float32)) ? 1 : 0);
   }
 };
 
@@ -52,6 +55,8 @@ StateTypes state_types(const PrecisionRecipe& precision);
 StateTypes fp8_state_types(const PrecisionRecipe& precision);
 // Types of the matrices that Muon trains: those of the others without a second moment.
 StateTypes muon_state_types(const PrecisionRecipe& precision);
+// The same where a program keeps all states of 16-bit weights in bf16: weights are their own master. Not of FP8 levels.
+StateTypes narrow_states(StateTypes types);
 // Types of frozen parameters: weights in the compute type, which no update needs more precisely.
 StateTypes frozen_state_types(const PrecisionRecipe& precision);
 

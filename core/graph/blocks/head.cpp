@@ -28,6 +28,34 @@ double chunk_working(const OperatorWriter& writer, std::int64_t vocabulary) {
          shape.element * rows * (static_cast<double>(vocabulary) + shape.hidden);
 }
 
+// The bytes of each logit that other programs keep from the forward.
+double kept_logit_bytes(const OperatorWriter& writer) {
+  switch (writer.setting().program.kept_logits) {
+    case KeptLogits::widened:
+      return fp32_bytes;
+    case KeptLogits::narrow:
+    case KeptLogits::in_place:
+      return writer.shape().element;
+    case KeptLogits::chunks:
+      return 0;
+  }
+  return 0;
+}
+
+// Other programs' tensors of the logits' size beside the kept one, while the loss runs in either direction.
+void hold_logits(const OperatorWriter& writer, double elements, Operator& loss) {
+  const double element = writer.shape().element;
+  const KeptLogits kept = writer.setting().program.kept_logits;
+  const double unwidened = element < fp32_bytes ? element * elements : 0;
+  // The product's own result, where it is narrower, and the copy of which the softmax is taken.
+  if (kept == KeptLogits::widened) loss.forward_working = unwidened + fp32_bytes * elements;
+  const double gradient = kept == KeptLogits::in_place ? 0 : unwidened;
+  // While the loss's backward holds the copies, the gradients of narrower logits and of the head's input do not exist
+  // yet.
+  const double copies = writer.setting().program.loss_copies * fp32_bytes * elements;
+  loss.backward_working = std::max(loss.backward_working + gradient, copies);
+}
+
 void save_for_head(const OperatorWriter& writer, const NormSettings& settings, Operator& norm) {
   const LocalShape& shape = writer.shape();
   const double residual = shape.element * shape.residual();
@@ -55,8 +83,7 @@ void write_graph(GraphWriter& writer, const HeadSettings& head) {
 }
 
 // The loss ends the model, so core/model computes its gradient chunk by chunk in the forward. Other programs keep the
-// logits in fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is
-// taken are alive.
+// logits, most of them in fp32.
 void write_operators(OperatorWriter& writer, const HeadSettings& head) {
   const LocalShape& shape = writer.shape();
   const std::int64_t own = local_units({Split::Kind::padded, 0, head.vocabulary}, writer.setting().shards.tensor);
@@ -67,7 +94,7 @@ void write_operators(OperatorWriter& writer, const HeadSettings& head) {
   Operator& logits = writer.product("logits", {shape.tokens, vocabulary, shape.hidden}, "head.weight");
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.
   writer.exchange_rows(logits, Direction::forward, ends_exchange, Exposure::whole);
-  if (!writer.is_own()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
+  if (!writer.is_own()) writer.save(logits, "logits", kept_logit_bytes(writer) * logits_elements, Recompute::full);
 
   Operator& loss = writer.add("loss", OperatorKind::cross_entropy);
   loss.forward.elements = loss.backward.elements = logits_elements;
@@ -75,16 +102,11 @@ void write_operators(OperatorWriter& writer, const HeadSettings& head) {
   const double statistics = 3 * fp32_bytes * shape.tokens * static_cast<double>(writer.setting().shards.tensor);
   writer.exchange(loss, RankAxis::tensor, Collective::all_gather, Direction::forward, "cross-entropy", statistics);
   loss.backward_working = shape.element * shape.residual();
-  if (writer.is_own()) {
+  if (writer.is_own() || writer.setting().program.kept_logits == KeptLogits::chunks) {
     loss.forward_working = chunk_working(writer, own);
     return;
   }
-  const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;
-  loss.forward_working = unwidened + fp32_bytes * logits_elements;
-  // While the loss's backward holds the copies, the gradients of narrower logits and of the head's input do not exist
-  // yet.
-  const double copies = writer.setting().program.loss_copies * fp32_bytes * logits_elements;
-  loss.backward_working = std::max(loss.backward_working + unwidened, copies);
+  hold_logits(writer, logits_elements, loss);
 }
 
 }  // namespace llmtrain

@@ -164,7 +164,7 @@ void write_projections(OperatorWriter& writer, const AttentionSettings& attentio
   const char* weight = "attention.query.weight";
   const double columns = shape.query + shape.key + shape.value + (attention.has_gate ? shape.output : 0);
   Operator& inputs = writer.linear("attention.query_key_value", {shape.tokens, columns, shape.hidden}, weight);
-  writer.save(inputs, "attention.input", writer.input_bytes(weight) * shape.residual(), writer.kept_elsewhere());
+  writer.save_remade(inputs, "attention.input", writer.input_bytes(weight) * shape.residual());
   writer.enter_features(inputs);
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double normed = shape.tokens * (shape.query + shape.key);

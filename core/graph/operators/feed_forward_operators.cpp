@@ -25,7 +25,6 @@ struct Network {
   double useful_rows = 0;   // of all networks: rows that hold tokens, not empty slots
   double parts = 1;         // into which the rows are cut
   bool is_grouped = false;  // of routed experts
-  Recompute keeps_activated{};
 };
 
 // The first weight of the product that makes the activation's input.
@@ -71,8 +70,8 @@ Operator& write_down(OperatorWriter& writer, const Network& network) {
   down.parts = network.parts;
   // Kept for the weight's gradient of the down projection; selective recompute of core/model makes it again from the
   // hidden tensor, which costs only a pass over memory.
-  writer.save(down, network.saved + ".activated",
-              writer.input_bytes(weight) * network.networks * network.rows * network.width, network.keeps_activated);
+  writer.save_remade(down, network.saved + ".activated",
+                     writer.input_bytes(weight) * network.networks * network.rows * network.width);
   return down;
 }
 
@@ -88,8 +87,7 @@ void write_dense_network(OperatorWriter& writer, std::string path, std::string p
                         .activation = activation,
                         .rows = shape.tokens,
                         .width = local_width,
-                        .useful_rows = shape.tokens,
-                        .keeps_activated = writer.kept_elsewhere()};
+                        .useful_rows = shape.tokens};
   Operator& up = write_up(writer, network);
   if (!shares_input) writer.enter_features(up);
   write_activation(writer, network);
@@ -210,7 +208,8 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied.forward, copied.backward);
   const double activated = shape.element * places * width;
-  const bool keeps_activated = writer.setting().recompute <= writer.kept_elsewhere();
+  const Recompute kept_through = writer.is_own() ? Recompute::none : Recompute::selective;
+  const bool keeps_activated = writer.keeps_remade() && writer.setting().recompute <= kept_through;
   const NetworkBytes networks{.hidden = activated * activation_inputs(activation),
                               .kept_activated = keeps_activated ? activated : 0};
   const WorkingBytes working = working_bytes(writer, rows, networks);
@@ -228,8 +227,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .networks = local_experts,
                         .useful_rows = routed_tokens(writer) * expert_tensor * rows.load.kept,
                         .parts = static_cast<double>(writer.setting().exchange.parts),
-                        .is_grouped = true,
-                        .keeps_activated = writer.kept_elsewhere()};
+                        .is_grouped = true};
   Operator& up = write_up(writer, network);
   const double inputs = activation_inputs(activation);
   agree_on_row_scales(writer, up, {.experts = moe.experts, .weights = inputs, .gradient_rows = inputs * places});
@@ -276,7 +274,7 @@ void write_input_norm(OperatorWriter& writer, const LayerSettings& layer) {
     writer.save(norm, "middle", shape.element * shape.residual());
   }
   const double kept = reads_fp8(writer, layer.feed_forward) ? shape.fp8_input : shape.element;
-  writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_elsewhere());
+  writer.save_remade(norm, "ffn.input", kept * shape.residual());
   if (writer.is_own())
     writer.save(norm, "ffn_norm.statistics", OperatorWriter::statistics_bytes(layer.norm, shape.split_tokens));
 }

@@ -22,7 +22,7 @@ void write_latent(OperatorWriter& writer, const std::string& name, double width,
   writer.save(norm, name + "_norm.statistics", OperatorWriter::statistics_bytes({.kind = NormKind::rmsnorm}, rows));
   const std::string weight = name + "_up.weight";
   Operator& up = writer.linear(name + "_up", {shape.tokens, features, width}, weight);
-  writer.save(up, name + "_normed", writer.input_bytes(weight) * rows * width, writer.kept_elsewhere());
+  writer.save_remade(up, name + "_normed", writer.input_bytes(weight) * rows * width);
   writer.enter_features(up, columns);
 }
 
@@ -45,7 +45,7 @@ void write_latent_projections(OperatorWriter& writer, const LayerSettings& layer
   const double rows = shape.split_tokens;
   // All that read it share one tensor.
   const auto keep_input = [&](Operator& first, const char* weight) {
-    writer.save(first, "attention.input", writer.input_bytes(weight) * shape.residual(), writer.kept_elsewhere());
+    writer.save_remade(first, "attention.input", writer.input_bytes(weight) * shape.residual());
   };
   if (latent.query_rank > 0) {
     keep_input(write_input_product(writer, "attention.query_down", rows, query_rank), "attention.query_down.weight");

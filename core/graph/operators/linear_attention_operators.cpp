@@ -40,7 +40,7 @@ void write_projections(OperatorWriter& writer, const LinearShape& shape) {
   const double gates = (shape.is_mamba ? 1 : 2) * shape.heads;
   const double columns = shape.convolved() + shape.values + (shape.is_mamba ? gates : 0);
   Operator& projection = writer.linear("attention.projection", {shape.tokens, columns, shape.hidden}, weight);
-  writer.save(projection, "attention.input", writer.input_bytes(weight) * shape.residual(), writer.kept_elsewhere());
+  writer.save_remade(projection, "attention.input", writer.input_bytes(weight) * shape.residual());
   writer.save(projection, "attention.projected",
               shape.element * shape.tokens * (columns - (shape.is_mamba ? gates : 0)));
   writer.enter_features(projection);

@@ -70,8 +70,12 @@ class OperatorWriter {
   static void save(Operator& item, std::string name, double bytes, Recompute kept_through = Recompute::selective);
   // Keeps the block's first input, at every level of recompute.
   void save_input(Operator& item) const;
-  // Under selective recompute core/model recomputes some tensors that other programs keep.
-  Recompute kept_elsewhere() const { return is_own() ? Recompute::none : Recompute::selective; }
+  // Keeps a tensor that passes over memory make again from others that are kept: norms and activated values. core/model
+  // makes it again under selective recompute; other programs keep it, or never do where their passes are fused.
+  void save_remade(Operator& item, std::string name, double bytes) const {
+    if (keeps_remade()) save(item, std::move(name), bytes, is_own() ? Recompute::none : Recompute::selective);
+  }
+  bool keeps_remade() const { return is_own() || !setting_.program.remakes_elementwise; }
   // Bytes of a norm's statistics for `rows` rows.
   static double statistics_bytes(const NormSettings& norm, double rows);
 

@@ -24,8 +24,7 @@ void write_prediction_input(OperatorWriter& writer, const LayerSettings& layer) 
   const char* weight = "projection.weight";
   Operator& projection =
       writer.linear("prediction.projection", {shape.split_tokens, shape.hidden, 2 * shape.hidden}, weight);
-  writer.save(projection, "prediction.normed", 2 * writer.input_bytes(weight) * shape.residual(),
-              writer.kept_elsewhere());
+  writer.save_remade(projection, "prediction.normed", 2 * writer.input_bytes(weight) * shape.residual());
 }
 
 }  // namespace llmtrain

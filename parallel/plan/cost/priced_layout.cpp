@@ -17,6 +17,9 @@ PassSetting pass_setting(const Partition& partition, const ClusterProfile& profi
   setting.program.kept_tensors = is_own ? KeptTensors::core_model : KeptTensors::megatron;
   setting.program.loss_copies =
       partition.mesh.tensor > 1 ? program.memory.parallel_loss_copies : program.memory.loss_copies;
+  setting.program.kept_logits = program.memory.logits;
+  setting.program.remakes_elementwise = program.memory.remakes_elementwise;
+  setting.program.keeps_both_orders = program.fp8.keeps_both_orders;
   setting.numbers.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
   setting.numbers.scale_bytes = program.fp8.scale_bytes;
   setting.numbers.format = partition.recipe.precision.product_format;

@@ -86,6 +86,12 @@ StateTypes most_states(const PrecisionRecipe& precision) {
   return stores_fp8(precision.fp8_level) ? fp8_state_types(precision) : state_types(precision);
 }
 
+StateTypes most_states(const PricedLayout& priced) {
+  const StateTypes types = most_states(priced.state_precision());
+  const bool is_narrow = priced.program().memory.narrow_states && !stores_fp8(priced.state_precision().fp8_level);
+  return is_narrow ? narrow_states(types) : types;
+}
+
 // Bytes per parameter that the update writes in addition to the master weight: weights that are their own master are
 // written only once.
 double moved_weight_bytes(const StateTypes& types) { return types.master ? types.weight_bytes() : 0; }
@@ -94,7 +100,7 @@ double moved_weight_bytes(const StateTypes& types) { return types.master ? types
 // leave, all at once, so that the slowest of the three counts. What passes through is written to the host's memory and
 // read there once.
 double host_update_seconds(const PricedLayout& priced, double elements) {
-  const StateTypes types = most_states(priced.state_precision());
+  const StateTypes types = most_states(priced);
   const double master = types.master ? types.master_bytes() : types.weight_bytes();
   const double states = 2 * (master + types.moment_bytes());
   const double passing = 2 * (types.gradient_bytes() + types.weight_bytes());
@@ -127,13 +133,13 @@ double update_seconds(const PricedLayout& priced, std::size_t rank, BlockCache<s
       tensors += static_cast<double>(
           trained.of(block, [&] { return trained_tensors(*partition.graph, partition.graph->blocks[block]); }));
   }
-  const PrecisionRecipe precision = priced.state_precision();
   const auto shard = [](double all, const StateRanks& ranks) {
     return ranks.zero_stage > 0 ? all / static_cast<double>(ranks.shards.ranks) : all;
   };
   const double elements = shard(dense, priced.dense_ranks) + shard(experts, priced.expert_ranks);
   if (priced.recipe().memory.offload.optimizer) return host_update_seconds(priced, elements);
-  const double bytes = elements * optimizer_bytes_per_parameter(precision) * priced.program().traffic.optimizer;
+  const double bytes =
+      elements * optimizer_bytes_per_parameter(most_states(priced)) * priced.program().traffic.optimizer;
   const double stated = priced.program().host.tensor_seconds;
   return priced.roofline.pass(bytes).seconds + tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
 }
@@ -188,10 +194,13 @@ std::vector<SharedGradients> shared_gradients(const Partition& partition) {
 }
 
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
-  const StateTypes types = most_states(precision);
+  return optimizer_bytes_per_parameter(most_states(precision));
+}
+
+double optimizer_bytes_per_parameter(const StateTypes& types) {
   const double states = (types.master ? types.master_bytes() : types.weight_bytes()) + types.moment_bytes();
   // The scales of small moments need a pass before that which writes: it reads states and gradients once more.
-  const double more_reads = types.first_moment == ElementType::float32 ? 0 : 1;
+  const double more_reads = types.scaled_moments() > 0 ? 1 : 0;
   // Gradients are passed over three times: norm, update, clearing for the next step. States are read and written.
   return (3 + more_reads) * types.gradient_bytes() + (2 + more_reads) * states + moved_weight_bytes(types);
 }

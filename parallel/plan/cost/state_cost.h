@@ -36,6 +36,7 @@ std::vector<SharedGradients> shared_gradients(const Partition& partition);
 // Bytes that clipping, the update and the casts read and write per parameter; FP8 moments take two passes (FP8-LM,
 // arXiv 2310.18313).
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision);
+double optimizer_bytes_per_parameter(const StateTypes& types);
 
 // Seconds of the optimizer step of each pipeline rank: memory traffic of its shards, the host's work per tensor, the
 // sums over other tensor ranks and over the pipeline's copies, and PCIe transfers if optimizer states are offloaded.

@@ -312,6 +312,10 @@ Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std
   Recipe of_states = settle_fp8_products(recipe, cluster, devices_per_node);
   if (!cluster.program.fp8.states) of_states.precision.fp8_level = Fp8Level::off;
   Partition partition = Partition::make(of_states, devices_per_node, std::move(graph));
+  if (cluster.program.memory.narrow_states && compute_device(recipe, cluster) == ComputeDevice::cuda)
+    for (std::vector<StateGroup>& groups : partition.groups)
+      for (StateGroup& group : groups)
+        if (!group.is_fp8) group.types = narrow_states(group.types);
   // Products are those of the recipe.
   partition.recipe.precision = recipe.precision;
   settle_by_price(partition, share_devices(cluster, partition.mesh));

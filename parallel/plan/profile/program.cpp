@@ -21,6 +21,9 @@ void visit_memory(ProfileReader& reader, MemoryFacts& memory) {
     reader.boolean("keeps_activated_gate", memory.keeps_activated_gate);
     reader.boolean("reduces_by_block", memory.reduces_by_block);
     reader.boolean("keeps_compute_gradients", memory.keeps_compute_gradients);
+    reader.boolean("remakes_elementwise", memory.remakes_elementwise);
+    reader.choice("logits", memory.logits, kept_logits_words);
+    reader.boolean("narrow_states", memory.narrow_states);
     reader.number("allocator_reserve", memory.allocator_reserve, fraction_or_none_range);
     reader.number("loss_copies", memory.loss_copies, copies_range);
     reader.number("parallel_loss_copies", memory.parallel_loss_copies, copies_range);
@@ -87,6 +90,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.boolean("states", program.fp8.states);
     reader.boolean("agrees_on_scales", program.fp8.agrees_on_scales);
     reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
+    reader.boolean("keeps_both_orders", program.fp8.keeps_both_orders);
     reader.number("scale_bytes", program.fp8.scale_bytes, fraction_or_none_range);
   });
   reader.section("experts", [&] {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/graph/pass_setting.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -115,6 +116,8 @@ struct Fp8Facts {
   // for each rank's part, nothing is exchanged then.
   bool agrees_on_scales = true;
   WeightCasts weight_casts = WeightCasts::micro_batch;
+  // Operands are kept for the backward in the forward's order, too, beside that of the weight gradient's product.
+  bool keeps_both_orders = true;
   // Bytes of scales per FP8 element: 0 with a scale per tensor, 4/128 with an fp32 scale for 128 elements (DeepSeek-V3,
   // arXiv 2412.19437, section 3.3.2), 1/32 with MXFP8's shared exponents for 32 (OCP Microscaling Formats, section 5).
   double scale_bytes = 0;
@@ -128,6 +131,8 @@ struct ExpertFacts {
   bool launches_each = false;
 };
 
+constexpr std::array<std::string_view, 4> kept_logits_words = {"fp32", "compute", "in_place", "chunks"};
+
 struct MemoryFacts {
   // What sequence parallelism gathers for a product stays until its backward, which need not gather it again.
   bool keeps_gathered = false;
@@ -140,6 +145,12 @@ struct MemoryFacts {
   // Gradients in the compute type stay beside the sums in a wider one (precision.gradients), to which every backward
   // adds them.
   bool keeps_compute_gradients = false;
+  // What passes over memory make of tensors that are kept, norms and activated values, is not kept but made again in
+  // fused passes of the backward, as the partitioner of torch.compile decides.
+  bool remakes_elementwise = false;
+  KeptLogits logits = KeptLogits::widened;
+  // All states of 16-bit weights are in bf16, of 8 bytes with 16-bit gradients: weights are their own master.
+  bool narrow_states = false;
   // Device memory that the caching allocator holds beyond the tensors of passes, relative to these.
   double allocator_reserve = 0;
   // How many tensors of the logits' size in fp32 the loss's backward holds at most, beside the one that its forward

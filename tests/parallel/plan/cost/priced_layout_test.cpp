@@ -79,4 +79,28 @@ TEST_CASE("another program's loss holds its copies of the logits in the list tha
   CHECK(loss_working(bf16_partition({}), profile) == 2 * 32 * 64);
 }
 
+// 32 tokens have 96 logits each: what stays of them until the loss's backward, and what is beside it in each direction.
+TEST_CASE("another program keeps logits in fp32 or as the product made them, or no more than a chunk") {
+  const double wide = 4 * 32 * 96, narrow = 2 * 32 * 96, input_gradient = 2 * 32 * 64;
+  const Partition partition = bf16_partition({});
+  const auto head_of = [&](KeptLogits kept) {
+    ClusterProfile profile = profile_of(DeviceKind::cuda, "another");
+    profile.program.memory.logits = kept;
+    const PricedLayout priced(partition, profile);
+    const OperatorList& head = priced.operators.of(partition.graph->blocks.size() - 1);
+    double saved = 0;
+    for (const Operator& item : head)
+      for (const SavedTensor& tensor : item.saved)
+        if (tensor.name == "logits") saved += tensor.bytes;
+    return std::tuple{saved, head.back().forward_working, head.back().backward_working};
+  };
+  CHECK(head_of(KeptLogits::widened) == std::tuple{wide, narrow + wide, input_gradient + narrow});
+  CHECK(head_of(KeptLogits::narrow) == std::tuple{narrow, 0.0, input_gradient + narrow});
+  CHECK(head_of(KeptLogits::in_place) == std::tuple{narrow, 0.0, input_gradient});
+  const auto [saved, forward, backward] = head_of(KeptLogits::chunks);
+  CHECK(saved == 0);
+  CHECK(forward > 0);
+  CHECK(backward == input_gradient);
+}
+
 }  // namespace llmtrain

@@ -117,6 +117,8 @@ TEST_CASE("no plan says of a run that ran that it does not fit") {
     const MemoryVerdict verdict =
         memory_verdict(limit * memory_share(layouts, profile), limit, profile.accuracy.memory);
     CHECK(verdict != MemoryVerdict::does_not_fit);
+    // Nor that it needs more than there is, within the error: 25 did before programs stated what they keep of logits.
+    CHECK(memory_share(layouts, profile) <= 1);
     tight += verdict == MemoryVerdict::tight ? 1 : 0;
   });
   // A test of errors so wide that they allow everything would say nothing.
@@ -168,7 +170,7 @@ TEST_CASE("predictions stay as close to published measurements as they were") {
       {"llm-foundry benchmarking h100-sxm-80gb", 24, 0.036, 0.054},
       {"llm-foundry benchmarking a100-80gb", 22, 0.051, 0.073},
       {"torchtitan benchmarks/ll", 17, 0.062, 0.056},
-      {"torchtitan benchmarks/ll memory", 17, 0.085, 0.1065},
+      {"torchtitan benchmarks/ll memory", 17, 0.051, 0.07},
       {"NeMo 24.12 performance s", 12, 0.053, 0.06},
       {"Megatron MoE model zoo /", 2, 0.043, 0},
       {"BigScience tr11-176B chr", 8, 0.026, 0.015},
@@ -185,6 +187,8 @@ TEST_CASE("predictions stay as close to published measurements as they were") {
       {"IST-DASLab/llmq benchmar", 14, 0.027, 0.023},
       {"NVIDIA/dgxc-benchmarking", 20, 0.076, 0.079},
       {"karpathy/llm.c scripts/r", 5, 0.041, 0.014},
+      {"pytorch/torchtune README", 3, 0.08, 0.086},
+      {"pytorch/torchtune README memory", 3, 0.029, 0.017},
       {"nanotron sweep (ultrasca", 71, 0.099, 0.09},
       {"nanotron sweep (ultrasca memory", 71, 0.09, 0.082},
   };
