@@ -10,6 +10,7 @@
 #include "kernels/accumulation_type.h"
 #include "kernels/cuda_operators/bias.h"
 #include "kernels/onednn/matmul.h"
+#include "kernels/separate_rows.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/products/separate_rows.h"
 #include "kernels/vector_dispatch.h"
@@ -120,13 +121,11 @@ std::optional<at::Tensor> widened_bias(const std::optional<at::Tensor>& bias) {
   return bias ? std::optional(widened(*bias)) : std::nullopt;
 }
 
-thread_local bool separates_rows = false;
-
 bool has_rows_in_loop(const at::Tensor& x) { return has_vector_type(x) && x.stride(1) == 1; }
 
 // What single tokens need: a pass over the weight, which is all that the product costs.
 bool runs_row_by_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  return (separates_rows || x.size(0) == 1) && has_rows_in_loop(x) && is_vector_array(weight) &&
+  return (separates_rows() || x.size(0) == 1) && has_rows_in_loop(x) && is_vector_array(weight) &&
          weight.scalar_type() == x.scalar_type() &&
          (!bias || (is_vector_array(*bias) && bias->scalar_type() == x.scalar_type()));
 }
@@ -148,10 +147,6 @@ void multiply_row_by_row(const at::Tensor& x, const at::Tensor& weight, const st
 }
 
 }  // namespace
-
-SeparateRows::SeparateRows(bool applies) : before_(separates_rows) { separates_rows = separates_rows || applies; }
-
-SeparateRows::~SeparateRows() { separates_rows = before_; }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   if (is_widened(x)) return kernels::linear(widened(x), widened(weight), widened_bias(bias)).to(at::kHalf);
@@ -181,7 +176,7 @@ void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tenso
 
 void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias, at::Tensor y) {
   if (x.size(0) == 0) return;
-  if (separates_rows && runs_row_by_row(x, weight, bias)) {
+  if (separates_rows() && runs_row_by_row(x, weight, bias)) {
     multiply_row_by_row(x, weight, bias, y);
   } else if (runs_in_onednn(x, weight)) {
     multiply(x, weight.t(), bias, y, Accumulation::overwrite, VaryingSize::m);

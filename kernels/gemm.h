@@ -9,24 +9,8 @@ namespace llmtrain::kernels {
 
 // The three matrix products of a linear layer. Matrices are contiguous; weights are [output, input] as everywhere. On
 // the CPU in fp32 and bf16 they run in oneDNN where it can be loaded, else in LibTorch, and linear() of one row, or of
-// SeparateRows, in a loop of its own; fp16 is widened to fp32 there, and the result rounded. Products accumulate in
-// fp32. Blocking on the CPU; ordered on the current stream on a GPU.
-
-// While one lives, linear() and group_linear() on this thread give each row the bits that it has alone, whatever rows
-// are beside it: a library's order of summation depends on their number. On the CPU, where nothing is quantised. Meant
-// for the few rows of texts that grow together: a row costs as much arithmetic as the first, though the weights are
-// read once.
-class SeparateRows {
- public:
-  // Where `applies`; else nothing changes.
-  explicit SeparateRows(bool applies);
-  ~SeparateRows();
-  SeparateRows(const SeparateRows&) = delete;
-  SeparateRows& operator=(const SeparateRows&) = delete;
-
- private:
-  bool before_;
-};
+// SeparateRows (kernels/separate_rows.h), in a loop of its own; fp16 is widened to fp32 there, and the result rounded.
+// Products accumulate in fp32. Blocking on the CPU; ordered on the current stream on a GPU.
 
 // What a gradient's memory holds beforehand: nothing yet (the step's first micro-batch), or a sum to add to.
 enum class Accumulation { overwrite, add };

@@ -102,6 +102,10 @@ void add_evaluate(CLI::App& program, Action& action) {
       ->type_name("TEXT")
       ->capture_default_str()
       ->needs(choices);
+  command
+      ->add_flag("--exact", options->request.is_exact,
+                 "Each token's loss with the bits that it has alone, as serve --exact has them; takes longer")
+      ->excludes(choices);
   add_inference_rank_flags(*command, options->request.ranks);
   add_set_flag(*command, options->overrides);
   command->add_flag("--json", options->json, "Print JSON");

@@ -13,6 +13,8 @@
 #include "kernels/attention/flash_attention.h"
 #include "kernels/attention/flash_attention_cuda.h"
 #include "kernels/attention/math_attention.h"
+#include "kernels/attention/separate_attention.h"
+#include "kernels/separate_rows.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -107,6 +109,8 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
     // Log-sum-exps are fp32 in every type; probabilities are kept in that of the query.
     return {narrow(output.out), is_flash ? output.statistics : narrow(output.statistics)};
   }
+  if (separates_rows() && has_separate_attention(query, value, call))
+    return separate_attention_forward(query, key, value, call);
   if (!is_flash) return math_attention_forward(query, key, value, call);
   AttentionOutput output = flash_forward(query, key, value, call);
   if (call.sinks.defined()) add_sinks(call.sinks, output);

@@ -14,13 +14,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "core/base/error.h"
 #include "kernels/accumulation_type.h"
+#include "kernels/attention/attention_loops.h"
 #include "kernels/attention/cuda_decode.h"
-#include "kernels/vector/level.h"
 #include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
 
@@ -161,15 +160,6 @@ struct SeenKeys {
     }
   }
 };
-
-template <class Value>
-const vector::AttentionLoops<Value>& attention_loops() {
-  static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
-  if constexpr (std::is_same_v<Value, float>)
-    return kernels.fp32;
-  else
-    return kernels.bf16;
-}
 
 // One token of each sequence. Matrix products would be of one row, and of another shape with every token; oneDNN would
 // generate code for each. The loop reads every key and value once.

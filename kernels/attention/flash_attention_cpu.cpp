@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/attention/attention_loops.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/vector/conversion.h"
 #include "kernels/vector/level.h"
@@ -21,17 +22,6 @@ namespace {
 // A thread holds query_block × S scores. A smaller block skips more of the masked keys, a larger one makes its matrix
 // products larger.
 constexpr std::int64_t query_block = 128;
-
-// Looked up once: the instruction-set level does not change while the program runs.
-template <class Value>
-const vector::AttentionLoops<Value>& loops() {
-  static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
-  if constexpr (std::is_same_v<Value, float>) {
-    return kernels.fp32;
-  } else {
-    return kernels.bf16;
-  }
-}
 
 template <class Value>
 constexpr MatmulElement element = std::is_same_v<Value, float> ? MatmulElement::fp32 : MatmulElement::bf16;
@@ -136,7 +126,8 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
       // In fp32 the probabilities replace the scores; bf16 needs memory of its own.
       Value* probabilities = rounded.data();
       if constexpr (std::is_same_v<Value, float>) probabilities = scores.data();
-      loops<Value>().softmax(block, scores.data(), probabilities, log_sum_exp + (b * heads + h) * query_rows + first);
+      attention_loops<Value>().softmax(block, scores.data(), probabilities,
+                                       log_sum_exp + (b * heads + h) * query_rows + first);
       multiply<Value>({block.queries, dim, block.keys}, rows(probabilities, block.keys),
                       rows(v.row(first_key), v.stride), out.row(first), out.stride);
     }
@@ -195,14 +186,15 @@ void backward_block(const QueryBlock& queries, const BackwardHead<Value>& head, 
   // appendix B.2).
   for (std::int64_t i = 0; i < block.queries; ++i)
     scratch.delta[static_cast<std::size_t>(i)] =
-        loops<Value>().dot(head.dout.row(first + i), head.out.row(first + i), dim);
+        attention_loops<Value>().dot(head.dout.row(first + i), head.out.row(first + i), dim);
   // The scores are computed again: keeping them would take S × S memory.
   multiply<Value>(by_keys, rows(head.query.row(first), head.query.stride),
                   columns(head.key.row(first_key), head.key.stride), scratch.scores.data(), block.keys);
   multiply<Value>(by_keys, rows(head.dout.row(first), head.dout.stride),
                   columns(head.value.row(first_key), head.value.stride), scratch.dprobabilities.data(), block.keys);
-  loops<Value>().softmax_backward(block, scratch.scores.data(), head.log_sum_exp + first, scratch.dprobabilities.data(),
-                                  scratch.delta.data(), scratch.probabilities(), scratch.score_gradients());
+  attention_loops<Value>().softmax_backward(block, scratch.scores.data(), head.log_sum_exp + first,
+                                            scratch.dprobabilities.data(), scratch.delta.data(),
+                                            scratch.probabilities(), scratch.score_gradients());
   // dvalue += pᵀ · dout and dkey += dscoresᵀ · query, in fp32 over all blocks; a block's dquery is complete at once.
   multiply<Value>(sums, columns(scratch.probabilities(), block.keys), rows(head.dout.row(first), head.dout.stride),
                   scratch.dvalue.data() + first_key * dim, dim, true);

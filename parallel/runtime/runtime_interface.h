@@ -91,6 +91,8 @@ struct EvaluateRequest {
   // as training.generation says.
   std::optional<std::int64_t> targets{};
   std::int64_t window = 0;  // tokens that the model sees at once of a text; 0: model.max_sequence_length
+  // Whether each token's loss has the bits that it has alone, which are those of an exact service.
+  bool is_exact = false;
   InferenceRanks ranks;
 };
 

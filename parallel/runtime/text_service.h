@@ -19,6 +19,7 @@ struct ServeRequest {
   std::int64_t sequences = 16;                       // texts that grow together
   std::int64_t waiting = 64;                         // further texts that may wait
   std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
+  bool is_exact = false;                             // BatchLimits::is_exact
 };
 
 struct ServedText {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/gemm.h"
+#include "kernels/separate_rows.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>

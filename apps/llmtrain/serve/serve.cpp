@@ -44,6 +44,7 @@ struct ServeOptions {
   std::uint64_t cache_bytes = static_cast<std::uint64_t>(ServeRequest{}.cache_bytes);
   std::uint64_t body_bytes = std::uint64_t{1} << 20;
   std::int64_t tokens = 0;
+  bool is_exact = false;
 };
 
 // Empty: none.
@@ -102,6 +103,7 @@ int serve(const ServeOptions& options) {
   request.sequences = options.sequences;
   request.waiting = options.waiting;
   request.cache_bytes = static_cast<std::int64_t>(options.cache_bytes);
+  request.is_exact = options.is_exact;
   RuntimeInterface& runtime = load_runtime();
   const StopSignals signals;
   runtime.serve(request, [&](TextService& service) { serve_until_stopped(options, key, model, service, signals); });
@@ -157,6 +159,8 @@ void add_serve(CLI::App& program, Action& action) {
   add_source_argument(*command, options->source);
   add_address_flags(*command, *options);
   add_limit_flags(*command, *options);
+  command->add_flag("--exact", options->is_exact,
+                    "Log-probabilities with the bits that training and eval --exact compute; prompts take longer");
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain serve runs/mine --port 8000\n\n"

@@ -154,6 +154,7 @@ void attend(const SingleQuery<Value>& single) {
     total += weights[i];
   }
   if (single.sink > -std::numeric_limits<float>::infinity()) total += decay(single.sink - maximum * single.scale);
+  if (single.log_sum_exp != nullptr) *single.log_sum_exp = maximum * single.scale + __builtin_logf(total);
   weighted_sum(single, weights, sums);
 #pragma omp simd
   // Divided at the end: once for each element of the output instead of once for each key.

@@ -40,6 +40,7 @@ struct SingleQuery {
   const float* bias = nullptr;                           // [count], added to scaled scores; null: none
   float* scratch = nullptr;                              // [count + dim]
   Value* out = nullptr;                                  // [dim]
+  float* log_sum_exp = nullptr;                          // of the scaled scores and the sink; null: not asked for
 };
 
 // `Value` is what the next matrix product takes: float, or the bits of a bf16. For float the outputs may be the memory

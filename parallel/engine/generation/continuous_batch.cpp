@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "kernels/separate_rows.h"
+#include "parallel/engine/generation/exactness.h"
 #include "parallel/engine/generation/log_probability.h"
 
 namespace llmtrain {
@@ -18,7 +20,7 @@ namespace {
 
 constexpr std::int64_t block_tokens = KeyValueCache::Pages{}.block_tokens;
 
-LocalModel& supported(LocalModel& model) {
+LocalModel& supported(LocalModel& model, const BatchLimits& limits) {
   const Recipe& recipe = model.recipe();
   if (!model.holds_all_weights())
     throw Error(ExitCode::internal_error, "continuous batch: ranks that share a model are not supported");
@@ -32,6 +34,7 @@ LocalModel& supported(LocalModel& model) {
   if (!model.device().is_cpu())
     throw Error(ExitCode::bad_recipe,
                 "/cluster/device: texts that come and go share a cache on processors alone; --set cluster.device=cpu");
+  if (limits.is_exact) require_exactness(model, "--exact");
   return model;
 }
 
@@ -58,7 +61,8 @@ std::int64_t blocks_of(const LocalModel& model, const BatchLimits& limits, std::
 }  // namespace
 
 ContinuousBatch::ContinuousBatch(LocalModel& model, const BatchLimits& limits)
-    : model_(supported(model)),
+    : model_(supported(model, limits)),
+      is_exact_(limits.is_exact),
       block_bytes_(cache_bytes(model, block_tokens)),
       pool_(blocks_of(model, limits, block_bytes_)),
       decoder_(model, KeyValueCache::Pages{limits.sequences, pool_.blocks(), block_tokens}),
@@ -101,6 +105,7 @@ void ContinuousBatch::cancel(std::int64_t text) {
 }
 
 bool ContinuousBatch::step() {
+  const kernels::SeparateRows separate(is_exact_);
   admit();
   if (texts_.empty()) return false;
   read_prompt();
@@ -143,25 +148,32 @@ void ContinuousBatch::grow() {
   if (!pieces.empty()) add_tokens(growing, decoder_.logits(pieces));
 }
 
+GrownToken ContinuousBatch::chosen_token(const Text& text, const at::Tensor& logits) const {
+  const TextRequest& request = text.request;
+  const std::span row(logits.const_data_ptr<float>(), static_cast<std::size_t>(logits.size(0)));
+  GrownToken token;
+  token.id = choose_token(row, request.rules, request.choice, request.number,
+                          {std::ssize(text.tokens) - text.prompt_length(), request.tokens, text.tokens});
+  if (!request.log_probabilities) return token;
+  const LogProbabilities probabilities(row);
+  std::vector<std::int64_t> ids{token.id};
+  if (*request.log_probabilities > 0)
+    std::ranges::copy(probabilities.likeliest(*request.log_probabilities), std::back_inserter(ids));
+  std::vector<double> found;
+  if (is_exact_)
+    found = negative_losses(logits.to(model_.compute_type()), ids);
+  else
+    for (const std::int64_t id : ids) found.push_back(probabilities.of(id));
+  token.log_probability = found.front();
+  for (std::size_t i = 1; i < ids.size(); ++i) token.likeliest.push_back({ids[i], found[i]});
+  return token;
+}
+
 void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor& logits) {
   std::vector<GrownToken> chosen(texts.size());
-  const auto vocabulary = static_cast<std::size_t>(logits.size(1));
-  const auto choose = [&](std::size_t i) {
-    const Text& text = *texts[i];
-    const TextRequest& request = text.request;
-    const std::span row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
-    GrownToken& token = chosen[i];
-    token.id = choose_token(row, request.rules, request.choice, request.number,
-                            {std::ssize(text.tokens) - text.prompt_length(), request.tokens, text.tokens});
-    if (!request.log_probabilities) return;
-    const LogProbabilities probabilities(row);
-    token.log_probability = probabilities.of(token.id);
-    if (*request.log_probabilities == 0) return;
-    for (const std::int64_t id : probabilities.likeliest(*request.log_probabilities))
-      token.likeliest.push_back({id, probabilities.of(id)});
-  };
   at::parallel_for(0, std::ssize(chosen), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) choose(static_cast<std::size_t>(i));
+    for (std::int64_t i = begin; i < end; ++i)
+      chosen[static_cast<std::size_t>(i)] = chosen_token(*texts[static_cast<std::size_t>(i)], logits.select(0, i));
   });
   for (std::size_t i = 0; i < texts.size(); ++i) {
     Text& text = *texts[i];

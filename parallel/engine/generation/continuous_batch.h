@@ -20,6 +20,9 @@ namespace llmtrain {
 struct BatchLimits {
   std::int64_t sequences = 16;
   std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
+  // Whether logits and log-probabilities are, bit for bit, those of a forward pass of training or evaluation over the
+  // same tokens under kernels::SeparateRows (an exact replay). Prompts take longer. Models as require_exactness() has.
+  bool is_exact = false;
 };
 
 struct TextRequest {
@@ -33,7 +36,9 @@ struct TextRequest {
 
 struct LikelyToken {
   std::int64_t id = 0;
-  double log_probability = 0;  // in nats, of softmax(logits): before temperature, penalty and the choice of candidates
+  // In nats, of softmax(logits): before temperature, penalty and the choice of candidates. Of an exact batch the
+  // negative of the trainer's loss, which is fp32.
+  double log_probability = 0;
 };
 
 struct GrownToken {
@@ -50,7 +55,7 @@ struct GrownToken {
 //
 // What a text gets depends on its request and the model alone, bit for bit, logits and log-probabilities included, and
 // is what generate() makes: prompts are read in parts of fixed size with nothing beside them, and the products of
-// single tokens are each row's own (kernels::SeparateRows).
+// single tokens are each row's own (kernels::SeparateRows). In an exact batch those of prompts are, too.
 class ContinuousBatch {
  public:
   // The model outlives this. Throws Error(bad_recipe) that names the key where answers would depend on each other (FP8
@@ -97,11 +102,14 @@ class ContinuousBatch {
   void admit();
   void read_prompt();
   void grow();
+  // With its log-probabilities, as far as they are asked for.
+  GrownToken chosen_token(const Text& text, const at::Tensor& logits) const;
   // A token of each of these texts, by its row of the logits.
   void add_tokens(std::span<Text* const> texts, const at::Tensor& logits);
   void remove_ended();
 
   LocalModel& model_;
+  bool is_exact_;
   std::int64_t block_bytes_;
   BlockPool pool_;
   Decoder decoder_;

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "kernels/gemm.h"
 #include "kernels/host_copy.h"
+#include "kernels/separate_rows.h"
 #include "parallel/device/transfers.h"
 #include "parallel/engine/generation/log_probability.h"
 

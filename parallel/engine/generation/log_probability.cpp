@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/generation/log_probability.h"
 
+#include <ATen/ops/full.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
+
+#include "kernels/cross_entropy.h"
 
 namespace llmtrain {
 
@@ -25,6 +29,14 @@ std::vector<std::int64_t> LogProbabilities::likeliest(std::int64_t count) const 
   });
   ids.erase(end, ids.end());
   return ids;
+}
+
+std::vector<double> negative_losses(const at::Tensor& logits, std::span<const std::int64_t> ids) {
+  const at::Tensor row = logits.unsqueeze(0).contiguous();
+  std::vector<double> result;
+  for (const std::int64_t id : ids)
+    result.push_back(-kernels::cross_entropy_forward(row, at::full({1}, id, at::kLong)).item<double>());
+  return result;
 }
 
 }  // namespace llmtrain

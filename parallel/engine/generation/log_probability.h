@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,5 +26,9 @@ class LogProbabilities {
   float largest_;
   double log_sum_;  // of exponentials relative to the largest
 };
+
+// The same as training has them: the negative of the loss, in fp32, of each of these ids where the head's logits are
+// [V], in the compute type. On the CPU.
+std::vector<double> negative_losses(const at::Tensor& logits, std::span<const std::int64_t> ids);
 
 }  // namespace llmtrain

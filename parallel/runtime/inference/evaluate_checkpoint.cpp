@@ -12,6 +12,8 @@
 #include "core/base/progress_lines.h"
 #include "core/data/samples/dataset.h"
 #include "core/tokenizer/open_tokenizer.h"
+#include "kernels/separate_rows.h"
+#include "parallel/engine/generation/exactness.h"
 #include "parallel/engine/targets/written_targets.h"
 #include "parallel/runtime/inference/inference_requests.h"
 #include "parallel/runtime/inference/measured_loss.h"
@@ -118,6 +120,8 @@ std::vector<EvaluateResult> evaluate_packed(const EvaluateRequest& request, std:
   }
   std::vector<Evaluation> evaluations(datasets.size());
   const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
+    if (request.is_exact) require_exactness(model, "--exact");
+    const kernels::SeparateRows separate(request.is_exact);
     for (std::size_t i = 0; i < datasets.size(); ++i) {
       const Evaluation own = measured_packed(model, datasets[i], request.batches * recipe.batch.global, generation);
       // All ranks have the same result; one of them stores it.

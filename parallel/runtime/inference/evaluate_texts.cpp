@@ -10,6 +10,8 @@
 #include "core/base/log.h"
 #include "core/data/rolling/rolling_samples.h"
 #include "core/data/rolling/rolling_texts.h"
+#include "kernels/separate_rows.h"
+#include "parallel/engine/generation/exactness.h"
 #include "parallel/runtime/inference/measured_loss.h"
 #include "parallel/runtime/loaded_model.h"
 
@@ -68,6 +70,8 @@ std::vector<EvaluateResult> evaluate_texts(const EvaluateRequest& request, std::
   const std::int64_t rows = rows_of_sample(data, request.ranks.tensor);
   std::vector<std::optional<Evaluation>> evaluations(data.size());
   const auto evaluate_all = [&](LocalModel& model) {
+    if (request.is_exact) require_exactness(model, "--exact");
+    const kernels::SeparateRows separate(request.is_exact);
     for (std::size_t i = 0; i < data.size(); ++i) {
       if (data[i].windows().empty()) continue;
       const Evaluation own = evaluate_with_lines(model, RollingSamples(data[i], rows), 0, ExpertDrops::none);

@@ -41,7 +41,8 @@ ContinuousBatch::Listener listener_of(ServedListener listener) {
 class BatchService final : public TextService {
  public:
   BatchService(LocalModel& model, const ServeRequest& request)
-      : batch_(model, {.sequences = request.sequences, .cache_bytes = request.cache_bytes}),
+      : batch_(model,
+               {.sequences = request.sequences, .cache_bytes = request.cache_bytes, .is_exact = request.is_exact}),
         most_(request.sequences + request.waiting),
         load_(batch_.load()) {}
 

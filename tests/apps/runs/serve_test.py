@@ -2,6 +2,7 @@
 """llmtrain serve, by clients of several kinds: what it answers is what sample writes."""
 import concurrent.futures
 import http.client
+import itertools
 import json
 import re
 import select
@@ -133,6 +134,25 @@ class Completions(Served):
                     self.assertEqual((own["tokens"], own["ended"]), (line["tokens"], line["ended"]))
         self.assertEqual(self.metric("llmtrain_growing_texts"), 0)
         self.assertEqual(self.metric("llmtrain_cache_used_bytes"), 0)
+
+    def test_exact_log_probabilities_are_those_of_eval(self):
+        self.prepare({"precision.compute": "bf16"})
+        self.start("--exact")
+        body = {"prompt": "\n", "max_tokens": 60, "seed": 3, "n": 6, "logprobs": 0, "return_token_ids": True}
+        compared = 0
+        for choice in self.post("/v1/completions", body)["choices"]:
+            # Tokens are bytes, and a text's first follows a newline. A file with control characters may be no text.
+            ids = list(itertools.takewhile(lambda byte: byte >= 32, choice["token_ids"]))
+            if not ids:
+                continue
+            compared += len(ids)
+            self.write("answer.txt", bytes(ids))
+            result = self.run_program("eval", "runs/small", "--data", "answer.txt", "--exact", "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            # Sums of the same fp32 numbers, in whatever order.
+            self.assertAlmostEqual(json.loads(result.stdout)["log_likelihood"],
+                                   sum(choice["logprobs"]["token_logprobs"][:len(ids)]), delta=1e-9)
+        self.assertGreater(compared, 20)
 
     def test_usage_log_probabilities_and_ids(self):
         self.prepare()

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/generation/exactness.h"
+
+#include <string>
+#include <variant>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+// Empty: none.
+std::string reason_against(const LocalModel& model) {
+  const Recipe& recipe = model.recipe();
+  if (multiplies_fp8(recipe.precision.fp8_level))
+    return "/precision/fp8_level: scales of FP8 products are of all tokens of a pass; --set precision.fp8_level=off "
+           "multiplies in precision.compute";
+  if (!model.device().is_cpu())
+    return "/cluster/device: a GPU's libraries sum in other orders for other numbers of tokens; --set "
+           "cluster.device=cpu";
+  for (const Block& block : model.graph().blocks)
+    if (std::holds_alternative<BodySettings>(block.settings))
+      return "/model/architecture: some products of \"" + block.name +
+             "\", as of an encoder, are of all tokens of a pass";
+  return {};
+}
+
+}  // namespace
+
+void require_exactness(const LocalModel& model, std::string_view asker) {
+  if (const std::string reason = reason_against(model); !reason.empty())
+    throw Error(ExitCode::bad_recipe, reason + "; " + std::string(asker) + " does not apply, leave it out");
+}
+
+}  // namespace llmtrain
