@@ -334,7 +334,8 @@ Tensors ComposedBlock::backward(Tensors gradients, const Batch& batch, const Pas
     of_outputs.push_back(rows.reshape(sizes));
   }
   const std::vector<at::Tensor> fields = fields_of(shape, batch, pass, device_of(gradients));
-  return as_rows(shape.run.backward(of_outputs, std::move(of_forward.kept), fields, weights, pass_of(batch, pass)));
+  return as_rows(
+      shape.run.backward(std::move(of_outputs), std::move(of_forward.kept), fields, weights, pass_of(batch, pass)));
 }
 
 std::unique_ptr<BlockModule> module_of(const BodySettings& settings, const BlockParameters& parameters,

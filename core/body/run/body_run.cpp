@@ -22,6 +22,32 @@ bool share_memory(const at::Tensor& one, const at::Tensor& other) {
   return one.defined() && other.defined() && one.storage().is_alias_of(other.storage());
 }
 
+// Which memory the tensors lie in, without holding it.
+std::vector<WeakStorage> storages_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<WeakStorage> storages;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined()) storages.push_back(tensor.storage().getWeakStorageImpl());
+  return storages;
+}
+
+// By tensor, whether it is a result that one step's forward reads, and no backward: whoever makes it again needs it no
+// longer than that step.
+std::vector<bool> passed_on(const Body& body) {
+  std::vector<std::size_t> readers(body.tensors.size());
+  std::vector<bool> is_read_again(body.tensors.size());
+  for (const Step& step : body.steps) {
+    const Kept read = kept(body, step);
+    for (const TensorId input : step.inputs) ++readers[input];
+    for (const std::size_t place : read.inputs) is_read_again[step.inputs[place]] = true;
+    if (read.output) is_read_again[step.output] = true;
+  }
+  for (const TensorId output : body.outputs) is_read_again[output] = true;
+  std::vector<bool> result(body.tensors.size());
+  for (TensorId id = 0; id < body.tensors.size(); ++id)
+    result[id] = body.tensors[id].role == BodyTensor::Role::made && readers[id] == 1 && !is_read_again[id];
+  return result;
+}
+
 }  // namespace
 
 // One pass: what is at hand in it, by tensor and by step.
@@ -82,7 +108,11 @@ class BodyRun::Passage {
       require_shape(id, weight);
       return weight;
     }
-    if (!at_hand_.tensors[id].defined()) run_step(run_.maker_[id]);
+    if (at_hand_.tensors[id].defined()) return at_hand_.tensors[id];
+    const std::size_t maker = run_.maker_[id];
+    run_step(maker);
+    for (const TensorId input : body().steps[maker].inputs)
+      if (run_.is_passed_on_[input]) at_hand_.tensors[input].reset();
     return at_hand_.tensors[id];
   }
 
@@ -113,6 +143,7 @@ BodyRun::BodyRun(Body body, Keeping keeping, const std::function<std::uint64_t(c
     : body_(std::move(body)),
       last_use_(body_.tensors.size()),
       maker_(body_.tensors.size()),
+      is_passed_on_(passed_on(body_)),
       keeps_tensor_(body_.tensors.size()),
       keeps_statistic_(body_.steps.size()) {
   for (std::size_t i = 0; i < body_.steps.size(); ++i) {
@@ -156,7 +187,7 @@ BodyRun::Output BodyRun::forward(const std::vector<at::Tensor>& inputs, const st
   return output;
 }
 
-std::vector<at::Tensor> BodyRun::backward(const std::vector<at::Tensor>& gradients, BodyTensors kept,
+std::vector<at::Tensor> BodyRun::backward(std::vector<at::Tensor> gradients, BodyTensors kept,
                                           const std::vector<at::Tensor>& fields, BodyParameters& parameters,
                                           const BodyPass& pass) const {
   Passage passage(*this, fields, parameters, pass, std::move(kept));
@@ -165,7 +196,9 @@ std::vector<at::Tensor> BodyRun::backward(const std::vector<at::Tensor>& gradien
     // Not in place: it may be a view of what others read.
     if (gradient.defined()) of_tensors[id] = of_tensors[id].defined() ? of_tensors[id] + gradient : gradient;
   };
-  for (std::size_t i = 0; i < body_.outputs.size(); ++i) add(body_.outputs[i], gradients.at(i));
+  const std::vector<WeakStorage> given = storages_of(gradients);
+  // Each goes after the last step that reads it.
+  for (std::size_t i = 0; i < body_.outputs.size(); ++i) add(body_.outputs[i], std::exchange(gradients.at(i), {}));
   std::vector<at::Tensor> shapes;
   for (const TensorId id : body_.tensors_of(BodyTensor::Role::input)) shapes.push_back(passage.at_hand().tensors[id]);
   for (std::size_t i = body_.steps.size(); i-- > 0;) {
@@ -184,7 +217,7 @@ std::vector<at::Tensor> BodyRun::backward(const std::vector<at::Tensor>& gradien
     }
     release_after(i, passage.at_hand());
   }
-  return input_gradients(of_tensors, shapes, gradients);
+  return input_gradients(of_tensors, shapes, given);
 }
 
 void BodyRun::release_after(std::size_t step, BodyTensors& at_hand) const {
@@ -196,14 +229,16 @@ void BodyRun::release_after(std::size_t step, BodyTensors& at_hand) const {
 
 std::vector<at::Tensor> BodyRun::input_gradients(const std::vector<at::Tensor>& of_tensors,
                                                  const std::vector<at::Tensor>& inputs,
-                                                 const std::vector<at::Tensor>& gradients) const {
+                                                 const std::vector<WeakStorage>& given) const {
   std::vector<at::Tensor> result;
   const std::vector<TensorId> ids = body_.tensors_of(BodyTensor::Role::input);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     at::Tensor gradient = of_tensors[ids[i]].defined() ? of_tensors[ids[i]].contiguous() : at::zeros_like(inputs[i]);
     const auto is_shared = [&](const at::Tensor& other) { return share_memory(gradient, other); };
-    if (std::ranges::any_of(gradients, is_shared) || std::ranges::any_of(result, is_shared))
-      gradient = gradient.clone();
+    const auto is_given = [&](const WeakStorage& other) {
+      return other._unsafe_get_target() == gradient.storage().unsafeGetStorageImpl();
+    };
+    if (std::ranges::any_of(given, is_given) || std::ranges::any_of(result, is_shared)) gradient = gradient.clone();
     result.push_back(std::move(gradient));
   }
   return result;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
 
 #include <cstdint>
 #include <functional>
@@ -30,6 +31,9 @@ struct BodyTensors {
   std::vector<std::vector<at::Tensor>> statistics;  // by step
 };
 
+// Memory of a tensor that may be gone.
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
 // Runs a body, forward and backward, step by step. The backward makes again what it reads and was not kept, where it
 // comes to it.
 class BodyRun {
@@ -47,8 +51,9 @@ class BodyRun {
   // Throws Error(internal_error) where a tensor's shape is not that of the body.
   Output forward(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& fields,
                  const BodyParameters& parameters, const BodyPass& pass) const;
-  // `gradients`: of the outputs; undefined: zero. Returns those of the inputs, in new memory each.
-  std::vector<at::Tensor> backward(const std::vector<at::Tensor>& gradients, BodyTensors kept,
+  // `gradients`: of the outputs; undefined: zero. None is held longer than a step reads it. Returns those of the
+  // inputs, in new memory each.
+  std::vector<at::Tensor> backward(std::vector<at::Tensor> gradients, BodyTensors kept,
                                    const std::vector<at::Tensor>& fields, BodyParameters& parameters,
                                    const BodyPass& pass) const;
 
@@ -62,13 +67,14 @@ class BodyRun {
   void release_after(std::size_t step, BodyTensors& at_hand) const;
   std::vector<at::Tensor> input_gradients(const std::vector<at::Tensor>& of_tensors,
                                           const std::vector<at::Tensor>& inputs,
-                                          const std::vector<at::Tensor>& gradients) const;
+                                          const std::vector<WeakStorage>& given) const;
 
   Body body_;
   std::vector<KeptTensor> kept_;                    // with `keeping`
   std::vector<std::size_t> last_use_;               // by tensor, the last step of the forward that reads it
   std::vector<std::uint64_t> sites_;                // by step
   std::vector<std::size_t> maker_;                  // by tensor, the step that makes it
+  std::vector<bool> is_passed_on_;                  // by tensor, whether one forward alone reads it, and no backward
   std::vector<bool> keeps_tensor_;                  // by tensor
   std::vector<std::vector<bool>> keeps_statistic_;  // by step
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/graph/block_fields.h"
 #include "core/graph/graph.h"
 #include "core/graph/operators/operators.h"
 #include "core/graph/rope_frequencies.h"
@@ -182,31 +183,45 @@ void hold_slices_twice(const Partition& partition, std::size_t index, StageMemor
     stage.hold({Category::weights, weights, joined, joined, MemoryPlace::device, Event::weights_are_gathered});
 }
 
+// The rank's part of the global batch.
+double samples_of(const Partition& partition) {
+  return static_cast<double>(partition.recipe.batch.global) / static_cast<double>(partition.mesh.data);
+}
+
+// Images, which are large, are on the ranks of those stages alone that read their pixels (fp32) or labels (int64).
+double image_bytes(const Partition& partition, std::size_t stage) {
+  const auto& image = partition.recipe.model.image;
+  if (!image) return 0;
+  const FieldSet fields = fields_read(*partition.graph, partition.stages[stage].blocks);
+  double bytes = 0;
+  if (fields[index_of(BatchField::pixels)])
+    bytes += 4 * static_cast<double>(image->channels * image->size * image->size);
+  if (fields[index_of(BatchField::label)]) bytes += 8;
+  return samples_of(partition) * bytes;
+}
+
 StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers fp8, BlockMemories& blocks) {
   const Partition& partition = priced.partition;
   const bool is_cpu = priced.setting().program.device == ComputeDevice::cpu;
   StageMemory stage = model_states(partition, index, priced.program());
   if (is_cpu) stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
   hold_gradients(priced, index, fp8, blocks, stage);
+  stage.resident[Category::buffers] += image_bytes(partition, index);
   hold_slices_twice(partition, index, stage);
   offload_states(partition, index, blocks, stage);
   hold_activations(partition, index, blocks, is_cpu ? 0 : priced.program().memory.allocator_reserve, stage);
   return stage;
 }
 
-// A sample has token ids and targets (int64 each), or is an image's pixels in fp32 and a label.
+// A sample of tokens has their ids and targets (int64 each).
 double sample_bytes(const Recipe& recipe) {
-  constexpr double bytes_per_token = 2 * 8, bytes_per_label = 8;
-  const auto& image = recipe.model.image;
-  if (!image) return bytes_per_token * static_cast<double>(recipe.batch.sequence_length);
-  return 4 * static_cast<double>(image->channels * image->size * image->size) + bytes_per_label;
+  constexpr double bytes_per_token = 2 * 8;
+  return recipe.model.image ? 0 : bytes_per_token * static_cast<double>(recipe.batch.sequence_length);
 }
 
 // The samples of the rank's part of the global batch, and RoPE's fp32 tables.
 double input_bytes(const Partition& partition) {
-  const Recipe& recipe = partition.recipe;
-  const auto samples = static_cast<double>(recipe.batch.global) / static_cast<double>(partition.mesh.data);
-  const double ids = samples * sample_bytes(recipe);
+  const double ids = samples_of(partition) * sample_bytes(partition.recipe);
   // Learned positions are parameters and counted there.
   double angles = 0;
   for (const RopeSettings& rope : rope_settings(*partition.graph))
