@@ -137,6 +137,8 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
     require(model, "T5", {{model.activation != Activation::geglu, "activation", "gated gelus by tanh alone"}});
     return HuggingfaceType::t5;
   }
+  if (model.architecture == Architecture::resnet)
+    require(model, "ResNetForImageClassification", {{false, "norm", "batch norms"}});
   if (is_image_classifier(model.architecture)) return HuggingfaceType::vit;
   if (is_encoder(model.architecture))
     return model.architecture == Architecture::bert ? HuggingfaceType::bert : HuggingfaceType::xlm_roberta;

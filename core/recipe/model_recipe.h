@@ -14,12 +14,13 @@ namespace llmtrain {
 
 // The recipe's section `model`, as core/recipe/recipe.h describes recipes.
 
-enum class Architecture { gpt2, gpt_rope, llama, bert, roberta, bart, t5, vit };
+enum class Architecture { gpt2, gpt_rope, llama, bert, roberta, bart, t5, vit, resnet };
 // Formulas: kernels/activation.h.
 enum class Activation { gelu, gelu_tanh, relu, squared_relu, swiglu, geglu, geglu_tanh, clamped_swiglu };
 // Whether attention and the feed-forward network read the same input, through norms of their own or through one.
 enum class ParallelResidual { none, two_norms, one_norm };
-enum class NormKind { layernorm, rmsnorm };
+// groupnorm: of groups of an image's channels, in residual networks.
+enum class NormKind { layernorm, rmsnorm, groupnorm };
 // relative: a learned bias of scores by how far a key lies from its query (Raffel et al., arXiv 1910.10683).
 enum class Position { learned, rope, relative, none };
 // Rules by which linear attention updates the states of its heads.
@@ -86,7 +87,9 @@ constexpr bool is_encoder_decoder(Architecture architecture) {
 }
 
 // Whether it reads images instead of tokens, and tells their classes.
-constexpr bool is_image_classifier(Architecture architecture) { return architecture == Architecture::vit; }
+constexpr bool is_image_classifier(Architecture architecture) {
+  return architecture == Architecture::vit || architecture == Architecture::resnet;
+}
 
 // Whether its blocks are bodies (core/body), which are computed whole on each rank.
 constexpr bool has_bodies(Architecture architecture) {
@@ -232,14 +235,42 @@ struct ClassifierRecipe {
 // The images that a model reads, which are square, and the square patches into which it cuts them.
 struct ImageInputRecipe {
   std::int64_t size = 224;  // pixels of a side
-  std::int64_t patch = 16;  // pixels of a side
+  std::int64_t patch = 16;  // pixels of a side; of a residual network, which cuts nothing, size
   std::int64_t channels = 3;
-
-  // An image has one for each patch, behind one for itself.
-  std::int64_t rows() const { return 1 + (size / patch) * (size / patch); }
 
   bool operator==(const ImageInputRecipe&) const = default;
 };
+
+// Two convolutions of 3×3; or one between two of 1×1, of which the first has a quarter of the channels.
+enum class ResidualBlock { basic, bottleneck };
+
+// A residual network (He et al., arXiv 1512.03385) with group norms (Wu and He, arXiv 1803.08494): a stem that halves
+// height and width twice, and stages of blocks, each but the first of which halves them again.
+struct ResnetRecipe {
+  struct Stage {
+    std::int64_t blocks = 2;
+    std::int64_t channels = 64;  // that its blocks make
+
+    bool operator==(const Stage&) const = default;
+  };
+  ResidualBlock block = ResidualBlock::basic;
+  std::int64_t stem_channels = 64;
+  std::int64_t groups = 32;  // of channels, in each norm
+  std::vector<Stage> stages{};
+
+  // How many all stages have.
+  std::int64_t blocks() const;
+  // That the last stage makes; 1 where there is none.
+  std::int64_t channels() const { return stages.empty() ? 1 : stages.back().channels; }
+
+  bool operator==(const ResnetRecipe&) const = default;
+};
+
+inline std::int64_t ResnetRecipe::blocks() const {
+  std::int64_t sum = 0;
+  for (const Stage& stage : stages) sum += stage.blocks;
+  return sum;
+}
 
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
@@ -252,6 +283,7 @@ struct ModelRecipe {
   std::int64_t head_dim = 0;
   std::int64_t ffn_hidden_size = 0;
   std::optional<ImageInputRecipe> image;  // none: it reads tokens
+  std::optional<ResnetRecipe> resnet;     // where that is the architecture
   std::int64_t vocab_size = 0;            // 1 with images
   std::int64_t max_sequence_length = 0;
   Activation activation = Activation::gelu_tanh;
@@ -286,11 +318,19 @@ struct ModelRecipe {
   // tokens, are usual ones. A word that is none of layer_kind_words counts as the usual one.
   LayerKind kind_of(std::int64_t layer) const;
 
+  // Rows of `image`, which is one: one for each patch, behind one for itself; a residual network has it as one row.
+  std::int64_t image_rows() const;
+
   // In all linear layers, or in none.
   void set_biases(bool there) { bias = qkv_bias = attention_output_bias = there; }
 
   bool operator==(const ModelRecipe&) const = default;
 };
+
+inline std::int64_t ModelRecipe::image_rows() const {
+  const ImageInputRecipe& read = image.value();
+  return resnet ? 1 : 1 + (read.size / read.patch) * (read.size / read.patch);
+}
 
 inline LayerKind ModelRecipe::kind_of(std::int64_t layer) const {
   if (layer_kinds.empty() || layer >= layers) return {};

@@ -104,13 +104,18 @@ void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& 
              format_bytes(memory.peak()), format_bytes(static_cast<std::int64_t>(plan.tensor_bytes)));
 }
 
+// No class of transformers has a residual network's norms.
+std::string next_command(const Recipe& recipe, const std::string& path) {
+  const Architecture architecture = recipe.model.architecture;
+  if (architecture == Architecture::resnet) return fmt::format("llmtrain eval {}", path);
+  return has_bodies(architecture) ? fmt::format("llmtrain checkpoint export {} FOLDER --to hf", path)
+                                  : fmt::format("llmtrain sample {} --prompt \"…\"", path);
+}
+
 void show_end(const RunDirectory& directory, const Recipe& recipe) {
   const std::string path = directory.path().string();
   log().info("done. {}/metrics.jsonl has every step, {}/checkpoints the model,", path, path);
-  const std::string next = has_bodies(recipe.model.architecture)
-                               ? fmt::format("llmtrain checkpoint export {} FOLDER --to hf", path)
-                               : fmt::format("llmtrain sample {} --prompt \"…\"", path);
-  log().info("{} what was shown here. Try: {}", directory.log_file().string(), next);
+  log().info("{} what was shown here. Try: {}", directory.log_file().string(), next_command(recipe, path));
 }
 
 // A run whose last evaluation was stopped has that to do.

@@ -128,6 +128,10 @@ OriginDifferences changes_of_origin(const Recipe& recipe) {
 
 std::string model_line(const ModelRecipe& model, const Json& keys, std::int64_t parameters) {
   const auto& image = model.image;
+  if (model.resnet)
+    return fmt::format("{}, {} blocks in {} stages, {} channels, images of {} × {}: {} parameters",
+                       keys.at("architecture").get<std::string>(), model.layers, model.resnet->stages.size(),
+                       model.hidden_size, image->size, image->size, format_count(static_cast<double>(parameters)));
   const std::string reads = image
                                 ? fmt::format("images of {0} × {0} in patches of {1} × {1}", image->size, image->patch)
                                 : fmt::format("vocabulary {}", model.vocab_size);

@@ -40,7 +40,7 @@ const std::array left_out_groups = {
     KeyGroup{"needs an encoder", {"model.classifier", "data.masking", "data.labels", "training.label_smoothing"}},
     KeyGroup{"needs an encoder beside the decoder",
              {"data.denoising", "data.pairs", "model.decoder_layers", "training.generation"}},
-    KeyGroup{"needs a model of images", {"data.images", "model.image"}},
+    KeyGroup{"needs a model of images", {"data.images", "model.image", "model.resnet"}},
     KeyGroup{size_reason,
              {"seed",
               "model.layers",

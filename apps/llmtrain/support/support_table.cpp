@@ -27,6 +27,13 @@ const Needs needs_images = {{"model.image.size", "16"},
                             {"model.vocab_size", "1"},
                             {"model.max_sequence_length", "17"},
                             {"model.classifier.classes", R"(["a", "b"])"}};
+const Needs needs_stages = {{"model.image.size", "32"},
+                            {"model.resnet.groups", "8"},
+                            {"model.resnet.stages", R"([{"blocks": 4, "channels": 64}])"},
+                            {"model.vocab_size", "1"},
+                            {"model.max_sequence_length", "1"},
+                            {"model.heads", "1"},
+                            {"model.classifier.classes", R"(["a", "b"])"}};
 const Needs needs_latent_attention = {{"model.position", "rope"},
                                       {"model.qkv_bias", "false"},
                                       {"model.latent_attention.key_value_rank", "16"},
@@ -53,6 +60,7 @@ const Needs needs_emulation = {{"launch.backend", "local"}};
 void add_model(std::vector<Tried>& tried) {
   const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
   add({"model.architecture", {"vit"}, needs_images});
+  add({"model.architecture", {"resnet"}, needs_stages});
   add({"model.position", {"relative"}, {{"model.architecture", "t5"}}});
   add({"model.rope_scaling.type", {}, {{"model.position", "rope"}, {"model.rope_scaling.factor", "2"}}});
   add({"model.rope_scaling.truncate", {}, needs_yarn});

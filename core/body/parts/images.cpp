@@ -87,7 +87,7 @@ TensorId write_residual_convolution(BodyWriter& writer, const ResidualConvolutio
 
 TensorId write_image_mean(BodyWriter& writer, TensorId x) {
   const std::vector<AxisId>& axes = writer.axes_of(x);
-  return writer.named(writer.reduce(ReduceKind::mean, x, {axes[0], axes[1]}), "mean");
+  return writer.named(writer.reduce(ReduceKind::mean, x, {axes.begin(), axes.end() - 2}), "mean");
 }
 
 }  // namespace llmtrain::body

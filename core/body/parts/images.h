@@ -50,7 +50,7 @@ struct ResidualConvolution {
 };
 TensorId write_residual_convolution(BodyWriter& writer, const ResidualConvolution& block, TensorId x);
 
-// The mean over height and width: [samples, channels].
+// The mean over height and width, the last two axes.
 TensorId write_image_mean(BodyWriter& writer, TensorId x);
 
 }  // namespace llmtrain::body

@@ -17,14 +17,15 @@ using body::TensorId;
 constexpr const char* buckets_table = "relative_bias.weight";
 
 bool is_bias(const std::string& name) { return name.ends_with(".bias"); }
-bool is_norm(const std::string& name) { return name.ends_with("norm.weight"); }
 bool is_table(const std::string& name) {
   return name == "token.weight" || name == "position.weight" || name == "token_type.weight" || name == "head.weight";
 }
 
-bool is_convolution(const Body& body, TensorId kernel) {
+// Whether a step of that primitive has the tensor as its weight.
+template <class Primitive>
+bool is_weight_of(const Body& body, TensorId tensor) {
   return std::ranges::any_of(body.steps, [&](const body::Step& step) {
-    return std::holds_alternative<body::Convolution>(step.primitive) && step.inputs.at(1) == kernel;
+    return std::holds_alternative<Primitive>(step.primitive) && step.inputs.at(1) == tensor;
   });
 }
 
@@ -32,8 +33,8 @@ bool is_convolution(const Body& body, TensorId kernel) {
 std::vector<std::int64_t> stored_shape(const Body& body, TensorId id) {
   const std::vector<std::int64_t> shape = body.shape_of(id);
   const std::string& name = body.tensors[id].name;
-  if (is_bias(name) || is_norm(name)) return {element_count(shape)};
-  const bool is_first_output = name.ends_with("attention.output.weight") || is_convolution(body, id);
+  if (is_bias(name) || is_weight_of<body::Norm>(body, id)) return {element_count(shape)};
+  const bool is_first_output = name.ends_with("attention.output.weight") || is_weight_of<body::Convolution>(body, id);
   const std::int64_t outputs = is_first_output ? shape.front() : element_count(shape) / shape.back();
   return {outputs, element_count(shape) / outputs};
 }
@@ -44,7 +45,7 @@ Parameter parameter_of(const Body& body, TensorId id, const ModelRecipe& model, 
   Parameter parameter{.local_name = name, .shape = stored_shape(body, id)};
   if (is_bias(name)) {
     parameter.initialization = Initialization::zeros;
-  } else if (is_norm(name)) {
+  } else if (is_weight_of<body::Norm>(body, id)) {
     parameter.initialization = Initialization::ones;
   } else {
     parameter.standard_deviation = model.init_std;

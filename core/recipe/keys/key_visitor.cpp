@@ -131,7 +131,7 @@ void read_balance(const WrittenValue& written, BalanceRecipe& field, IntegerRang
 }  // namespace
 
 std::span<const std::string_view> stand_ins(Presence presence) {
-  static constexpr std::array<std::string_view, 2> model_keys{"from", "image"};
+  static constexpr std::array<std::string_view, 2> model_keys{"from", "image"}, transformer_keys{"from", "resnet"};
   static constexpr std::array<std::string_view, 1> epochs{"epochs"};
   switch (presence) {
     case Presence::optional:
@@ -141,6 +141,8 @@ std::span<const std::string_view> stand_ins(Presence presence) {
       return std::span(model_keys).first(1);
     case Presence::required_of_tokens:
       return model_keys;
+    case Presence::required_of_transformers:
+      return transformer_keys;
     case Presence::required_without_epochs:
       return epochs;
   }

@@ -19,8 +19,15 @@
 namespace llmtrain {
 
 // required_without_…: may be left out where the key of that name in the section is given; required_of_tokens: where
-// `from` or `image` is.
-enum class Presence { optional, required, required_without_from, required_of_tokens, required_without_epochs };
+// `from` or `image` is; required_of_transformers: where `from` or `resnet` is.
+enum class Presence {
+  optional,
+  required,
+  required_without_from,
+  required_of_tokens,
+  required_of_transformers,
+  required_without_epochs
+};
 
 // The keys of the section in whose presence a required key may be left out.
 std::span<const std::string_view> stand_ins(Presence presence);

@@ -12,11 +12,12 @@ namespace {
 constexpr IntegerRange token_range{1, 1 << 27};
 constexpr IntegerRange image_range{1, 2048};
 
-constexpr std::array<std::string_view, 8> architecture_words = {"gpt2",    "gpt-rope", "llama", "bert",
-                                                                "roberta", "bart",     "t5",    "vit"};
+constexpr std::array<std::string_view, 9> architecture_words = {"gpt2", "gpt-rope", "llama", "bert",  "roberta",
+                                                                "bart", "t5",       "vit",   "resnet"};
 constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_tanh", "relu",       "squared_relu",
                                                               "swiglu", "geglu",     "geglu_tanh", "clamped_swiglu"};
-constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
+constexpr std::array<std::string_view, 3> norm_words = {"layernorm", "rmsnorm", "groupnorm"};
+constexpr std::array<std::string_view, 2> residual_words = {"basic", "bottleneck"};
 constexpr std::array<std::string_view, 4> position_words = {"learned", "rope", "relative", "none"};
 constexpr std::array<std::string_view, 2> classified_words = {"sequence", "token"};
 constexpr std::array<std::string_view, 2> lora_base_words = {"compute", "nf4"};
@@ -35,8 +36,8 @@ struct Preset {
 };
 
 const Preset& preset_of(Architecture architecture) {
-  // In the order of Architecture: gpt2, gpt_rope, llama, bert, roberta, bart, t5, vit.
-  static constexpr std::array<Preset, 8> presets = {{
+  // In the order of Architecture: gpt2, gpt_rope, llama, bert, roberta, bart, t5, vit, resnet.
+  static constexpr std::array<Preset, 9> presets = {{
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, true},
       {Position::rope, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, false},
       {Position::rope, NormKind::rmsnorm, 1e-5, Activation::swiglu, false, false, false, false},
@@ -45,17 +46,24 @@ const Preset& preset_of(Architecture architecture) {
       {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu, true, true, false, true},
       {Position::relative, NormKind::rmsnorm, 1e-6, Activation::relu, false, false, false, true},
       {Position::learned, NormKind::layernorm, 1e-12, Activation::gelu, true, true, false, false},
+      {Position::none, NormKind::groupnorm, 1e-5, Activation::relu, true, true, false, false},
   }};
   return presets[static_cast<std::size_t>(architecture)];
 }
 
-// All but llama: 4·hidden. llama: 8·hidden/3, rounded up to a multiple of 256 (Touvron et al., arXiv 2302.13971).
+// All but llama and resnet: 4·hidden. llama: 8·hidden/3, rounded up to a multiple of 256 (Touvron et al., arXiv
+// 2302.13971).
 std::int64_t preset_ffn_hidden_size(Architecture architecture, std::int64_t hidden_size) {
+  if (architecture == Architecture::resnet) return hidden_size;
   if (architecture != Architecture::llama) return 4 * hidden_size;
   constexpr std::int64_t multiple = 256;
   // Rounded up in integers, so that no floating-point error moves a width across a multiple.
   const auto unrounded = (8 * hidden_size + 2) / 3;
   return (unrounded + multiple - 1) / multiple * multiple;
+}
+
+bool has_own_deviations(Architecture architecture) {
+  return architecture == Architecture::t5 || architecture == Architecture::resnet;
 }
 
 // "gpt2 learned, gpt-rope rope, llama rope": a member of each preset, by its word.
@@ -97,11 +105,27 @@ void describe_latent_attention(KeyVisitor& keys, LatentAttentionRecipe& latent) 
                width_range);
 }
 
-void describe_image(KeyVisitor& keys, ImageInputRecipe& image) {
+void describe_image(KeyVisitor& keys, ImageInputRecipe& image, Architecture architecture) {
   keys.integer({"size", "Pixels of an image's side."}, image.size, image_range);
-  keys.integer({"patch", "Pixels of a patch's side, of which each becomes a row; divides size."}, image.patch,
-               image_range);
+  keys.integer({"patch", "Pixels of a patch's side, of which each becomes a row; divides size.", "16; resnet size"},
+               keys.otherwise(image.patch, architecture == Architecture::resnet ? image.size : 16), image_range);
   keys.integer({"channels", "Numbers of a pixel; those of files are red, green and blue."}, image.channels, {1, 64});
+}
+
+void describe_resnet(KeyVisitor& keys, ResnetRecipe& resnet) {
+  keys.choice({"block", "Two convolutions of 3×3, or one of 3×3 between two of 1×1, with a quarter of the channels."},
+              resnet.block, residual_words);
+  keys.integer({"stem_channels", "Channels that the first convolution makes, of 7×7."}, resnet.stem_channels,
+               width_range);
+  keys.integer({"groups", "Groups of channels in each norm; divides the channels of each convolution."}, resnet.groups,
+               width_range);
+  keys.list(
+      {"stages", "Stages, each of which but the first halves height and width."}, resnet.stages,
+      [&](ResnetRecipe::Stage& stage) {
+        keys.integer({"blocks", "Residual blocks of the stage.", "", Presence::required}, stage.blocks, layer_range);
+        keys.integer({"channels", "Channels that its blocks make.", "", Presence::required}, stage.channels,
+                     width_range);
+      });
 }
 
 void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
@@ -113,16 +137,21 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
                      from, {TextKind::checkpoint_source});
   keys.choice({"architecture", "Preset that sets the defaults of the other keys; each can be overridden."},
               model.architecture, architecture_words);
-  keys.integer({"layers", "Number of transformer layers.", "", Presence::required_without_from}, model.layers,
-               layer_range);
+  keys.optional_section({"resnet", "The stages of a resnet; null: a model has transformer layers."}, model.resnet,
+                        [&](ResnetRecipe& resnet) { describe_resnet(keys, resnet); });
+  const auto& resnet = model.resnet;
+  keys.integer({"layers", "Number of transformer layers. With resnet the blocks of its stages.", "",
+                Presence::required_of_transformers},
+               keys.otherwise(model.layers, resnet ? resnet->blocks() : model.layers), layer_range);
   keys.integer({"decoder_layers", "Layers of the decoder of an encoder-decoder, whose encoder has model.layers.",
                 "bart and t5 layers; others 0"},
                keys.otherwise(model.decoder_layers, is_encoder_decoder(model.architecture) ? model.layers : 0),
                {0, layer_range.maximum});
-  keys.integer({"hidden_size", "Width of the residual stream.", "", Presence::required_without_from}, model.hidden_size,
-               width_range);
-  keys.integer({"heads", "Query heads per attention layer.", "", Presence::required_without_from}, model.heads,
-               head_range);
+  keys.integer({"hidden_size", "Width of the residual stream. With resnet the channels of its last stage.", "",
+                Presence::required_of_transformers},
+               keys.otherwise(model.hidden_size, resnet ? resnet->channels() : model.hidden_size), width_range);
+  keys.integer({"heads", "Query heads per attention layer. With resnet 1.", "", Presence::required_of_transformers},
+               keys.otherwise(model.heads, resnet ? 1 : model.heads), head_range);
   keys.optional_section({"latent_attention",
                          "Multi-head latent attention: queries, and keys with values, pass through narrow projections, "
                          "as in DeepSeek-V2; null: each head has projections of its own. Planned, not run."},
@@ -135,20 +164,22 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
                 "hidden_size / heads; with latent_attention nope_head_dim + rope_head_dim"},
                keys.otherwise(model.head_dim, default_head_dim(model)), width_range);
   keys.integer({"ffn_hidden_size", "Inner width of the feed-forward block.",
-                "4 × hidden_size; llama 8/3 × hidden_size, rounded up to a multiple of 256"},
+                "4 × hidden_size; llama 8/3 × hidden_size, rounded up to a multiple of 256; resnet hidden_size"},
                keys.otherwise(model.ffn_hidden_size, preset_ffn_hidden_size(model.architecture, model.hidden_size)),
                ffn_range);
-  keys.optional_section({"image", "The images that a vit reads; null: a model reads tokens."}, model.image,
-                        [&](ImageInputRecipe& image) { describe_image(keys, image); });
+  keys.optional_section({"image", "The images that a vit or a resnet reads; null: a model reads tokens."}, model.image,
+                        [&](ImageInputRecipe& image) { describe_image(keys, image, model.architecture); });
   keys.integer(
       {"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1. Beside from: its own, or more. With image 1.",
        "", Presence::required_of_tokens},
       keys.otherwise(model.vocab_size, model.image ? 1 : model.vocab_size), token_range);
-  keys.integer({"max_sequence_length",
-                "Longest sequence that the model accepts, in tokens. With image 1 + (size ÷ patch)², the rows of one.",
-                "", Presence::required_of_tokens},
-               keys.otherwise(model.max_sequence_length, model.image ? model.image->rows() : model.max_sequence_length),
-               sequence_range);
+  keys.integer(
+      {"max_sequence_length",
+       "Longest sequence that the model accepts, in tokens. With image 1 + (size ÷ patch)², the rows of one; with "
+       "resnet, too, 1.",
+       "", Presence::required_of_tokens},
+      keys.otherwise(model.max_sequence_length, model.image ? model.image_rows() : model.max_sequence_length),
+      sequence_range);
 }
 
 void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& preset) {
@@ -161,7 +192,7 @@ void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& p
               {0, 1, RangeEnds::open_minimum});
   keys.choice({"position",
                "Position encoding: a learned embedding, rotary embeddings (RoPE), T5's bias of attention's scores, or "
-               "none, run on CPUs.",
+               "none, which decoders run on CPUs.",
                by_architecture(&Preset::position, position_words)},
               keys.otherwise(model.position, preset.position), position_words);
 }
@@ -266,9 +297,9 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
                 model.dropout, {0, 1, RangeEnds::open_maximum});
     keys.number(
         {"init_std",
-         "Standard deviation of the initial weights; of t5 a factor of those that its authors give each matrix.",
-         "0.02; t5 1"},
-        keys.otherwise(model.init_std, model.architecture == Architecture::t5 ? 1 : 0.02), {0, 10});
+         "Standard deviation of the initial weights; of t5 and resnet a factor of those that their authors give each.",
+         "0.02; t5 and resnet 1"},
+        keys.otherwise(model.init_std, has_own_deviations(model.architecture) ? 1 : 0.02), {0, 10});
     keys.optional_section({"moe", "Mixture of experts; null: every layer is dense."}, model.moe,
                           [&](MixtureOfExpertsRecipe& moe) { describe_experts(keys, moe, model); });
     keys.optional_section(

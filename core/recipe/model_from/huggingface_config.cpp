@@ -168,6 +168,12 @@ std::optional<HuggingfaceType> read_type(ConfigReader& reader) {
   const std::string name = reader.text("model_type", "");
   const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   if (names != huggingface_names.end()) return names->type;
+  if (name == "resnet") {
+    reader.problem("model_type",
+                   "is \"resnet\", which has batch norms; those of model.resnet are group norms, so its "
+                   "weights cannot be read");
+    return std::nullopt;
+  }
   reader.problem("model_type", "is " + quoted_text(name) +
                                    "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, "
                                    "deepseek_v3, gpt_oss, gemma3_text, qwen3_next, nemotron_h, bert, roberta, "

@@ -26,7 +26,7 @@ ModelRecipe read_vit(ConfigReader& reader) {
   read_encoder_layers(reader, model);
   model.image = read_image(reader);
   model.vocab_size = 1;
-  model.max_sequence_length = model.image->rows();
+  model.max_sequence_length = model.image_rows();
   model.tie_embeddings = false;
   reader.require("qkv_bias", true, true);
   return model;

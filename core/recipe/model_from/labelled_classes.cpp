@@ -20,7 +20,7 @@ bool may_be(const Json& model, std::span<const std::string_view> architectures) 
 }
 
 constexpr std::array<std::string_view, 2> encoders{"bert", "roberta"};
-constexpr std::array<std::string_view, 1> image_classifiers{"vit"};
+constexpr std::array<std::string_view, 2> image_classifiers{"vit", "resnet"};
 
 bool are_names(const Json& classes) {
   return classes.is_array() && std::ranges::all_of(classes, [](const Json& name) { return name.is_string(); });

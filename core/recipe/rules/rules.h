@@ -63,6 +63,7 @@ std::vector<Rule> classifier_rules();  // of heads for classes
 std::vector<Rule> denoising_rules();   // of texts that are damaged
 std::vector<Rule> pair_rules();        // of sources and targets
 std::vector<Rule> image_rules();       // of models of images, and their data
+std::vector<Rule> resnet_rules();      // of residual networks
 std::vector<Rule> attention_rules();   // of the kinds of attention
 std::vector<Rule> hybrid_rules();      // of layers of several kinds, and of linear attention
 std::vector<Rule> encoder_rules();

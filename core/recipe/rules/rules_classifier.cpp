@@ -21,9 +21,10 @@ Verdict check_image_classifier(const Recipe& recipe) {
   const auto& classifier = recipe.model.classifier;
   const auto& images = recipe.data.images;
   if (!classifier)
-    return Refusal{"null, which leaves no head",
-                   "must be a section, such as {\"classes\": [\"cat\", \"dog\"]}, where model.architecture is \"vit\", "
-                   "or be left out with data.images"};
+    return Refusal{
+        "null, which leaves no head",
+        "must be a section, such as {\"classes\": [\"cat\", \"dog\"]}, where model.architecture is \"vit\" or "
+        "\"resnet\", or be left out with data.images"};
   if (classifier->of == ClassifiedPart::token)
     return Refusal{"tells classes of tokens, and images have none", "must be of \"sequence\", an image"};
   if (!images || classifier->classes == images->classes) return {};
@@ -43,7 +44,7 @@ Verdict check_classifier(const Recipe& recipe, const Known&) {
     // Another rule says so of labels, and the classifier may be theirs.
     if (data.labels) return {};
     return Refusal{"tells classes, and this model predicts the tokens that follow",
-                   "needs an encoder or \"vit\" as model.architecture", "null"};
+                   "needs an encoder, \"vit\" or \"resnet\" as model.architecture", "null"};
   }
   if (data.masking)
     return Refusal{"tells classes, not the tokens that data.masking hides", "must be null with data.masking", "null"};

@@ -14,11 +14,14 @@
 namespace llmtrain {
 namespace {
 
+bool is_resnet(const Recipe& recipe) { return recipe.model.architecture == Architecture::resnet; }
+
 bool is_of_encoder(const Recipe& recipe) { return has_bodies(recipe.model.architecture); }
 
 // "an encoder's", to which an encoder-decoder's layers are alike but for T5's.
 std::string_view kind_of(const Recipe& recipe) {
   if (recipe.model.architecture == Architecture::t5) return "\"t5\"";
+  if (is_resnet(recipe)) return "\"resnet\"";
   if (is_image_classifier(recipe.model.architecture)) return "\"vit\"";
   return is_encoder_decoder(recipe.model.architecture) ? "an encoder-decoder's" : "an encoder's";
 }
@@ -57,6 +60,9 @@ Verdict check_encoder_activation(const Recipe& recipe, const Known&) {
     return of_encoder(recipe, activation != Activation::squared_relu && activation != Activation::clamped_swiglu,
                       "is another function than its family's",
                       "must be \"relu\", \"gelu\", \"gelu_tanh\", \"geglu\", \"geglu_tanh\" or \"swiglu\"", "\"relu\"");
+  if (is_resnet(recipe))
+    return of_encoder(recipe, activation == Activation::relu, "is another function than its family's",
+                      "must be \"relu\"", "\"relu\"");
   if (is_encoder_decoder(recipe.model.architecture) && activation == Activation::relu) return {};
   return of_encoder(recipe, activation == Activation::gelu || activation == Activation::gelu_tanh,
                     "is another function than its family's", "must be \"gelu\" or \"gelu_tanh\"", "\"gelu\"");
@@ -87,6 +93,12 @@ Verdict check_encoder_layers(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_encoder_norm(const Recipe& recipe, const Known&) {
+  if (is_resnet(recipe))
+    return of_encoder(recipe, recipe.model.norm == NormKind::groupnorm, "norms rows of tokens", "must be \"groupnorm\"",
+                      "\"groupnorm\"");
+  if (recipe.model.norm == NormKind::groupnorm)
+    return Refusal{"\"groupnorm\" norms the channels of images", "needs model.architecture \"resnet\"",
+                   "\"layernorm\""};
   if (is_t5(recipe))
     return of_encoder(recipe, recipe.model.norm == NormKind::rmsnorm, "\"layernorm\" has a mean", "must be \"rmsnorm\"",
                       "\"rmsnorm\"");
@@ -95,6 +107,9 @@ Verdict check_encoder_norm(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_encoder_position(const Recipe& recipe, const Known&) {
+  if (is_resnet(recipe))
+    return of_encoder(recipe, recipe.model.position == Position::none, "is of rows, of which an image has one",
+                      "must be \"none\"", "\"none\"");
   if (is_t5(recipe))
     return of_encoder(recipe, recipe.model.position == Position::relative, "is not a bias of scores",
                       "must be \"relative\"", "\"relative\"");

@@ -25,13 +25,15 @@ Verdict check_image(const Recipe& recipe, const Known&) {
   if (is_wanted == recipe.model.image.has_value()) return {};
   if (is_wanted)
     return Refusal{"null, and the model reads images",
-                   "must be a section, such as {\"size\": 224, \"patch\": 16}, where model.architecture is \"vit\"",
+                   "must be a section, such as {\"size\": 224}, where model.architecture is \"vit\" or \"resnet\"",
                    "{}"};
-  return Refusal{"says which images are read, and this model reads tokens", "needs model.architecture \"vit\"", "null"};
+  return Refusal{"says which images are read, and this model reads tokens",
+                 "needs model.architecture \"vit\" or \"resnet\"", "null"};
 }
 
 Verdict check_patch(const Recipe& recipe, const Known&) {
-  if (!recipe.model.image) return {};
+  // Another rule says so of what is no number of patches at all.
+  if (!recipe.model.image || recipe.model.architecture == Architecture::resnet) return {};
   return must_divide(recipe.model.image->patch, recipe.model.image->size, "model.image.size");
 }
 
@@ -42,7 +44,9 @@ Verdict must_be(const Recipe& recipe, std::int64_t value, std::int64_t needed, s
                  fmt::format("must be {}, or left out, as {}", needed, why), std::to_string(needed)};
 }
 
-constexpr std::string_view rows_of_image = "an image is a row for each patch and one for itself";
+std::string_view rows_of_image(const Recipe& recipe) {
+  return recipe.model.resnet ? "an image is one row" : "an image is a row for each patch and one for itself";
+}
 
 Verdict check_image_vocabulary(const Recipe& recipe, const Known&) {
   return must_be(recipe, recipe.model.vocab_size, 1, "images have no tokens");
@@ -50,18 +54,18 @@ Verdict check_image_vocabulary(const Recipe& recipe, const Known&) {
 
 Verdict check_image_rows(const Recipe& recipe, const Known&) {
   if (!reads_images(recipe)) return {};
-  return must_be(recipe, recipe.model.max_sequence_length, recipe.model.image->rows(), rows_of_image);
+  return must_be(recipe, recipe.model.max_sequence_length, recipe.model.image_rows(), rows_of_image(recipe));
 }
 
 Verdict check_image_length(const Recipe& recipe, const Known&) {
   if (!reads_images(recipe)) return {};
-  return must_be(recipe, recipe.batch.sequence_length, recipe.model.image->rows(), rows_of_image);
+  return must_be(recipe, recipe.batch.sequence_length, recipe.model.image_rows(), rows_of_image(recipe));
 }
 
 Verdict check_image_tokens(const Recipe& recipe, const Known&) {
   if (!recipe.model.tie_embeddings || !is_image_classifier(recipe.model.architecture)) return {};
-  return Refusal{"true, but images have no table of tokens", "must be false where model.architecture is \"vit\"",
-                 "false"};
+  return Refusal{"true, but images have no table of tokens",
+                 "must be false where model.architecture is \"vit\" or \"resnet\"", "false"};
 }
 
 Verdict check_channels(const Recipe& recipe, const Known&) {
@@ -74,11 +78,13 @@ Verdict check_images(const Recipe& recipe, const Known&) {
   const DataRecipe& data = recipe.data;
   if (!data.images) {
     if (!is_image_classifier(recipe.model.architecture) || data.train.empty()) return {};
-    return Refusal{"null, with which data are texts, and this model reads images",
-                   "must be a section, such as {\"classes\": [\"cat\", \"dog\"]}, where model.architecture is \"vit\""};
+    return Refusal{
+        "null, with which data are texts, and this model reads images",
+        "must be a section, such as {\"classes\": [\"cat\", \"dog\"]}, where model.architecture is \"vit\" or "
+        "\"resnet\""};
   }
   if (!is_image_classifier(recipe.model.architecture))
-    return Refusal{"has images, and this model reads tokens", "needs model.architecture \"vit\"", "null"};
+    return Refusal{"has images, and this model reads tokens", "needs model.architecture \"vit\" or \"resnet\"", "null"};
   return must_be_alone(data, "images in folders",
                        {{"denoising", data.denoising.has_value()},
                         {"labels", data.labels.has_value()},
@@ -138,14 +144,15 @@ std::vector<Rule> image_rules() {
   const std::string_view architecture = "/model/architecture";
   return {
       {"/model/image", {architecture}, check_image},
-      {"/model/image/patch", {"/model/image/size"}, check_patch},
+      {"/model/image/patch", {architecture, "/model/image/size"}, check_patch},
       {"/model/image/channels", {"/data/images"}, check_channels},
       {"/model/vocab_size", {architecture, "/model/image"}, check_image_vocabulary},
       {"/model/max_sequence_length",
-       {architecture, "/model/image", "/model/image/size", "/model/image/patch"},
+       {architecture, "/model/image", "/model/image/size", "/model/image/patch", "/model/resnet"},
        check_image_rows},
       {"/batch/sequence_length",
-       {architecture, "/model/image", "/model/image/size", "/model/image/patch", "/model/max_sequence_length"},
+       {architecture, "/model/image", "/model/image/size", "/model/image/patch", "/model/resnet",
+        "/model/max_sequence_length"},
        check_image_length},
       {"/model/tie_embeddings", {architecture}, check_image_tokens},
       {"/data/images/classes", {}, check_image_classes},

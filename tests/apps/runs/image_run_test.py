@@ -12,6 +12,9 @@ from program import SOURCE, TrainingTest
 SHAPES = ["bar", "cross", "disc", "pole"]
 MODEL = {"architecture": "vit", "layers": 1, "hidden_size": 32, "heads": 4, "image": {"size": 16, "patch": 4},
          "init_std": 0.1}
+NETWORK = {"architecture": "resnet", "image": {"size": 16},
+           "resnet": {"stem_channels": 16, "groups": 4, "stages": [{"blocks": 1, "channels": 16},
+                                                                   {"blocks": 1, "channels": 32}]}}
 
 
 class Images(TrainingTest):
@@ -20,7 +23,7 @@ class Images(TrainingTest):
                                "--images", str(images), "--seed", str(seed)], check=False)
         self.assertEqual(done.returncode, 0)
 
-    def prepare(self, seed=1, shuffled=False, images=None, **further):
+    def prepare(self, seed=1, shuffled=False, images=None, model=None, **further):
         for folder in ("train", "held-out"):
             shutil.rmtree(self.folder / folder, ignore_errors=True)
         self.draw("train", 100, seed)
@@ -28,7 +31,7 @@ class Images(TrainingTest):
         if shuffled:
             self.shuffle(random.Random(seed))
         self.write("recipe.json", self.recipe({
-            "model": MODEL,
+            "model": model or MODEL,
             "data": {"images": {"classes": SHAPES, **(images or {})}, "train": [{"path": "train"}],
                      "validation": [{"path": "held-out"}]},
             "batch": {"global": 32, "micro": 8}, "seed": seed, "training.steps": 120, "training.evaluate_every": 120,
@@ -57,17 +60,50 @@ class Images(TrainingTest):
                 self.train("--run-dir", f"runs/control-{seed}")
                 self.assertLess(self.figures(f"runs/control-{seed}")["accuracy"], 0.5)
 
-    def test_layouts_learn_the_same(self):
-        self.prepare(images={"augmentation": {}},
-                     **{"training.steps": 6, "training.evaluate_every": 6, "model.layers": 4})
+    def test_a_residual_network_learns_shapes_and_nothing_of_shuffled_files(self):
+        steps = {"training.steps": 60, "training.evaluate_every": 60}
+        self.prepare(model=NETWORK, **steps)
         self.train("--run-dir", "runs/one")
+        figures = self.figures("runs/one")
+        self.assertGreater(figures["accuracy"], 0.85)
+        self.prepare(model=NETWORK, shuffled=True, **steps)
+        self.train("--run-dir", "runs/control")
+        self.assertLess(self.figures("runs/control")["accuracy"], 0.5)
+        self.prepare(model=NETWORK, **steps)
+        result = self.run_program("eval", "runs/one", "--data", "held-out", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["figures"], figures)
+        # Its own checkpoint is a base; transformers has no network with these norms.
+        again = self.run_program("run", "recipe.json", "--run-dir", "runs/again", "--set", "training.steps=1", "--set",
+                                 "training.evaluate_every=1", "--set", "training.learning_rate.peak=0", "--set",
+                                 'training.init_from="runs/one"')
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("resnet, 2 blocks in 2 stages, 32 channels, images of 16 × 16", again.stderr + again.stdout)
+        self.assertEqual(self.figures("runs/again"), figures)
+        self.refused(2, ["/model/norm", "batch norms"], "checkpoint", "export", "runs/one", "theirs", "--to", "hf")
+        for command in (("sample", "runs/one", "--prompt", "rain"), ("chat", "runs/one"), ("serve", "runs/one"),
+                        ("plan", "recipe.json", "--inference", "batch=4")):
+            self.refused(2, ["decoder"], *command)
+        (self.folder / "theirs").mkdir()
+        self.write("theirs/config.json", {"model_type": "resnet"})
+        self.refused(65, ["model_type", "batch norms"], "run", "recipe.json", "--set", 'model.from="hf:theirs"')
+
+    def test_layouts_learn_the_same(self):
+        for name, model in (("vit", {**MODEL, "layers": 4}), ("resnet", NETWORK)):
+            with self.subTest(name):
+                self.check_layouts(model, f"runs/{name}")
+
+    def check_layouts(self, model, runs):
+        self.prepare(images={"augmentation": {}}, model=model,
+                     **{"training.steps": 6, "training.evaluate_every": 6})
+        self.train("--run-dir", f"{runs}/one")
         layouts = {"pipeline": (2, ["parallel.pipeline=2"]), "zero-0": (2, []), "zero-3": (2, ["parallel.zero_stage=3"]),
                    "all": (4, ["parallel.pipeline=2", "parallel.zero_stage=2"])}
         for name, (ranks, settings) in layouts.items():
             with self.subTest(name):
                 pairs = [part for setting in settings for part in ("--set", setting)]
-                self.train("--run-dir", f"runs/{name}", "--ranks", str(ranks), *pairs)
-                for left, right in zip(self.rows("runs/one"), self.rows(f"runs/{name}"), strict=True):
+                self.train("--run-dir", f"{runs}/{name}", "--ranks", str(ranks), *pairs)
+                for left, right in zip(self.rows(f"{runs}/one"), self.rows(f"{runs}/{name}"), strict=True):
                     loss = "loss" if "loss" in left else "validation_loss"
                     # Sums over two data ranks are joined in another order.
                     self.assertAlmostEqual(left[loss], right[loss], delta=1e-5 * left[loss])

@@ -56,8 +56,8 @@ class ResnetTest(BodyTest):
                                 "channels": made, "stride": stride, "read_channels": read}
                     with self.subTest(settings=settings, dtype=dtype):
                         report = self.check_block(settings, module, module.names(),
-                                                  {"x": torch.randn(SAMPLES, read, HEIGHT, WIDTH, dtype=dtype)},
-                                                  lambda t, m=module: m(t["x"]))
+                                                  {"x": torch.randn(SAMPLES, 1, read, HEIGHT, WIDTH, dtype=dtype)},
+                                                  lambda t, m=module: m(t["x"][:, 0]).unsqueeze(1))
                         self.assertEqual(report["forward_flops"], self.flops(module))
 
     @staticmethod
@@ -82,9 +82,9 @@ class ResnetTest(BodyTest):
             self.check_block({**settings, "body": "resnet.stem"}, module,
                              {"conv.weight": "0.weight", "norm.weight": "1.weight", "norm.bias": "1.bias"},
                              {"pixels": torch.randn(SAMPLES, 3, 21, 18, dtype=dtype)},
-                             lambda t, m=module: m(t["pixels"]))
+                             lambda t, m=module: m(t["pixels"]).unsqueeze(1))
             linear = randomize(nn.Linear(6, 4).to(dtype))
             self.check_block({**self.SETTINGS, "body": "resnet.classifier", "read_channels": 6, "classes": 4}, linear,
                              {"classifier.weight": "weight", "classifier.bias": "bias"},
-                             {"x": torch.randn(SAMPLES, 6, HEIGHT, WIDTH, dtype=dtype)},
-                             lambda t, m=linear: m(t["x"].mean((2, 3))))
+                             {"x": torch.randn(SAMPLES, 1, 6, HEIGHT, WIDTH, dtype=dtype)},
+                             lambda t, m=linear: m(t["x"].mean((3, 4))))

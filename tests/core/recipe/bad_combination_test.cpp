@@ -64,6 +64,7 @@ TEST_CASE("Encoders have what their family has, on ranks with whole layers", "[r
 
 TEST_CASE("Models of images read images of the classes that they tell, and no texts", "[recipe]") {
   check(test::image_combinations());
+  check(test::resnet_combinations());
 }
 
 TEST_CASE("Global layers between local ones must be among the layers", "[recipe]") {

@@ -28,6 +28,7 @@ std::vector<Combination> latent_attention_combinations();
 std::vector<Combination> hybrid_combinations();
 std::vector<Combination> encoder_combinations();
 std::vector<Combination> image_combinations();
+std::vector<Combination> resnet_combinations();
 std::vector<Combination> window_combinations();
 std::vector<Combination> residual_combinations();
 std::vector<Combination> prediction_combinations();

@@ -22,7 +22,7 @@ using Keys = nlohmann::json;
 // A preset of docs/recipe.md: what all have, and what is this one's, deliberately repeated here.
 Keys preset(const std::string& own) {
   Keys all = Keys::parse(R"({
-    "layers": 4, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
+    "resnet": null, "layers": 4, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 8,
     "head_dim": 8, "ffn_hidden_size": 256, "image": null, "vocab_size": 512, "max_sequence_length": 128, "norm": "layernorm",
     "norm_eps": 1e-5, "rope_theta": 10000.0, "rope_scaling": null, "sliding_window": null, "attention_scale": null,
     "attention_sinks": false, "attention_gate": false, "rotary_dim": "auto", "parallel_residual": "none",
@@ -87,6 +87,35 @@ TEST_CASE("What follows from a model's images may be left out, and their classes
   CHECK(shorter_side(*recipe.data.images, 224) == 256);
   CHECK_FALSE(recipe.data.images->augmentation);
   // What is written out reads back as the same.
+  CHECK(to_json(parse(to_json(recipe))) == to_json(recipe));
+}
+
+TEST_CASE("What a residual network's stages and images say may be left out", "[recipe]") {
+  auto json = small_recipe();
+  json["model"] = {{"architecture", "resnet"},
+                   {"image", {{"size", 48}}},
+                   {"resnet", {{"stages", {{{"blocks", 2}, {"channels", 64}}, {{"blocks", 3}, {"channels", 96}}}}}}};
+  json["data"]["images"] = {{"classes", {"cat", "dog"}}};
+  const Recipe recipe = parse(json);
+  const ModelRecipe& model = recipe.model;
+  CHECK(model.image == ImageInputRecipe{48, 48, 3});
+  CHECK(model.resnet == ResnetRecipe{ResidualBlock::basic, 64, 32, {{2, 64}, {3, 96}}});
+  CHECK(model.layers == 5);
+  CHECK(model.hidden_size == 96);
+  CHECK(model.heads == 1);
+  CHECK(model.kv_heads == 1);
+  CHECK(model.head_dim == 96);
+  CHECK(model.ffn_hidden_size == 96);
+  CHECK(model.vocab_size == 1);
+  CHECK(model.max_sequence_length == 1);
+  CHECK(recipe.batch.sequence_length == 1);
+  CHECK(model.classifier == ClassifierRecipe{ClassifiedPart::sequence, {"cat", "dog"}});
+  CHECK(model.activation == Activation::relu);
+  CHECK(model.norm == NormKind::groupnorm);
+  CHECK(model.norm_eps == 1e-5);
+  CHECK(model.position == Position::none);
+  CHECK(model.init_std == 1);
+  CHECK_FALSE(model.tie_embeddings);
   CHECK(to_json(parse(to_json(recipe))) == to_json(recipe));
 }
 

@@ -25,7 +25,7 @@ inline Json small_recipe() {
 inline Json large_recipe() {
   return Json::parse(R"({
     "$schema": "recipe.schema.json", "name": "large", "description": "every section", "seed": 7,
-    "model": {"architecture": "llama", "layers": 8, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 4, "head_dim": 16,
+    "model": {"architecture": "llama", "resnet": null, "layers": 8, "decoder_layers": 0, "hidden_size": 64, "heads": 8, "latent_attention": null, "kv_heads": 4, "head_dim": 16,
       "ffn_hidden_size": 192, "image": null, "vocab_size": 1000, "max_sequence_length": 256, "activation": "gelu",
       "norm": "layernorm", "norm_eps": 1e-6, "position": "rope", "rope_theta": 500000,
       "rope_scaling": {"type": "yarn", "factor": 8, "original_max_sequence_length": 64, "low_frequency_factor": 2,

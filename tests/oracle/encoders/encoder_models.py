@@ -89,10 +89,14 @@ class EncoderTest(unittest.TestCase):
         for key, gradient in expected.items():
             self.assert_close(ours[f"gradient.{key}"], gradient, 1e-10, key)
 
+    def model_keys(self):
+        """The section `model` of the recipe that learns: what the folder "hf" holds."""
+        return {"from": f"hf:{self.folder}/hf"}
+
     def learned(self, samples, batch, **training):
-        """The weights after 20 steps of ours on all samples in one batch, from the folder "hf"; and their losses."""
+        """The weights after 20 steps of ours on all samples in one batch, and the losses of the steps."""
         samples.save(self.folder / "samples.safetensors")
-        recipe = {"model": {"from": f"hf:{self.folder}/hf"}, "batch": {"micro": 2, **batch},
+        recipe = {"model": self.model_keys(), "batch": {"micro": 2, **batch},
                   "training": {"steps": STEPS, "clip_norm": 1.0, "optimizer": {"eps": EPSILON},
                                "learning_rate": {"peak": RATE, "warmup_steps": 0, "schedule": "constant"}, **training},
                   "cluster": {"device": "cpu"}}
@@ -120,7 +124,7 @@ def distance(got, expected):
 
 def train(model, loss_now):
     """20 steps of PyTorch's AdamW; matrices and the table of tokens decay."""
-    still = ("LayerNorm", "layer_norm", "layernorm", "position_embeddings", "embed_positions", "relative_attention_bias",
+    still = ("LayerNorm", "norm", "position_embeddings", "embed_positions", "relative_attention_bias",
              "token_type", "cls_token", ".bias")
     groups = [{"params": [value for key, value in model.named_parameters()
                           if any(part in key for part in still) == is_still], "weight_decay": decay}

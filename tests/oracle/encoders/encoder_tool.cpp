@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Helper of masked_tokens_test.py, classifiers_test.py, source_and_target_test.py and image_classifiers_test.py: what
 // encoders, models of sources and targets, and models of images compute and learn.
-//   passes FOLDER SAMPLES SMOOTHING OUTPUT   of a folder of transformers, in float64: logits and losses of all rows,
-//                                            and gradients of the mean loss, whose targets are smoothed so
+//   passes ORIGIN SAMPLES SMOOTHING OUTPUT   of a folder of transformers, or of a recipe's model, in float64: logits
+//   and
+//                                            losses of all rows, and gradients of the mean loss, whose targets are
+//                                            smoothed so
 //   train RECIPE SAMPLES OUTPUT              the weights after the recipe's steps, and the losses of the steps
+// A recipe's model without an origin begins with weights.safetensors beside the recipe, by our names.
 // SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, starts (1 where a document begins), and what there
 // is of token_types, targets with marks (1 where a row counts), and label [samples]; and of another number of rows,
 // where there is a source, source_ids and source_starts. Of models of images it is one of saved_images.h.
@@ -11,6 +14,7 @@
 
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -108,8 +112,26 @@ void save(const NamedWeights& tensors, const std::string& file) {
 }
 
 std::unique_ptr<SampleSource> open_samples(const std::string& path, const ModelRecipe& model) {
-  if (model.image) return std::make_unique<test::SavedImages>(path, model.image->rows());
+  if (model.image) return std::make_unique<test::SavedImages>(path, model.image_rows());
   return std::make_unique<SavedSamples>(path);
+}
+
+NamedWeights saved_weights(const std::filesystem::path& recipe_file) {
+  const SafetensorsFile file((recipe_file.parent_path() / "weights.safetensors").string());
+  NamedWeights weights;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    const at::Tensor weight = at::empty(entry.shape, at::kFloat);
+    std::memcpy(weight.mutable_data_ptr(), file.bytes(entry).data(), file.bytes(entry).size());
+    weights[entry.name] = weight;
+  }
+  return weights;
+}
+
+bool is_recipe(const std::string& origin) { return origin.ends_with(".json"); }
+
+std::unique_ptr<WeightSource> open_weights(const std::string& origin, const Graph& graph) {
+  if (is_recipe(origin)) return std::make_unique<NamedWeightSource>(saved_weights(origin));
+  return std::make_unique<HuggingfaceWeights>(origin, graph);
 }
 
 // One micro-batch of all samples.
@@ -121,17 +143,18 @@ PassInput all_of(const SampleSource& samples, const Graph& graph) {
   return load_batch(samples, graph.row_losses(), recipe, place, {}, at::kCPU).front();
 }
 
-void passes(const std::string& folder, const std::string& samples_file, double smoothing, const std::string& output) {
-  const Graph graph = Graph::build(model_recipe_from_huggingface(folder));
+void passes(const std::string& origin, const std::string& samples_file, double smoothing, const std::string& output) {
+  const Graph graph =
+      Graph::build(is_recipe(origin) ? read_recipe(origin).model : model_recipe_from_huggingface(origin));
   const auto samples = open_samples(samples_file, graph.model);
-  const HuggingfaceWeights source(folder, graph);
+  const auto source = open_weights(origin, graph);
   std::vector<std::size_t> all(graph.parameters.size()), blocks(graph.blocks.size());
   std::iota(all.begin(), all.end(), 0);
   std::iota(blocks.begin(), blocks.end(), 0);
   ParameterStore store(graph, all);
   store.attach_weights(at::empty({store.elements()}, at::kDouble));
   for (const std::size_t index : all)
-    store.weight(index).copy_(source.read(graph.parameters[index], whole_box(graph.parameters[index])));
+    store.weight(index).copy_(source->read(graph.parameters[index], whole_box(graph.parameters[index])));
   store.set_gradient_source(
       [&] { return at::full({store.elements()}, std::numeric_limits<double>::quiet_NaN(), at::kDouble); });
   ParameterStores stores;
@@ -158,7 +181,8 @@ void train(const std::string& recipe_file, const std::string& samples_file, cons
   const auto samples = open_samples(samples_file, recipe.model);
   const auto alone = make_solo_communicator();
   LocalModel model(std::make_shared<const Layout>(Partition::make(recipe, 1)), *alone, at::kCPU);
-  load_weights(model, HuggingfaceWeights(recipe.training.init_from->substr(3), model.graph()));
+  const std::string origin = recipe.training.init_from ? recipe.training.init_from->substr(3) : recipe_file;
+  load_weights(model, *open_weights(origin, model.graph()));
   Runner runner(model);
   std::vector<double> losses;
   for (std::int64_t step = 0; step < recipe.training.steps; ++step) {
@@ -193,6 +217,6 @@ int main(int count, char** words) {
     std::cerr << error.what() << '\n';
     return 1;
   }
-  std::cerr << "usage: encoder_tool passes FOLDER SAMPLES SMOOTHING OUTPUT | train RECIPE SAMPLES OUTPUT\n";
+  std::cerr << "usage: encoder_tool passes ORIGIN SAMPLES SMOOTHING OUTPUT | train RECIPE SAMPLES OUTPUT\n";
   return 2;
 }

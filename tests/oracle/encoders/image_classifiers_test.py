@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of images compute and learn what transformers' ViTForImageClassification does, and its folders are read."""
+"""Models of images compute and learn what transformers' ViTForImageClassification does, whose folders are read, and
+residual networks what the same network of PyTorch's modules does."""
+import json
 import sys
 import unittest
 
@@ -12,6 +14,7 @@ except ImportError as error:
     sys.exit(77)
 
 from encoder_models import SHAPE, EncoderTest, randomized
+from residual_network import ResidualNetwork
 
 IMAGES, CLASSES = 6, 3
 SIZES = {key: value for key, value in SHAPE.items() if key != "vocab_size"}
@@ -54,10 +57,9 @@ def model_of(name):
 
 
 class Images:
-    def __init__(self, config):
+    def __init__(self, side, channels):
         generator = torch.Generator().manual_seed(9)
-        side = config.image_size
-        self.pixels = torch.randn((IMAGES, config.num_channels, side, side), generator=generator)
+        self.pixels = torch.randn((IMAGES, channels, side, side), generator=generator)
         self.label = torch.randint(CLASSES, (IMAGES,), generator=generator)
 
     def save(self, path):
@@ -73,7 +75,7 @@ class ImageClassifiers(EncoderTest):
             with self.subTest(name):
                 model = model_of(name)
                 model.save_pretrained(self.folder / "hf")
-                yield model, Images(model.config)
+                yield model, Images(model.config.image_size, model.config.num_channels)
 
     def test_logits_losses_and_gradients_are_those_of_transformers(self):
         for model, images in self.for_models():
@@ -90,6 +92,56 @@ class ImageClassifiers(EncoderTest):
     def test_training_changes_weights_as_pytorch_does(self):
         for model, images in self.for_models():
             self.check_training(model, images, {"global": IMAGES}, ours_of)
+
+
+# Odd sides, a stage that keeps its channels and one that does not, and other numbers of channels of a pixel.
+NETWORKS = {
+    "basic": {"size": 27, "channels": 3, "stem_channels": 6, "groups": 3, "block": "basic",
+              "stages": [{"blocks": 1, "channels": 6}, {"blocks": 2, "channels": 9}]},
+    "bottleneck, grey": {"size": 34, "channels": 1, "stem_channels": 4, "groups": 2, "block": "bottleneck",
+                         "stages": [{"blocks": 2, "channels": 8}, {"blocks": 1, "channels": 16},
+                                    {"blocks": 1, "channels": 16}]},
+}
+
+
+class ResidualNetworks(EncoderTest):
+    def for_models(self):
+        for name, shape in NETWORKS.items():
+            with self.subTest(name):
+                self.shape = shape
+                torch.manual_seed(7)
+                model = randomized(ResidualNetwork(shape, CLASSES))
+                safetensors.torch.save_file(self.ours_of(model.state_dict().items()),
+                                            self.folder / "weights.safetensors")
+                yield model, Images(shape["size"], shape["channels"])
+
+    def model_keys(self):
+        image = {key: self.shape[key] for key in ("size", "channels")}
+        resnet = {key: self.shape[key] for key in ("stem_channels", "groups", "block", "stages")}
+        return {"architecture": "resnet", "image": image, "resnet": resnet,
+                "classifier": {"classes": [str(number) for number in range(CLASSES)]}}
+
+    @staticmethod
+    def ours_of(tensors):
+        return {name: tensor.flatten(1).contiguous() if tensor.dim() == 4 else tensor.contiguous()
+                for name, tensor in tensors}
+
+    def test_logits_losses_and_gradients_are_those_of_pytorch(self):
+        for model, images in self.for_models():
+            model.double()
+            theirs = model(**images.theirs(torch.float64))
+            theirs.loss.backward()
+            images.save(self.folder / "samples.safetensors")
+            (self.folder / "model.json").write_text(json.dumps({
+                "model": self.model_keys(), "batch": {"global": IMAGES, "micro": IMAGES}, "training": {"steps": 1}}))
+            ours = self.tool("passes", self.folder / "model.json", self.folder / "samples.safetensors", 0)
+            self.assert_close(ours["logits"], theirs.logits, 1e-10, "logits")
+            self.assertAlmostEqual(ours["losses"].mean().item(), theirs.loss.item(), places=10)
+            self.assert_gradients(ours, self.ours_of([(key, value.grad) for key, value in model.named_parameters()]))
+
+    def test_training_changes_weights_as_pytorch_does(self):
+        for model, images in self.for_models():
+            self.check_training(model, images, {"global": IMAGES}, self.ours_of)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,30 @@ std::string image_of(int shape, int number) {
   return png_file(image_side, colours);
 }
 
+Overrides of_model(Architecture architecture) {
+  if (architecture == Architecture::vit)
+    return {"model.architecture=\"vit\"",
+            "model.image={\"size\": 8, \"patch\": 2}",
+            "model.max_sequence_length=17",
+            "batch.sequence_length=17",
+            "model.kv_heads=4",
+            "model.layers=4"};
+  return {"model.architecture=\"resnet\"",
+          "model.image={\"size\": 32}",
+          "model.resnet={\"stem_channels\": 8, \"groups\": 4, \"stages\": [{\"blocks\": 2, \"channels\": 8}, "
+          "{\"blocks\": 2, \"channels\": 12}]}",
+          "model.max_sequence_length=1",
+          "batch.sequence_length=1",
+          "model.layers=4",
+          "model.hidden_size=12",
+          "model.heads=1",
+          "model.ffn_hidden_size=12",
+          "model.kv_heads=1"};
+}
+
 class ImageSetting {
  public:
-  ImageSetting() {
+  explicit ImageSetting(Architecture architecture) {
     const std::vector<std::string> classes{"left", "top", "none"};
     for (int shape = 0; shape < 3; ++shape) {
       const std::string& name = classes[static_cast<std::size_t>(shape)];
@@ -39,15 +60,10 @@ class ImageSetting {
         setting_.directory().write("images/" + name + "/" + std::to_string(number) + ".png", image_of(shape, number));
     }
     const std::string sources = "=[{\"path\": \"" + (setting_.directory().path() / "images").string() + "\"}]";
-    overrides_ = {"model.architecture=\"vit\"",
-                  "model.image={\"size\": 8, \"patch\": 2}",
-                  "model.vocab_size=1",
-                  "model.max_sequence_length=17",
-                  "batch.sequence_length=17",
-                  "model.kv_heads=4",
+    overrides_ = {"model.vocab_size=1",
                   "data.images={\"classes\": [\"left\", \"top\", \"none\"], \"augmentation\": {\"least_area\": 0.6}}",
-                  "data.train" + sources,
-                  "data.validation" + sources};
+                  "data.train" + sources, "data.validation" + sources};
+    overrides_ = of_model(architecture) + overrides_;
   }
 
   const TrainingSetting& setting() const { return setting_; }
@@ -59,8 +75,12 @@ class ImageSetting {
 };
 
 // Nothing is clipped, so that a step is a function of each parameter's gradient alone.
-const Overrides image_steps{"model.layers=4", "batch.micro=4", "training.clip_norm=0",
-                            "training.learning_rate.peak=0.01"};
+const Overrides image_steps{"batch.micro=4", "training.clip_norm=0", "training.learning_rate.peak=0.01"};
+
+struct Compute {
+  Architecture architecture;
+  Overrides overrides;
+};
 
 Learned learn(const ImageSetting& images, const RankCase& layout, std::int64_t steps = 3) {
   return learn_states(images.setting().recipe(images.overrides() + image_steps + layout.overrides), layout.ranks,
@@ -71,9 +91,11 @@ Learned learn(const ImageSetting& images, const RankCase& layout, std::int64_t s
 
 TEST_CASE("a model of images learns the same bits on any pipeline, and has the same losses on data ranks and shards",
           "[ranks]") {
-  const ImageSetting images;
-  const Overrides compute =
-      GENERATE(Overrides{}, Overrides{"model.dropout=0.1"}, Overrides{"precision.compute=\"bf16\""});
+  const Compute compute =
+      GENERATE(Compute{Architecture::vit, {}}, Compute{Architecture::vit, {"model.dropout=0.1"}},
+               Compute{Architecture::vit, {"precision.compute=\"bf16\""}}, Compute{Architecture::resnet, {}},
+               Compute{Architecture::resnet, {"precision.compute=\"bf16\""}});
+  const ImageSetting images(compute.architecture);
   const std::vector<RankCase> layouts{
       {1, {"memory.recompute=\"selective\""}},
       {1, {"memory.recompute=\"full\""}},
@@ -83,24 +105,27 @@ TEST_CASE("a model of images learns the same bits on any pipeline, and has the s
       {2, {"parallel.pipeline=2", "pipeline.balance=\"blocks\""}},
   };
   const Learned expected =
-      check_layouts([&](const RankCase& layout) { return learn(images, layout); }, compute, layouts);
-  const Learned all = learn(images, {4, Overrides{zero(3), "parallel.pipeline=2"} + compute});
+      check_layouts([&](const RankCase& layout) { return learn(images, layout); }, compute.overrides, layouts);
+  const Learned all = learn(images, {4, Overrides{zero(3), "parallel.pipeline=2"} + compute.overrides});
   CHECK(all.run.losses == expected.run.losses);
 }
 
 TEST_CASE("a step of a model of images does what is planned, and takes the memory that is planned") {
-  const ImageSetting images;
-  const std::vector<RankCase> layouts{
+  const auto architecture = GENERATE(Architecture::vit, Architecture::resnet);
+  const ImageSetting images(architecture);
+  std::vector<RankCase> layouts{
       {1, {}},
       {1, {"memory.recompute=\"selective\""}},
       {1, {"memory.recompute=\"full\""}},
       {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
-      {4, {"parallel.pipeline=2", "pipeline.loops=2", "model.layers=4", zero(3)}},
+      {4, {"parallel.pipeline=2", "pipeline.loops=2", zero(3)}},
       {2, {zero(1)}},
       {2, {zero(3)}},
-      // Pixels take most of the memory.
-      {1, {"model.image={\"size\": 96, \"patch\": 32}", "model.max_sequence_length=10", "batch.sequence_length=10"}},
   };
+  // Pixels take most of the memory.
+  if (architecture == Architecture::vit)
+    layouts.push_back(
+        {1, {"model.image={\"size\": 96, \"patch\": 32}", "model.max_sequence_length=10", "batch.sequence_length=10"}});
   for (const RankCase& layout : layouts)
     check_layout(images.setting(), {layout.ranks, images.overrides() + layout.overrides});
 }
