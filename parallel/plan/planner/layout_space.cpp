@@ -8,6 +8,7 @@
 #include "core/graph/sharding.h"
 #include "core/recipe/schedules/batch_sizes.h"
 #include "parallel/plan/cost/divisors.h"
+#include "parallel/plan/planner/uniform_recompute.h"
 
 namespace llmtrain {
 namespace {
@@ -163,8 +164,7 @@ Recipe LayoutSpace::recipe(const LayoutChoice& choice) const {
   parallel.zero_stage = sharding.zero_stage;
   parallel.zero_shard_ranks = sharding.shard_ranks;
   layout.batch.micro = passes.micro;
-  layout.memory.recompute = passes.recompute;
-  layout.memory.recompute_of_layers.clear();
+  recompute_in_all_layers(layout.memory, passes.recompute);
   layout.precision.fp8_level = passes.fp8_level;
   layout.precision.stochastic_rounding = recipe_.precision.stochastic_rounding && stores_fp8(passes.fp8_level);
   // A list in the recipe fits only its own number of stages.

@@ -6,6 +6,7 @@
 #include "core/json/json_text.h"
 #include "core/recipe/pipeline_order.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/plan/planner/uniform_recompute.h"
 
 namespace llmtrain {
 namespace {
@@ -55,10 +56,7 @@ class NeighbourList {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full}) {
       // Equal to full where there is nothing to exchange.
       if (recompute == Recompute::computation && !exchanges_activations(recipe_.parallel)) continue;
-      add([&](Recipe& other) {
-        other.memory.recompute = recompute;
-        other.memory.recompute_of_layers.clear();
-      });
+      add([&](Recipe& other) { recompute_in_all_layers(other.memory, recompute); });
     }
     add([](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
   }

@@ -13,6 +13,7 @@
 #include "parallel/plan/planner/layout_space.h"
 #include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/planner/uniform_recompute.h"
 #include "parallel/plan/report/plan.h"
 
 namespace llmtrain {
@@ -29,7 +30,7 @@ constexpr int most_rounds = 20;              // from a layout to its neighbours
 std::shared_ptr<const Graph> unmarked_graph(const Partition& start, const ClusterProfile& cluster) {
   if (start.recipe.memory.recompute_of_layers.empty()) return start.graph;
   Recipe recipe = start.recipe;
-  recipe.memory.recompute_of_layers.clear();
+  recompute_in_all_layers(recipe.memory, recipe.memory.recompute);
   return partition_for(recipe, cluster, start.mesh.devices_per_node).graph;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of recipes that list which layers run again.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
+#include "parallel/plan/planner/layout_space.h"
+#include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/planner.h"
 #include "planner_case.h"
 
@@ -77,6 +80,26 @@ TEST_CASE("on one rank each further layer that runs again saves memory and costs
     // The last layer's tensors are alive in its backward in any case.
     if (layers < 8) CHECK(plan.report.ranks.front().peak_bytes < before.report.ranks.front().peak_bytes);
     before = plan;
+  }
+}
+
+// A list that stayed would win over the word that a search or a suggestion names.
+TEST_CASE("a recipe that lists layers has layouts and neighbours of one word for all", "[recompute]") {
+  const Recipe recipe =
+      small_gpt({"cluster.profile=h100-sxm-80gb", "model.layers=8", R"(memory.recompute={"full": [3]})"});
+  const Partition partition = partition_for(recipe, profile_of(recipe), 1);
+  REQUIRE_FALSE(recipe.memory.recompute_of_layers.empty());
+
+  const LayoutSpace space(recipe, partition.mesh, *partition.graph);
+  std::vector<Recompute> changed;
+  for (const Recipe& other : neighbours(recipe, partition.mesh))
+    if (other.memory != recipe.memory && other.memory.recompute_of_layers.empty())
+      changed.push_back(other.memory.recompute);
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const MemoryRecipe expected{.recompute = recompute, .recompute_of_layers = {}, .offload = {}};
+    CHECK(space.recipe({.degrees = {}, .sharding = {}, .passes = {.recompute = recompute}, .stages = {}}).memory ==
+          expected);
+    CHECK(std::ranges::count(changed, recompute) == 1);
   }
 }
 
