@@ -19,6 +19,9 @@ inline constexpr std::array<std::string_view, 4> backend_words = {"auto", "local
 inline constexpr std::array<std::string_view, 2> on_bad_line_words = {"stop", "skip"};
 inline constexpr std::array<std::string_view, 3> all_to_all_words = {"linear", "hierarchical", "auto"};
 
+inline constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
+
+constexpr std::string_view word_of(Recompute recompute) { return recompute_words[static_cast<std::size_t>(recompute)]; }
 constexpr std::string_view word_of(DataType type) { return data_type_words[static_cast<std::size_t>(type)]; }
 constexpr std::string_view word_of(DeviceKind device) { return device_words[static_cast<std::size_t>(device)]; }
 constexpr std::string_view word_of(AllToAll all_to_all) {

@@ -106,6 +106,8 @@ struct OffloadRecipe {
 struct MemoryRecipe {
   Recompute recompute = Recompute::none;       // of all layers, unless the recipe lists some
   std::vector<Recompute> recompute_of_layers;  // as it lists them, by layer; those after its end keep everything
+  // Memory of a device, in bytes above 1, up to 1 a share of what its profile states; the planner then recomputes.
+  std::optional<double> limit;
   OffloadRecipe offload;
 
   bool operator==(const MemoryRecipe&) const = default;

@@ -37,6 +37,7 @@
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/priced_layout.h"
 #include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/split_prices.h"
 #include "parallel/plan/profile/cluster_profile.h"
@@ -183,6 +184,7 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
   Plan plan = plan_of(layout, profile, draws ? Timeline::record : Timeline::leave_out);
   plan.report.derives_data = outputs.derives_data;
+  if (recipe.memory.limit) plan.report.limits = limit_curve(recipe, profile, devices_per_node(recipe, profile));
   plan.report.suggestions = suggest(plan, profile);
   if (!plan.report.fits && plan.report.suggestions.empty())
     plan.report.warnings.push_back(devices_that_fit(plan, profile).value_or(no_change_fits));
@@ -194,13 +196,19 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   return static_cast<int>(ExitCode::done);
 }
 
+// What a plan decides of it.
+Recipe settled_for_run(const Recipe& recipe, std::int64_t devices) {
+  Recipe settled = with_settled_products(recipe, devices);
+  return settled.memory.limit ? settle_memory_limit(settled, profile_of(settled), devices) : settled;
+}
+
 std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch) {
   const std::int64_t devices = devices_per_node_of_run(recipe, launch);
   return named_with_file(file, [&] {
     // Once the recipe is known to be right, and before the ranks begin.
     make_mesh(recipe, devices);
     measure_machine(recipe);
-    Partition partition = Partition::make(with_settled_products(recipe, devices), devices);
+    Partition partition = Partition::make(settled_for_run(recipe, devices), devices);
     // A profile may be missing; then what is open is tried in its own order.
     if ((partition.exchange.are_open() || partition.mesh.switches_experts) && !has_no_profile(recipe))
       settle_by_price(partition, share_devices(profile_of(recipe), partition.mesh));

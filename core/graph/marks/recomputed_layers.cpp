@@ -14,10 +14,7 @@ using Levels = std::vector<std::optional<Recompute>>;
 
 Levels levels_of(const Graph& graph, const std::vector<Recompute>& of_layers) {
   Levels levels;
-  std::size_t layers = 0;  // so far
-  for (const Block& block : graph.blocks) {
-    if (block.is_unit) ++layers;
-    const std::size_t layer = std::max<std::size_t>(layers, 1) - 1;
+  for (const std::size_t layer : layers_of_blocks(graph)) {
     const Recompute level = layer < of_layers.size() ? of_layers[layer] : Recompute::none;
     levels.push_back(of_layers.empty() ? std::nullopt : std::optional(level));
   }
@@ -25,6 +22,16 @@ Levels levels_of(const Graph& graph, const std::vector<Recompute>& of_layers) {
 }
 
 }  // namespace
+
+std::vector<std::size_t> layers_of_blocks(const Graph& graph) {
+  std::vector<std::size_t> layers;
+  std::size_t begun = 0;
+  for (const Block& block : graph.blocks) {
+    if (block.is_unit) ++begun;
+    layers.push_back(std::max<std::size_t>(begun, 1) - 1);
+  }
+  return layers;
+}
 
 void mark_recompute(Graph& graph, const std::vector<Recompute>& of_layers) {
   const Levels levels = levels_of(graph, of_layers);

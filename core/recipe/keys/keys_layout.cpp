@@ -16,7 +16,6 @@ constexpr std::array<std::string_view, 2> fp8_products_words = {"all", "auto"};
 constexpr std::array<std::string_view, 3> product_format_words = {"fp8", "nvfp4", "mxfp4"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
-constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
 constexpr std::array<std::string_view, 4> attention_words = {"auto", "flash", "math", "cudnn"};
 
 void describe_products(KeyVisitor& keys, PrecisionRecipe& precision) {
@@ -170,6 +169,11 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
                   "all of them (full). A word is for all layers; an object lists layers by word, counted from 0 over "
                   "the whole model, as in {\"full\": [\"0-7\", 12]}: the others keep everything."},
                  memory, recompute_words, {0, layer_range.maximum - 1});
+  keys.nullable_number({"limit",
+                        "Most memory of a device that the plan may need: a share of what its profile states, up to 1, "
+                        "or bytes. The planner then chooses what each layer recomputes, at the least time; null: "
+                        "memory.recompute says it."},
+                       memory.limit, {0, 1e18, RangeEnds::open_minimum});
   keys.section({"offload", "What is kept in host memory instead of device memory."}, [&] {
     keys.boolean({"optimizer", "Optimizer state and master weights."}, memory.offload.optimizer);
     keys.boolean({"weights", "Weights of layers that are not in use."}, memory.offload.weights);

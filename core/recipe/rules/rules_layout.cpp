@@ -240,6 +240,13 @@ Verdict check_recomputed_layers(const Recipe& recipe, const Known&) {
   return Refusal{fmt::format("names layer {}", named - 1), fmt::format("the model has layers 0 to {}", layers - 1)};
 }
 
+Verdict check_limit(const Recipe& recipe, const Known&) {
+  if (!recipe.memory.limit) return {};
+  if (recipe.memory.recompute == Recompute::none && recipe.memory.recompute_of_layers.empty()) return {};
+  return Refusal{"a limit beside memory.recompute",
+                 "must choose alone what layers recompute; leave one of the two out"};
+}
+
 }  // namespace
 
 // A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
@@ -258,6 +265,7 @@ std::vector<Rule> layout_rules() {
         "/parallel/context"},
        check_sequence},
       {"/memory/recompute", {"/model/layers", "/model/decoder_layers"}, check_recomputed_layers},
+      {"/memory/limit", {"/memory/recompute"}, check_limit},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
       {"/parallel/expert",
        {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/expert_tensor",

@@ -16,6 +16,7 @@
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/fp8_payoff.h"
+#include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/planner/split_prices.h"
 #include "parallel/plan/planner/stage_work.h"
@@ -307,6 +308,8 @@ void hold_all_splits(const PricedLayout& priced, Plan& plan) {
 
 Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
                         std::shared_ptr<const Graph> graph) {
+  if (recipe.memory.limit)
+    return partition_for(settle_memory_limit(recipe, cluster, devices_per_node), cluster, devices_per_node);
   // A given graph has the products of another layout.
   if (recipe.precision.plans_products()) graph = nullptr;
   Recipe of_states = settle_fp8_products(recipe, cluster, devices_per_node);

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "parallel/plan/planner/estimated_layouts.h"
 #include "parallel/plan/planner/layout_space.h"
+#include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/uniform_recompute.h"
@@ -150,6 +151,10 @@ std::optional<std::size_t> best_of(const std::vector<SearchCandidate>& candidate
 }
 
 SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile) {
+  if (recipe.memory.limit) {
+    const LimitedDevice limited = as_device(recipe, profile);
+    return search_layouts(limited.recipe, limited.cluster);
+  }
   return Search(recipe, profile).run();
 }
 

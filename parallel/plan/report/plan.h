@@ -123,6 +123,12 @@ struct PlannedProduct {
   }
 };
 
+// A step under a memory.limit, at the least time that was found.
+struct LimitPoint {
+  double peak_bytes = 0;  // of the fullest rank
+  double step_seconds = 0;
+};
+
 struct PlanReport {
   Recipe recipe;  // resolved
   std::string profile;
@@ -145,6 +151,7 @@ struct PlanReport {
       fp8_products;  // of all layers; empty where they are in FP8 as the recipe says, or none is
   std::vector<PlannedRank> ranks;
   std::vector<CommunicationEntry> communication;
+  std::vector<LimitPoint> limits;           // that memory.limit could be, the least first; empty where it is null
   std::vector<PlanSuggestion> suggestions;  // at most three, fastest first; empty unless requested
   StageWork work;                           // for pages: empty without a recorded timeline
 };

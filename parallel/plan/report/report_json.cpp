@@ -168,6 +168,10 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
                        {"rank_load", report.routing->rank_load},
                        {"dropped_share", report.routing->dropped_share},
                        {"idle_ranks", report.routing->idle_ranks}};
+  if (!report.limits.empty())
+    json["limits"] = list_json(report.limits, [](const LimitPoint& point) {
+      return Json{{"peak_bytes", point.peak_bytes}, {"step_seconds", point.step_seconds}};
+    });
   if (!report.fp8_products.empty()) json["fp8_products"] = list_json(report.fp8_products, product_json);
   // A division by zero in a plan is a defect of this program: report it instead of writing an invalid number.
   require_finite(json, "");

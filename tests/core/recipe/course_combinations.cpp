@@ -199,6 +199,8 @@ std::vector<Combination> pipeline_combinations() {
       {R"({"parallel": {"pipeline": 8}})", "/pipeline/balance", {"8 stages", "set /parallel/pipeline to 4 and"}},
       {R"({"pipeline": {"loops": 5}})", "/pipeline/balance", {"5 stages", "set /pipeline/loops to 4"}},
       {R"({"pipeline": {"loops": 4, "schedule": "gpipe"}})", "", {}},
+      {R"({"memory": {"limit": 0.5}})", "", {}},
+      {R"({"memory": {"limit": 12e9, "recompute": "full"}})", "/memory/limit", {"beside memory.recompute", "leave one"}},
       {R"({"memory": {"recompute": {"full": [3]}}})", "", {}},
       {R"({"memory": {"recompute": {"full": ["2-4"]}}})", "/memory/recompute", {"names layer 4", "layers 0 to 3"}},
       {R"({"parallel": {"pipeline": 3}, "pipeline": {"balance": "blocks"}})", "", {}},

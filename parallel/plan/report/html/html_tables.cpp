@@ -122,6 +122,14 @@ Html advice_section(const PlanReport& report) {
     for (const std::string& warning : report.warnings) text += html("<li>{}</li>", warning);
     text += "</ul></section>\n";
   }
+  if (!report.limits.empty()) {
+    std::vector<std::vector<Html>> points;
+    for (const LimitPoint& point : report.limits)
+      points.push_back(text_cells({bytes_text(point.peak_bytes), duration_text(point.step_seconds),
+                                   change_text(point.step_seconds / report.step.seconds, 1)}));
+    text += html("<section><h2>Memory limits</h2>{}</section>\n",
+                 html_table(1, text_cells({"fullest rank", "step", "vs. this recipe"}), points));
+  }
   if (report.suggestions.empty()) return text;
   std::vector<std::vector<Html>> rows;
   for (const PlanSuggestion& suggestion : report.suggestions) {

@@ -132,6 +132,8 @@ TEST_CASE("exactness is refused where rows are not apart") {
   CHECK(refused({}).empty());
   CHECK_THAT(refused({"precision.compute=\"bf16\"", "precision.fp8_level=\"O0\""}),
              Catch::StartsWith("/precision/fp8_level: ") && Catch::EndsWith("--exact does not apply, leave it out"));
+  CHECK_THAT(refused({R"(model.moe={"experts": 4, "top_k": 2, "capacity_factor": 1.5})"}),
+             Catch::StartsWith("/model/moe/capacity_factor: "));
   CHECK_THAT(refused(bert), Catch::StartsWith("/model/architecture: "));
 }
 

@@ -96,7 +96,7 @@ TEST_CASE("a recipe that lists layers has layouts and neighbours of one word for
     if (other.memory != recipe.memory && other.memory.recompute_of_layers.empty())
       changed.push_back(other.memory.recompute);
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    const MemoryRecipe expected{.recompute = recompute, .recompute_of_layers = {}, .offload = {}};
+    const MemoryRecipe expected{.recompute = recompute, .recompute_of_layers = {}, .limit = {}, .offload = {}};
     CHECK(space.recipe({.degrees = {}, .sharding = {}, .passes = {.recompute = recompute}, .stages = {}}).memory ==
           expected);
     CHECK(std::ranges::count(changed, recompute) == 1);
