@@ -25,7 +25,8 @@ class Documents(ProgramTest):
         quickstart["data"] = {key: [{"path": "../core/**"}] for key in ("train", "validation")}
         self.write("recipes/quickstart.json", quickstart)
         (self.folder / "recipes/examples").mkdir()
-        (self.folder / "recipes/examples/draw-shapes").symlink_to(SOURCE / "recipes/examples/draw-shapes")
+        for script in ("cipher-phrases", "draw-shapes"):
+            (self.folder / "recipes/examples" / script).symlink_to(SOURCE / "recipes/examples" / script)
         self.bring_examples()
         documents.bring(self.folder)
 

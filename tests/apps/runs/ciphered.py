@@ -1,55 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phrases of this repository's documents and their ciphered translation, with a tokenizer of whole words."""
-import json
-import random
-import re
+"""Phrases and their ciphered translation, with a tokenizer of whole words, as recipes/examples/cipher-phrases writes
+them."""
 from collections import Counter
-from pathlib import Path
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 
-import ended_texts
-
-DOCS = Path(__file__).resolve().parents[3] / "docs"
-END, PADDING, START = 0, 1, 2
-WORDS, LENGTH = 16, 5
+from program import SOURCE
 
 
-def ciphered(word):
-    """Each letter is the one that is 13 further on."""
-    return "".join(chr((ord(letter) - 97 + 13) % 26 + 97) for letter in word)
+def example():
+    loader = SourceFileLoader("cipher_phrases", str(SOURCE / "recipes/examples/cipher-phrases"))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
 
 
-def frequent_words():
-    text = " ".join(path.read_text(encoding="utf-8").lower() for path in sorted(DOCS.glob("*.md")))
-    words = Counter(word for word in re.findall(r"[a-z]+", text) if len(word) > 3)
-    # The same word must not be in both languages.
-    return sorted(word for word, _ in words.most_common(WORDS) if ciphered(word) not in words)
-
-
-def phrases(count, seed):
-    draw, words = random.Random(seed), frequent_words()
-    return [draw.choices(words, k=draw.randint(4, LENGTH)) for _ in range(count)]
-
-
-def lines(sources, targets=None):
-    """Rows of JSON Lines: a phrase, and the translation of it or of another one."""
-    rows = [{"source": " ".join(source), "target": " ".join(map(ciphered, target))}
-            for source, target in zip(sources, targets or sources, strict=True)]
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def vocabulary():
-    words = frequent_words()
-    return {text: id for id, text in enumerate(["</s>", "<pad>", "<s>", *words, *map(ciphered, words)])}
-
-
-def tokenizer():
-    ids = vocabulary()
-    return json.dumps({
-        "model": {"type": "WordLevel", "vocab": ids, "unk_token": "<s>"}, "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "added_tokens": [{"id": id, "content": text, "special": True}
-                         for text, id in ids.items() if text.startswith("<")],
-        "post_processor": ended_texts.post_processor(END)})
-
+phrases, lines, ciphered, tokenizer, MARKS = (
+    getattr(example(), name) for name in ("phrases", "lines", "ciphered", "tokenizer", "MARKS"))
 
 # Sections of a recipe that learns it in a few hundred steps.
 SECTIONS = {"model": {"architecture": "t5", "layers": 1, "hidden_size": 32, "heads": 2, "vocab_size": 128,

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoder-decoders that learn a ciphered translation of words of this repository: what runs and `eval` say of the
+"""Encoder-decoders that learn a ciphered translation of phrases: what runs and `eval` say of the
 translations that they write."""
 import json
 import os
 import unittest
 
 import ciphered
-import ended_texts
 from program import TrainingTest
 
 
@@ -14,7 +13,7 @@ class WrittenTargets(TrainingTest):
     def setUp(self):
         super().setUp()
         self.write("tokenizer.json", ciphered.tokenizer())
-        self.write("tokenizer_config.json", ended_texts.MARKS)
+        self.write("tokenizer_config.json", ciphered.MARKS)
         sources = ciphered.phrases(1024, 1)
         self.write("train.jsonl", ciphered.lines(sources))
         self.write("shuffled.jsonl", ciphered.lines(sources, sources[1:] + sources[:1]))
