@@ -18,6 +18,9 @@ std::string reason_against(const LocalModel& model) {
   if (!model.device().is_cpu())
     return "/cluster/device: a GPU's libraries sum in other orders for other numbers of tokens; --set "
            "cluster.device=cpu";
+  if (recipe.model.moe && recipe.model.moe->capacity_factor != 0)
+    return "/model/moe/capacity_factor: which tokens experts have room for depends on what is beside them; --set "
+           "model.moe.capacity_factor=0";
   for (const Block& block : model.graph().blocks)
     if (std::holds_alternative<BodySettings>(block.settings))
       return "/model/architecture: some products of \"" + block.name +
