@@ -52,8 +52,8 @@ class LimitChooser {
 
   // The fastest that is at most `limit`; none where nothing is.
   std::optional<Recipe> within(double limit);
-  // The plan of the words for all layers that needs least.
-  const Plan& smallest() const;
+  // That needs least of what is tried: a word for all layers, but for single ones that need less with another.
+  Recipe smallest() const;
   const Plan& largest() const { return uniform_.at(Recompute::none); }
   Plan planned(const Recipe& recipe) const {
     return make_plan(std::make_shared<const Layout>(partition_for(recipe, cluster_, devices_per_node_)), cluster_);
@@ -94,9 +94,21 @@ class LimitChooser {
   std::map<std::size_t, std::vector<Change>> changes_;  // by rank, in the order of layers; from "none"
 };
 
-const Plan& LimitChooser::smallest() const {
+Recipe LimitChooser::smallest() const {
   const auto less = [](const auto& a, const auto& b) { return fullest(a.second) < fullest(b.second); };
-  return std::ranges::min_element(uniform_, less)->second;
+  const auto& [word, plan] = *std::ranges::min_element(uniform_, less);
+  double least = fullest(plan);
+  Layers layers(static_cast<std::size_t>(layer_count(recipe_.model)), word);
+  for (std::size_t layer = layers.size(); layer-- > 0;)
+    for (const auto& [other, unused] : uniform_) {
+      Layers changed = layers;
+      changed[layer] = other;
+      const double needed = fullest(planned(with(changed)));
+      if (needed >= least) continue;
+      least = needed;
+      layers = std::move(changed);
+    }
+  return with(layers);
 }
 
 // A stage's time and a rank's memory are shared out among the layers by what each saves.
@@ -204,13 +216,15 @@ void LimitChooser::give_back(double limit, Layers& layers) const {
 std::optional<Recipe> LimitChooser::within(double limit) {
   if (fullest(largest()) <= limit) return with(Recompute::none);
   if (changes_.empty()) price_layers();
-  std::optional<Recipe> best;
-  double least = std::numeric_limits<double>::infinity();
-  if (std::optional<Layers> layers = mixed(limit)) {
-    give_back(limit, *layers);
-    best = with(*layers);
-    least = planned(*best).report.step.seconds;
+  std::optional<Layers> layers = mixed(limit);
+  if (!layers) {
+    const Recipe small = smallest();
+    if (fullest(planned(small)) > limit) return std::nullopt;
+    layers = small.memory.recompute_of_layers;
   }
+  give_back(limit, *layers);
+  Recipe best = with(*layers);
+  double least = planned(best).report.step.seconds;
   for (const auto& [word, plan] : uniform_) {
     if (fullest(plan) > limit || plan.report.step.seconds >= least) continue;
     best = with(word);
@@ -264,7 +278,7 @@ Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, 
   const double sharing = share_devices(cluster, chooser.largest().layout->mesh()).ranks_per_device;
   const double limit = device_limit(*recipe.memory.limit, cluster) / sharing;
   if (std::optional<Recipe> chosen = chooser.within(limit)) return *std::move(chosen);
-  const Plan& smallest = chooser.smallest();
+  const Plan smallest = chooser.planned(chooser.smallest());
   throw Error(
       ExitCode::bad_recipe,
       fmt::format("/memory/limit: {} is {} for each rank, and the least that a plan needs is {} ({:.0f} bytes of a "
@@ -276,7 +290,7 @@ Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, 
 std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& cluster,
                                     std::int64_t devices_per_node) {
   LimitChooser chooser(without_limit(recipe), cluster, devices_per_node);
-  const double least = fullest(chooser.smallest()), most = fullest(chooser.largest());
+  const double least = fullest(chooser.planned(chooser.smallest())), most = fullest(chooser.largest());
   constexpr int points = 5;
   std::vector<LimitPoint> curve;
   for (int i = 0; i < points; ++i) {
