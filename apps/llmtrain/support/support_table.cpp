@@ -34,6 +34,12 @@ const Needs needs_stages = {{"model.image.size", "32"},
                             {"model.max_sequence_length", "1"},
                             {"model.heads", "1"},
                             {"model.classifier.classes", R"(["a", "b"])"}};
+// The key that needs the architecture cannot be the one that brings it.
+Needs needs_resnet() {
+  Needs needs = needs_stages;
+  needs.emplace_back("model.architecture", "resnet");
+  return needs;
+}
 const Needs needs_latent_attention = {{"model.position", "rope"},
                                       {"model.qkv_bias", "false"},
                                       {"model.latent_attention.key_value_rank", "16"},
@@ -61,6 +67,7 @@ void add_model(std::vector<Tried>& tried) {
   const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
   add({"model.architecture", {"vit"}, needs_images});
   add({"model.architecture", {"resnet"}, needs_stages});
+  add({"model.norm", {"groupnorm"}, needs_resnet()});
   add({"model.position", {"relative"}, {{"model.architecture", "t5"}}});
   add({"model.rope_scaling.type", {}, {{"model.position", "rope"}, {"model.rope_scaling.factor", "2"}}});
   add({"model.rope_scaling.truncate", {}, needs_yarn});
@@ -154,6 +161,7 @@ void add_layout(std::vector<Tried>& tried) {
   add({"pipeline.balance", {"[1, 3]"}, needs_pipeline});
   add({"pipeline.loops", {"2"}});
   add({"memory.recompute", {R"({"full": [0]})"}});
+  add({"memory.limit", {"1e12"}});
   add({"kernels.attention", {"cudnn"}, {{"precision.compute", "bf16"}}});
 }
 
