@@ -20,7 +20,7 @@
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/layout/executable.h"
-#include "parallel/plan/planner/search.h"
+#include "parallel/plan/search/search.h"
 
 namespace llmtrain::app {
 namespace {

@@ -22,8 +22,8 @@
 #include "core/page/text_table.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/planner/search.h"
 #include "parallel/plan/report/plan.h"
+#include "parallel/plan/search/search.h"
 
 namespace llmtrain::app {
 namespace {

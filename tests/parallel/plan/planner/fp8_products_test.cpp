@@ -7,8 +7,8 @@
 
 #include "parallel/plan/planner/fp8_payoff.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/planner/search.h"
 #include "parallel/plan/report/report.h"
+#include "parallel/plan/search/search.h"
 #include "planner_case.h"
 
 namespace llmtrain::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/layout_estimates.h"
+#include "parallel/plan/search/layout_estimates.h"
 
 #include <rapidcheck.h>
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/plan/planner/layout_space.h"
 #include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/search/layout_space.h"
 #include "planner_case.h"
 
 namespace llmtrain::test {

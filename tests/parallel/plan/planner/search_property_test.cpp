@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/planner/search.h"
+#include "parallel/plan/search/search.h"
 #include "planner_case.h"
 #include "random_recipe.h"
 

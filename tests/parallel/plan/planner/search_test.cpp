@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/search.h"
+#include "parallel/plan/search/search.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "parallel/plan/planner/estimated_layouts.h"
-#include "parallel/plan/planner/layout_space.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/search/estimated_layouts.h"
+#include "parallel/plan/search/layout_space.h"
 #include "planner_case.h"
 
 namespace llmtrain::test {

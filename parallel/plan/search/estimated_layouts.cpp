@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/estimated_layouts.h"
+#include "parallel/plan/search/estimated_layouts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -12,9 +12,9 @@
 #include "core/base/error.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/layout_bounds.h"
-#include "parallel/plan/planner/layout_estimates.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/search/layout_bounds.h"
+#include "parallel/plan/search/layout_estimates.h"
 
 namespace llmtrain {
 namespace {

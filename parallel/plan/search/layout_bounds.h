@@ -9,8 +9,8 @@
 
 #include "core/graph/graph.h"
 #include "parallel/layout/layout.h"
-#include "parallel/plan/planner/layout_space.h"
 #include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/plan/search/layout_space.h"
 
 namespace llmtrain {
 

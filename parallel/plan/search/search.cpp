@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/search.h"
+#include "parallel/plan/search/search.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "parallel/plan/planner/estimated_layouts.h"
-#include "parallel/plan/planner/layout_space.h"
 #include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/uniform_recompute.h"
 #include "parallel/plan/report/plan.h"
+#include "parallel/plan/search/estimated_layouts.h"
+#include "parallel/plan/search/layout_space.h"
 
 namespace llmtrain {
 namespace {

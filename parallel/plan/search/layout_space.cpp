@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/layout_space.h"
+#include "parallel/plan/search/layout_space.h"
 
 #include <algorithm>
 #include <iterator>

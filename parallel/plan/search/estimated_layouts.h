@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "parallel/plan/planner/layout_space.h"
 #include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/plan/search/layout_space.h"
 
 namespace llmtrain {
 

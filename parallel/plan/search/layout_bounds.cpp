@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/layout_bounds.h"
+#include "parallel/plan/search/layout_bounds.h"
 
 #include <algorithm>
 #include <iterator>
@@ -13,8 +13,8 @@
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/layout_estimates.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/search/layout_estimates.h"
 
 namespace llmtrain {
 
