@@ -2,6 +2,7 @@
 #include "kernels/host_copy.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace llmtrain::kernels {
 namespace {
@@ -11,6 +12,14 @@ at::Tensor pinned_like(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+c10::Stream current_stream(const at::Device& device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+c10::Stream copy_stream(const at::Device& device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+}
 
 at::Tensor to_device(const at::Tensor& tensor, const at::Device& device) {
   if (tensor.device() == device) return tensor;

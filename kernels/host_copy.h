@@ -2,8 +2,14 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 namespace llmtrain::kernels {
+
+// On which the calling thread enqueues its work.
+c10::Stream current_stream(const at::Device& device);
+// Another one of LibTorch's pool, of the usual priority: copies may wait for the work of a step.
+c10::Stream copy_stream(const at::Device& device);
 
 // Small tensors on their way between the host and a GPU, through pinned memory, which LibTorch keeps until a copy is
 // done with it. Without a GPU a tensor is returned as it is.

@@ -3,18 +3,17 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "kernels/host_copy.h"
 
 namespace llmtrain {
 namespace {
 
 // LibTorch's allocators align storages so.
 constexpr std::int64_t alignment = 512;
-
-c10::impl::VirtualGuardImpl streams_of(const at::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
@@ -52,9 +51,7 @@ void for_parts(const std::vector<at::Tensor>& pieces, std::int64_t begin, const 
 }  // namespace
 
 ActivationOffload::ActivationOffload(const at::Device& device)
-    : device_(device),
-      incoming_(streams_of(device).getStreamFromGlobalPool(device, false)),
-      outgoing_(streams_of(device).getStreamFromGlobalPool(device, false)) {}
+    : device_(device), incoming_(kernels::copy_stream(device)), outgoing_(kernels::copy_stream(device)) {}
 
 std::vector<at::Tensor> ActivationOffload::take(std::int64_t bytes) {
   std::vector<at::Tensor> pieces;
@@ -76,7 +73,7 @@ void ActivationOffload::give(std::vector<at::Tensor> pieces) {
   for (at::Tensor& piece : pieces) free_[piece.numel()].push_back(std::move(piece));
 }
 
-c10::Stream ActivationOffload::computing() const { return streams_of(device_).getStream(device_); }
+c10::Stream ActivationOffload::computing() const { return kernels::current_stream(device_); }
 
 // What leaves must have been made. What arrives may get memory that computations still read, and what leaves pinned
 // memory from which they wait for arrivals.

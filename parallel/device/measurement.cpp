@@ -3,7 +3,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "kernels/gemm.h"
+#include "kernels/host_copy.h"
 #include "parallel/device/device.h"
 #include "parallel/device/device_runtime.h"
 
@@ -23,7 +23,7 @@ void Moments::note() {
     return;
   }
   events_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  events_.back().record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  events_.back().record(kernels::current_stream(device_));
 }
 
 // Events measure only the time between each other: the host's time of the last one anchors the others.

@@ -3,30 +3,24 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <utility>
 
+#include "kernels/host_copy.h"
 #include "parallel/device/device.h"
 
 namespace llmtrain {
-namespace {
-
-c10::impl::VirtualGuardImpl streams_of(const at::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
-
-}  // namespace
-
 StateCopy::StateCopy(const at::Device& device, std::vector<Piece> pieces)
     : device_(device),
       pieces_(std::move(pieces)),
       // The usual priority: copies may wait for the step's, which others wait for.
-      stream_(streams_of(device).getStreamFromGlobalPool(device, false)),
+      stream_(kernels::copy_stream(device)),
       start_(device.type()),
       end_(device.type()) {
-  start_.record(streams_of(device_).getStream(device_));
+  start_.record(kernels::current_stream(device_));
 }
 
 void StateCopy::run() {
@@ -56,7 +50,7 @@ void StateCopy::run() {
 
 void StateCopy::release() {
   enqueued_.get_future().wait();
-  end_.block(streams_of(device_).getStream(device_));
+  end_.block(kernels::current_stream(device_));
 }
 
 // Leaves up to two buffers under way. One is unloaded while the other one fills.

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstddef>
 #include <utility>
@@ -70,7 +69,7 @@ at::Tensor read_floats(const at::Tensor& tensor) {
 void RoundAhead::end_round() {
   if (device_.is_cpu()) return;
   c10::Event end(device_.type());
-  end.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  end.record(kernels::current_stream(device_));
   if (last_) last_->synchronize();
   last_.emplace(std::move(end));
 }

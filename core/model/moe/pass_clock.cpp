@@ -2,16 +2,16 @@
 #include "core/model/moe/pass_clock.h"
 
 #include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "core/base/elapsed_time.h"
+#include "kernels/host_copy.h"
 
 namespace llmtrain {
 namespace {
 
 std::shared_ptr<c10::Event> recorded(const c10::Device& device) {
   auto event = std::make_shared<c10::Event>(device.type(), c10::EventFlag::BACKEND_DEFAULT);  // one that has a time
-  event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  event->record(kernels::current_stream(device));
   return event;
 }
 
