@@ -61,6 +61,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
   if (recipe().precision.gradients_may_fall_back())
     gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
   if (offload.optimizer) host_update_.emplace(device_);
+  if (offload.weights) weight_fetch_.emplace(device_);
   if (offload.activations) activation_offload_.emplace(device_);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents, make);
@@ -81,7 +82,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 rounding_seed(recipe()),
                                 fp8_history(),
                                 gradient_fallback(),
-                                host_update_ ? &*host_update_ : nullptr};
+                                host_update_ ? &*host_update_ : nullptr,
+                                weight_fetch_ ? &*weight_fetch_ : nullptr};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   if (group.is_shared())

@@ -133,7 +133,8 @@ class LocalModel {
   SpikeDetector spikes_;
   std::optional<Fp8History> fp8_history_;
   std::optional<GradientFallback> gradient_fallback_;
-  std::optional<HostUpdate> host_update_;  // where the host has the optimizer's states
+  std::optional<HostUpdate> host_update_;    // where the host has the optimizer's states
+  std::optional<WeightFetch> weight_fetch_;  // where it has the shards of the weights
   std::optional<ActivationOffload> activation_offload_;
   RopeTables rope_;
   std::vector<StageState> stages_;

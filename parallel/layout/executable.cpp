@@ -183,8 +183,9 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       {precision.multiplies_fp4(), "/precision/product_format", "products of 4-bit numbers", "use \"fp8\""},
       {recipe.data.pairs && !is_encoder_decoder(recipe.model.architecture), "/data/pairs",
        "pairs for a model without an encoder", "set it to null, or model.architecture to \"bart\" or \"t5\""},
-      {offload.weights, "/memory/offload/weights", "true", "use false"},
       // They are in the host's memory as they are.
+      {offload.weights && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/weights", "true on a CPU",
+       "use false"},
       {offload.activations && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/activations", "true on a CPU",
        "use false"},
   };
@@ -220,8 +221,7 @@ std::vector<std::string> keys_not_executable() {
 
 Recipe without_training(Recipe recipe) {
   recipe.kernels.cuda_graphs = false;
-  recipe.memory.offload.optimizer = false;
-  recipe.memory.offload.activations = false;
+  recipe.memory.offload = {};
   return recipe;
 }
 

@@ -29,7 +29,8 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
           .micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch)),
           // At 0 the schedule omits ZeRO's instructions.
           .zero_stage = static_cast<std::int32_t>(sharding),
-          .reduces = std::max(data_group(mesh).ranks, copies) > 1};
+          .reduces = std::max(data_group(mesh).ranks, copies) > 1,
+          .fetches = recipe.memory.offload.weights};
 }
 
 std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {

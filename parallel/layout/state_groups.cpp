@@ -236,6 +236,8 @@ RankGroup gathering_group(const Mesh& mesh, StateGroup::Kind kind) {
 std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateGroup::Kind kind) {
   // Without experts nothing says that parallel.expert_tensor divides anything.
   if (kind == Kind::experts && !recipe.model.moe) return 0;
+  // Shards on the host are brought in for use, also where no other rank has one.
+  if (recipe.memory.offload.weights) return recipe.parallel.zero_stage;
   return gathering_group(widest_mesh(mesh), kind).ranks > 1 ? recipe.parallel.zero_stage : 0;
 }
 

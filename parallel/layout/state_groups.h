@@ -88,12 +88,17 @@ struct StateGroup {
   // without ranks to shard over) would be summed again by a second reduction; and FP8 gradients are rounded once per
   // step, of their sum over all micro-batches, where a schedule that reduces after some of them would round each time.
   bool is_reduced_last(const ScheduleShape& shape) const {
-    return is_shared() || (shape.sharding() >= 2 && zero_stage < 2) || accumulates_step(shape);
+    const bool is_whole = shape.reduces && shape.sharding() >= 2 && !splits_gradients();
+    return is_shared() || is_whole || accumulates_step(shape);
   }
   // Whether it keeps the whole sums of a step, in the accumulator's type, although the schedule reduces more often.
   bool accumulates_step(const ScheduleShape& shape) const {
     return types.accumulator && zero_stage >= 2 && shape.reduction_group() < shape.micro_batches;
   }
+
+  // Whether ranks own parts of the gradients: not of a shard that no other rank has a part of, whose weights come from
+  // the host.
+  bool splits_gradients() const { return zero_stage >= 2 && (joined > 1 || shards.ranks > 1); }
 
   // Whether several ranks of the pipeline hold them, of which that of the first reader counts them.
   bool is_shared() const { return !readers.empty(); }
@@ -110,9 +115,10 @@ struct StateGroup {
 // The ranks that gather the weights of such states and scatter their gradients: those that share ZeRO's shards, of
 // experts with those of the slices that a rank joins.
 RankGroup gathering_group(const Mesh& mesh, StateGroup::Kind kind);
-// The effective ZeRO stage of such states, frozen ones apart: 0 without ranks to shard over. Where a run switches
-// between splits of the experts' products, their states stay as they are: the split in which ranks gather most decides,
-// also for a step whose own split gathers from no one.
+// The effective ZeRO stage of such states, frozen ones apart: 0 without ranks to shard over, unless shards are on the
+// host (memory.offload.weights), from where they are brought in for use. Where a run switches between splits of the
+// experts' products, their states stay as they are: the split in which ranks gather most decides, also for a step whose
+// own split gathers from no one.
 std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateGroup::Kind kind);
 
 // The non-empty groups that each of the stages holds, those that ranks of the pipeline share first.

@@ -49,11 +49,12 @@ struct ScheduleShape {
   std::int32_t loops = 1;     // stages on each rank; stage i lives on rank i mod pipeline
   std::int32_t micro_batches = 1;
   std::int32_t zero_stage = 0;  // 0 to 3
-  bool reduces = false;         // several ranks hold the same parameters; otherwise zero_stage has no effect
+  bool reduces = false;         // several ranks hold the same parameters
+  bool fetches = false;         // the host has ZeRO-3's shards, which are gathered also where no other rank has one
 
   std::int32_t stages() const { return pipeline * loops; }
-  // The effective ZeRO stage: 0 without ranks to shard over.
-  std::int32_t sharding() const { return reduces ? zero_stage : 0; }
+  // The effective ZeRO stage: 0 without ranks or a host to shard over.
+  std::int32_t sharding() const { return reduces || fetches ? zero_stage : 0; }
   // Micro-batches that a stage processes per gather of its weights: all (breadth_first, gpipe), as many as ranks
   // (interleaved over more than one rank), or one, like ordinary FSDP.
   std::int32_t gather_group() const;

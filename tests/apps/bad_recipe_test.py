@@ -200,7 +200,8 @@ class NotExecutable(ProgramTest):
         "/launch/node_link_speedup": {"launch.node_link_speedup": 5, "launch.backend": "mpi"},
         "/launch/layer_delay_microseconds": {"launch.layer_delay_microseconds": 5, "launch.backend": "mpi"},
         "/memory/offload/optimizer": {"memory.offload.optimizer": True, "cluster.device": "cpu"},
-        "/memory/offload/weights": {"memory.offload.weights": True},
+        "/memory/offload/weights": {"memory.offload.weights": True, "memory.offload.optimizer": True,
+                                    "parallel.zero_stage": 3, "cluster.device": "cpu"},
         "/memory/offload/activations": {"memory.offload.activations": True, "cluster.device": "cpu"},
     }
 
@@ -235,7 +236,7 @@ class NotExecutable(ProgramTest):
 
     def test_all_at_once(self):
         changes = {"memory.offload.activations": True, "memory.offload.weights": True,
-                   "memory.offload.optimizer": True, "cluster.device": "cpu"}
+                   "memory.offload.optimizer": True, "parallel.zero_stage": 3, "cluster.device": "cpu"}
         self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], **changes}))
         result = self.refused(2, [], "run", "recipe.json")
         self.assertEqual(len(result.stderr.splitlines()), 3, result.stderr)

@@ -219,8 +219,9 @@ class Damaged(ProgramTest):
             self.refused(65, ["manifest.json", "/epochs"], *command)
 
     def test_recipe_that_cannot_be_executed(self):
-        checkpoint_folder.write(self.folder / "c", small({"memory.offload.weights": True}))
-        self.refused(2, ["/memory/offload/weights:"], "sample", "c")
+        checkpoint_folder.write(self.folder / "c", small({
+            "precision.compute": "bf16", "precision.fp8_level": "O0", "precision.product_format": "nvfp4"}))
+        self.refused(2, ["/precision/product_format:"], "sample", "c")
 
     def test_recipe_that_is_none(self):
         for number, recipe in enumerate((None, [], {"name": 3}, {"name": "a\x1b[2J"})):

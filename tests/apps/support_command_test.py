@@ -92,7 +92,7 @@ class Support(ProgramTest):
         self.assertTrue(alone["precision.compute", "bf16"]["run"])
         self.assertTrue(alone["precision.fp8_level", "O3"]["run"])
         self.assertTrue(alone["precision.compute", "fp16"]["run"])
-        self.assertFalse(alone["memory.offload.weights", "true"]["run"])
+        self.assertFalse(alone["precision.product_format", "nvfp4"]["run"])
         pairs = {frozenset(zip(one["keys"], one["values"])): one for one in self.report["pairs"]}
         for pair in ({("pipeline.schedule", "gpipe"), ("pipeline.loops", "2")},
                      {("model.lora.rank", "8"), ("precision.fp8_level", "O1")},

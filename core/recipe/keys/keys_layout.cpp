@@ -171,12 +171,14 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
                  memory, recompute_words, {0, layer_range.maximum - 1});
   keys.nullable_number({"limit",
                         "Most memory of a device that the plan may need: a share of what its profile states, up to 1, "
-                        "or bytes. The planner then chooses what each layer recomputes, at the least time; null: "
-                        "memory.recompute says it."},
+                        "or bytes. The planner then chooses what each layer recomputes and, where that is not enough, "
+                        "what a GPU leaves to the host, at the least time; null: memory.recompute and memory.offload "
+                        "say it."},
                        memory.limit, {0, 1e18, RangeEnds::open_minimum});
   keys.section({"offload", "What is kept in host memory instead of device memory."}, [&] {
     keys.boolean({"optimizer", "Optimizer state and master weights."}, memory.offload.optimizer);
-    keys.boolean({"weights", "Weights of layers that are not in use."}, memory.offload.weights);
+    keys.boolean({"weights", "With ZeRO 3 and `optimizer`: weights of stages that are not in use."},
+                 memory.offload.weights);
     keys.boolean({"activations", "Activations between forward and backward."}, memory.offload.activations);
   });
 }

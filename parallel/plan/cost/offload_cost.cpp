@@ -11,11 +11,11 @@
 namespace llmtrain {
 namespace {
 
-// What the host has of a rank's weights: with ZeRO-3 the rank's shard, else all.
+// What the host has of a rank's weights.
 double weight_bytes(const Partition& partition, std::size_t stage) {
   double bytes = 0;
   for (const StateGroup& group : partition.groups[stage])
-    bytes += group.types.weight_bytes() * static_cast<double>(group.zero_stage >= 3 ? group.shard() : group.whole());
+    if (group.zero_stage >= 3) bytes += group.types.weight_bytes() * static_cast<double>(group.shard());
   return bytes;
 }
 
@@ -67,9 +67,12 @@ void add_offload(const PricedLayout& priced, std::size_t stage, double kept, Sta
     cost.forward.seconds += alone;
     cost.backward.seconds += alone;
   }
-  // PCIe is full duplex: in the forward weights arrive while activations leave, in the backward both arrive.
-  cost.forward.seconds = std::max(cost.forward.seconds, std::max(weights, activations) / bandwidth);
-  cost.backward.seconds = std::max(cost.backward.seconds, (weights + activations) / bandwidth);
+  cost.gather_seconds += weights / bandwidth;
+  // PCIe is full duplex: in the forward weights arrive while activations leave. In the backward both arrive, and
+  // activations of a micro-batch wait for its share of the weights of the next stage.
+  const double share = weights / priced.partition.shape.gather_group();
+  cost.forward.seconds = std::max(cost.forward.seconds, activations / bandwidth);
+  if (activations > 0) cost.backward.seconds = std::max(cost.backward.seconds, (share + activations) / bandwidth);
 }
 
 }  // namespace llmtrain

@@ -13,9 +13,9 @@ namespace llmtrain {
 // gradient.
 double kept_bytes(const Partition& partition, const OperatorLists& operators, std::size_t stage, double saved);
 
-// What memory.offload moves over PCIe in the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
-// arrive for every pass; activations leave in the forward and return in the backward. All is prefetched, so a pass
-// takes the longer of its own time and that of either direction.
+// What memory.offload moves over PCIe for the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
+// arrive before each gather, which takes so much longer; activations leave in the forward and return in the backward,
+// so that a pass takes the longer of its own time and that of either direction.
 void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost);
 
 }  // namespace llmtrain

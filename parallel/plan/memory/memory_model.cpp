@@ -2,6 +2,8 @@
 #include "parallel/plan/memory/memory_model.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 #include "core/graph/block_fields.h"
@@ -99,27 +101,29 @@ double held_share(const Stage& stage, BlockMemories& blocks) {
   return all > 0 ? std::min(1.0, largest_in_motion(stage, blocks) / all) : 1;
 }
 
-void move_to_host(StageMemory& stage, Category category, double kept) {
-  const double moved = std::max(0.0, stage.resident[category] - kept);
-  stage.resident[category] -= moved;
-  stage.host_resident[category] += moved;
+void move_to_host(StageMemory& stage, Category category) {
+  stage.host_resident[category] += stage.resident[category];
+  stage.resident[category] = 0;
 }
 
-void offload_states(const Partition& partition, std::size_t index, BlockMemories& blocks, StageMemory& stage) {
+void offload_states(const Partition& partition, std::size_t index, StageMemory& stage) {
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
   // The update then runs on the host: neither master weights nor moments are needed on the device.
   if (wanted.optimizer) {
-    move_to_host(stage, Category::master_weights, 0);
-    move_to_host(stage, Category::optimizer, 0);
-    // Weights that are their own master have one there all the same.
+    move_to_host(stage, Category::master_weights);
+    move_to_host(stage, Category::optimizer);
+    // Weights that are their own master have one there all the same, unless they are there themselves.
     for (const StateGroup& group : partition.groups[index])
-      if (group.types.is_trained && !group.types.master)
+      if (group.types.is_trained && !group.types.master && !wanted.weights)
         stage.host_resident[Category::master_weights] +=
             group.types.weight_bytes() * static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
   }
-  const bool gathers = stage.held(Event::weights_are_gathered, Event::weights_are_freed) > 0;
-  if (wanted.weights)
-    move_to_host(stage, Category::weights, gathers ? 0 : largest_in_motion(partition.stages[index], blocks));
+  if (!wanted.weights) return;
+  stage.resident[Category::weights] = 0;
+  // LibTorch takes a power of two of bytes for memory that is pinned.
+  for (const StateGroup& group : partition.groups[index])
+    stage.host_resident[Category::weights] += static_cast<double>(
+        std::bit_ceil(static_cast<std::uint64_t>(group.types.weight_bytes() * static_cast<double>(group.shard()))));
 }
 
 // Up to ZeRO-1 whole gradients are resident.
@@ -132,7 +136,7 @@ void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8
   // Without data ranks nothing is reduced before the optimizer's step.
   bool sums_step = !partition.shape.reduces;
   for (const StateGroup& group : partition.groups[index]) {
-    if (group.zero_stage < 2 && !group.is_fp8 && !group.types.accumulator) continue;
+    if (!group.splits_gradients() && !group.is_fp8 && !group.types.accumulator) continue;
     const auto whole = static_cast<double>(group.whole());
     if (group.is_fp8) flat += group.types.gradient_bytes() * whole;
     const bool sums = is_own && group.types.accumulator;
@@ -208,7 +212,7 @@ StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers 
   hold_gradients(priced, index, fp8, blocks, stage);
   stage.resident[Category::buffers] += image_bytes(partition, index);
   hold_slices_twice(partition, index, stage);
-  offload_states(partition, index, blocks, stage);
+  offload_states(partition, index, stage);
   hold_activations(partition, index, blocks, is_cpu ? 0 : priced.program().memory.allocator_reserve, stage);
   return stage;
 }

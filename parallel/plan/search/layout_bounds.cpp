@@ -98,7 +98,8 @@ ScheduleShape LayoutBounds::shape_of(const LayoutChoice& choice) const {
           .loops = static_cast<std::int32_t>(stages.loops),
           .micro_batches = static_cast<std::int32_t>(space_.micro_batches(degrees, passes.micro)),
           .zero_stage = static_cast<std::int32_t>(sharding.zero_stage),
-          .reduces = degrees.data * degrees.context > 1};
+          .reduces = degrees.data * degrees.context > 1,
+          .fetches = space_.brings_weights()};
 }
 
 double LayoutBounds::step_seconds(const ScheduleShape& shape, double window, const StatePrice& states) const {

@@ -57,8 +57,9 @@ void LayoutSpace::add_experts(DegreeChoice degrees, std::vector<DegreeChoice>& f
 }
 
 // Sharded over all data ranks, or over those of a node with copies on the others: less traffic between nodes for more
-// memory. ZeRO shards over data × context ranks; with one there is nothing to shard.
+// memory. ZeRO shards over data × context ranks; with one there is nothing to shard, but where shards are on the host.
 std::vector<ShardingChoice> LayoutSpace::shardings(const DegreeChoice& degrees) const {
+  if (brings_weights()) return {{3, std::nullopt}};
   std::vector<ShardingChoice> found{{0, std::nullopt}};
   if (degrees.data * degrees.context == 1) return found;
   const std::int64_t in_node = mesh_.devices_per_node / (degrees.tensor * degrees.context);

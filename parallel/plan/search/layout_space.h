@@ -57,6 +57,7 @@ class LayoutSpace {
     return recipe_.batch.global / (degrees.data * micro);
   }
   bool overlaps() const { return recipe_.parallel.overlap; }
+  bool brings_weights() const { return recipe_.memory.offload.weights; }
   // The recipe with the layout.
   Recipe recipe(const LayoutChoice& choice) const;
 

@@ -3,14 +3,13 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
+#include "kernels/host_copy.h"
+
 namespace llmtrain {
 namespace {
-
-c10::impl::VirtualGuardImpl streams_of(const at::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
 
 constexpr std::int64_t largest_element = 4;  // bytes, of fp32
 
@@ -32,8 +31,8 @@ at::Tensor seen_as(const at::Tensor& memory, at::ScalarType type, std::int64_t e
 
 HostUpdate::HostUpdate(const at::Device& device)
     : device_(device),
-      incoming_(streams_of(device).getStreamFromGlobalPool(device, false)),
-      outgoing_(streams_of(device).getStreamFromGlobalPool(device, false)),
+      incoming_(kernels::copy_stream(device)),
+      outgoing_(kernels::copy_stream(device)),
       buffers_{{{pinned(), pinned(), c10::Event(device.type()), c10::Event(device.type())},
                 {pinned(), pinned(), c10::Event(device.type()), c10::Event(device.type())}}} {}
 
@@ -54,13 +53,14 @@ void HostUpdate::send(std::int64_t index, const at::Tensor& rounded, const at::T
 }
 
 void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights) {
-  const c10::Stream computing = streams_of(device_).getStream(device_);
+  const c10::Stream computing = kernels::current_stream(device_);
   // From here on the gradients are whole, and nothing reads the old weights.
   c10::Event start(device_.type());
   start.record(computing);
   start.block(incoming_);
   start.block(outgoing_);
   const std::int64_t pieces = (weights.numel() + piece - 1) / piece;
+  const bool rounds = weights.scalar_type() != update.weights.scalar_type();
   at::Tensor next;
   if (pieces > 0) next = fetch(0, update.gradients);
   for (std::int64_t i = 0; i < pieces; ++i) {
@@ -72,9 +72,14 @@ void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, const 
     if (i + 1 < pieces) next = fetch(i + 1, update.gradients);
     Buffer& buffer = buffer_of(i);
     buffer.arrived.synchronize();
+    if (weights.is_cpu()) {
+      // By now the device has read the old ones: its work of the step is done.
+      if (rounds) of_piece.compute_weights = part_of(weights, i);
+      optimizer.update(of_piece);
+      continue;
+    }
     buffer.left.synchronize();
     const at::Tensor rounded = seen_as(buffer.weights, weights.scalar_type(), of_piece.weights.numel());
-    const bool rounds = weights.scalar_type() != update.weights.scalar_type();
     if (rounds) of_piece.compute_weights = rounded;
     optimizer.update(of_piece);
     if (!rounds) rounded.copy_(of_piece.weights);

@@ -20,9 +20,10 @@ class HostUpdate {
  public:
   explicit HostUpdate(const at::Device& device);
 
-  // Optimizer::update() of `update`, whose weights are the host's, fp32, and whose gradients are the device's; the
-  // device's `weights`, of any float type, become the new ones. All are flat, and as many. Blocks until the host's
-  // states are those after the step; the weights are there for what the calling thread enqueues from then on.
+  // Optimizer::update() of `update`, whose weights are the host's, fp32, and whose gradients are the device's;
+  // `weights`, of any float type, become the new ones. All are flat, and as many. Blocks until the host's states are
+  // those after the step. Weights of the device are there for what the calling thread enqueues from then on; those of
+  // the host, which may be those of `update`, when it returns.
   void run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights);
 
   // Elements of a piece.

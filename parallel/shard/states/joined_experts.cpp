@@ -43,28 +43,28 @@ void JoinedExperts::follow_split() {
   store_.move_to(graph_, place_of(split()));
 }
 
-void JoinedExperts::gather(const at::Tensor& owned) {
+void JoinedExperts::gather(const at::Tensor& owned, WeightFetch* fetch) {
   follow_split();
-  packed_ = at::empty({packed_elements()}, owned.options());
-  gather_ = communicator_.all_gather(split().gathering, Purpose::data_parallel, array_of(owned), array_of(packed_));
+  const Group& ranks = split().gathering;
+  packed_.start(fetch, owned, packed_elements(), ranks.position(), [&](const at::Tensor& part, const at::Tensor& all) {
+    return communicator_.all_gather(ranks, Purpose::data_parallel, array_of(part), array_of(all));
+  });
 }
 
 void JoinedExperts::finish_gather() {
-  if (!packed_.defined()) return;
-  gather_.wait();
-  if (!joins()) return store_.attach_weights(std::exchange(packed_, {}));
-  const at::Tensor joined = at::empty({store_.elements()}, packed_.options());
+  if (!packed_.has_started()) return;
+  const at::Tensor packed = packed_.take();
+  if (!joins()) return store_.attach_weights(packed);
+  const at::Tensor joined = at::empty({store_.elements()}, packed.options());
   for (const RowCopy& copy : rows()) {
-    const RowViews views = views_of(copy, packed_, joined);
+    const RowViews views = views_of(copy, packed, joined);
     views.joined.copy_(views.packed);
   }
-  packed_.reset();
   store_.attach_weights(joined);
 }
 
 void JoinedExperts::free() {
-  gather_.wait();
-  packed_.reset();
+  packed_.drop();
   store_.detach_weights();
 }
 

@@ -14,6 +14,7 @@
 #include "parallel/layout/joined_slices.h"
 #include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/states/shard_gather.h"
 
 namespace llmtrain {
 
@@ -29,8 +30,9 @@ class JoinedExperts {
   ParameterStore& store() { return store_; }
 
   // Starts to gather the slices, of which this rank owns a part; `owned` must not be touched until finish_gather() has
-  // returned. All ranks make the same calls in the same order.
-  void gather(const at::Tensor& owned);
+  // returned. `fetch` brings it from the host first; null: it is where the modules compute. All ranks make the same
+  // calls in the same order.
+  void gather(const at::Tensor& owned, WeightFetch* fetch);
   // Blocks; without a gather that has been started it does nothing.
   void finish_gather();
   void free();
@@ -56,8 +58,7 @@ class JoinedExperts {
   std::vector<std::vector<RowCopy>> rows_;  // of each split
   ParameterStore store_;
   std::size_t split_of_store_;
-  at::Tensor packed_;  // from gather() to finish_gather()
-  Handle gather_;
+  ShardGather packed_;  // from gather() to finish_gather()
 };
 
 // Null where the group's products are split as its states are.

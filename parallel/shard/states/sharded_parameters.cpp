@@ -38,6 +38,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       is_trained_(options.contents == StateContents::training && !group.is_frozen),
       has_master_(options.contents == StateContents::training && group.types.master),
       host_update_(is_trained_ ? options.host_update : nullptr),
+      weight_fetch_(options.weight_fetch),
       gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
@@ -66,12 +67,13 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   const auto state = [&](ElementType type) {
     return make_flat_memory(place_.count(), scalar_type(type), states_device);
   };
-  weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
+  weights_ = weight_fetch_ != nullptr ? WeightFetch::make_shard(place_.count(), scalar_type(group.types.weight))
+                                      : flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
   // Without a master the optimizer updates the weights in place.
   source_ = has_own_source() ? state(group.types.master.value_or(group.types.weight)) : owned_weights();
   if (!is_trained_) return;
   if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
-  gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
+  gradients_ = flat(splits_gradients() ? place_.count() : shards_.padded(), group.types.gradient);
   if (group.is_muon) matrices_ = std::make_unique<ShardedMatrices>(graph_, store_, group, ranks, owned());
   const auto moments = [&](Moment moment) {
     return state(moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
@@ -93,7 +95,7 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
 at::Tensor ShardedParameters::make_gradients() const {
   // This padding is never read: the cast goes from parameter to parameter, into memory that is cleared.
   if (scales_) return at::empty({shards_.padded()}, gradients_.options().dtype(accumulator_));
-  if (!shards_from(2)) return gradients_;
+  if (!splits_gradients()) return gradients_;
   if (joined_) return joined_->make_gradients(gradients_.options());
   // A parameter's first gradient overwrites, so only the padding, which no module writes, needs clearing.
   at::Tensor flat = at::empty({shards_.padded()}, gradients_.options());
@@ -110,7 +112,7 @@ at::Tensor ShardedParameters::take_gradients() {
   tensor_gradients_.sum(gradients);
   if (has_statistics_) keep_exact_sums(gradients);
   uncast_->take(gradients);
-  const at::Tensor payload = shards_from(2) ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
+  const at::Tensor payload = splits_gradients() ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
   scales_->cast_gradients(gradients, payload);
   return payload;
 }
@@ -182,25 +184,25 @@ void ShardedParameters::gather() {
     gather_ = ranks_.gather(owned_part(weights_), weights_);
     return;
   }
-  if (joined_) return joined_->gather(weights_);
-  gathered_ = at::empty({shards_.padded()}, weights_.options());
-  gather_ = ranks_.gather(weights_, gathered_);
+  if (joined_) return joined_->gather(weights_, weight_fetch_);
+  gathered_.start(weight_fetch_, weights_, shards_.padded(), ranks_.shard(),
+                  [this](const at::Tensor& part, const at::Tensor& whole) { return ranks_.gather(part, whole); });
 }
 
 void ShardedParameters::finish_gather() {
   if (joined_) return joined_->finish_gather();
   gather_.wait();
+  if (!gathered_.has_started()) return;
+  gathered_.wait();
   // Only now: before the gather is done modules must not see the memory.
-  if (gathered_.defined()) attach(gathered_);
+  attach(gathered_.whole());
 }
 
 void ShardedParameters::free() {
   if (!shards_from(3)) return;
   if (joined_) return joined_->free();
-  // A gather that no pass has waited for would still write into the memory.
-  gather_.wait();
   store_.detach_weights();
-  gathered_.reset();
+  gathered_.drop();
 }
 
 void ShardedParameters::reduce() {
@@ -221,7 +223,7 @@ void ShardedParameters::reduce() {
     reduction_ = ranks_.sum(unreduced_.slice(0, 0, shards_.elements));
     return;
   }
-  if (!shards_from(2)) {
+  if (!splits_gradients()) {
     partial_ = owned_part(unreduced_);
   } else {
     // The first reduction of a step writes the owned gradients directly; later ones are added to them.
@@ -242,7 +244,7 @@ void ShardedParameters::finish_reduction() {
   reduction_.wait();
   // Hierarchical reduction (HSDP): scattered within a shard group first, then only shards cross the replicas.
   if (partial_.defined()) ranks_.sum_replicas(partial_).wait();
-  if (shards_from(2) && has_reduced_) gradients_.add_(partial_);
+  if (splits_gradients() && has_reduced_) gradients_.add_(partial_);
   has_reduced_ = true;
   unreduced_.reset();
   partial_.reset();
@@ -342,7 +344,13 @@ void ShardedParameters::load_state(std::size_t index, const std::function<void(c
 
 ShardedParameters::Bytes ShardedParameters::bytes() const {
   const auto size = [](const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); };
-  Bytes bytes{size(weights_), gradients_.defined() ? size(gradients_) : 0, 0, 0};
+  Bytes bytes;
+  if (weight_fetch_ != nullptr) {
+    bytes.host += WeightFetch::bytes_of(weights_);
+  } else {
+    bytes.weights += size(weights_);
+  }
+  if (gradients_.defined()) bytes.gradients = size(gradients_);
   (host_update_ != nullptr ? bytes.host : bytes.weights) += has_own_source() ? size(source_) : 0;
   for (const OptimizerState& state : optimizer_states())
     (host_update_ != nullptr ? bytes.host : bytes.moments) += size(state.values);

@@ -21,6 +21,7 @@
 #include "parallel/shard/states/gradient_fallback.h"
 #include "parallel/shard/states/host_update.h"
 #include "parallel/shard/states/joined_experts.h"
+#include "parallel/shard/states/shard_gather.h"
 #include "parallel/shard/states/sharded_matrices.h"
 #include "parallel/shard/states/tensor_gradients.h"
 #include "parallel/shard/states/tensor_scales.h"
@@ -47,6 +48,9 @@ struct ShardingOptions {
   // What updates weights whose master weights and moments are in the host's memory (memory.offload.optimizer), without
   // scales; null: they are the device's. Outlives the parameters.
   HostUpdate* host_update = nullptr;
+  // At stage 3, what brings shards of weights that are in the host's memory (memory.offload.weights), which a host
+  // update writes; null: they are the device's. Outlives the parameters.
+  WeightFetch* weight_fetch = nullptr;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
@@ -134,8 +138,8 @@ class ShardedParameters {
   // fp32, from which it is then stored. Collective where states have scales; blocks.
   void load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write);
 
-  // Bytes that are resident on this rank throughout training, on its device, and the master weights and moments that
-  // the host has in its place.
+  // Bytes that are resident on this rank throughout training, on its device, and those of weights, master weights and
+  // moments that the host has in its place.
   struct Bytes {
     std::int64_t weights = 0;
     std::int64_t gradients = 0;
@@ -146,8 +150,10 @@ class ShardedParameters {
 
  private:
   bool shards_from(std::int64_t stage) const { return zero_stage_ >= stage; }
+  // Not where the only shard is this rank's, of weights that come from the host.
+  bool splits_gradients() const { return shards_from(2) && (joined_ != nullptr || shards_.ranks > 1); }
   // Whether source_ has its own memory, else it is a part of weights_.
-  bool has_own_source() const { return has_master_ || host_update_ != nullptr; }
+  bool has_own_source() const { return has_master_ || (host_update_ != nullptr && weight_fetch_ == nullptr); }
   void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
@@ -158,7 +164,7 @@ class ShardedParameters {
   void round();
   at::Tensor owned_part(const at::Tensor& whole) const;
   at::Tensor owned_weights() const { return shards_from(3) ? weights_ : owned_part(weights_); }
-  at::Tensor owned_gradients() const { return shards_from(2) ? gradients_ : owned_part(gradients_); }
+  at::Tensor owned_gradients() const { return splits_gradients() ? gradients_ : owned_part(gradients_); }
 
   const Graph& graph_;
   ParameterStore& store_;
@@ -171,6 +177,7 @@ class ShardedParameters {
   bool is_trained_;                          // has gradients and optimizer states
   bool has_master_;                          // in another type than the modules' weights
   HostUpdate* host_update_;                  // null where the device has the states
+  WeightFetch* weight_fetch_;                // null where it has the weights
   std::optional<UncastGradients> uncast_;    // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
   GradientFallback* gradient_fallback_;      // likewise, where gradients may leave FP8
@@ -186,7 +193,7 @@ class ShardedParameters {
 
   bool has_statistics_ = false;     // that are taken of FP8 gradients
   at::Tensor exact_;                // then the owned sums in fp32, from the cast to collect()
-  at::Tensor gathered_;             // at stage 3, from gather() to free()
+  ShardGather gathered_;            // at stage 3, from gather() to free()
   at::Tensor unreduced_, partial_;  // during a reduction
   PartnerSum partner_sum_;
   Handle gather_, reduction_, uncast_reduction_;

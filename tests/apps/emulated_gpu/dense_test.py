@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dense models on one emulated GPU: losses and weights are the CPU's, up to the rounding of other orders of summing."""
 import json
+import math
 import shutil
+import subprocess
 import unittest
 
 from emulated import EMULATED, EmulatedTest, distance, emulated_only, main, read_weights
+from program import SOURCE
 
 TEXT = "The quick brown fox jumps over the lazy dog, 12 times.\nIt barks. " * 60
 FP32 = {"tolerance": 1e-6, "of_change": 2e-4}
@@ -38,7 +41,8 @@ def conversations():
 
 
 class Dense(EmulatedTest):
-    variables = {"EMULATED_MEMORY": "1024", "EMULATED_DELAY": "0", "EMULATED_SUMMARY": "1"}
+    variables = {"EMULATED_MEMORY": "1024", "EMULATED_DELAY": "0", "EMULATED_SUMMARY": "1",
+                 "LLMTRAIN_PROFILES": str(SOURCE / "recipes" / "clusters")}
 
     def setUp(self):
         super().setUp()
@@ -53,8 +57,8 @@ class Dense(EmulatedTest):
         return result
 
     def run_on(self, device, recipe):
-        recipe = {**recipe, "cluster": {"device": device}, "log": {"directory": device, "tensorboard": False},
-                  "checkpoint": {"every": 1, "keep": 0}}
+        recipe = {**recipe, "cluster": {**recipe.get("cluster", {}), "device": device},
+                  "log": {"directory": device, "tensorboard": False}, "checkpoint": {"every": 1, "keep": 0}}
         self.write(f"{device}.json", recipe)
         shutil.rmtree(self.folder / device, ignore_errors=True)
         self.start(device, "run", f"{device}.json", "-q")
@@ -134,6 +138,54 @@ class Dense(EmulatedTest):
         resumed = self.run_emulated("run", "cuda.json", "-q", "--run-dir", "cuda", *to_cpu, "--set",
                                     "memory.offload.optimizer=false")
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
+
+    def test_states_on_the_host(self):
+        offloaded = recipe("llama", "bf16", memory={"offload": {"optimizer": True, "weights": True}},
+                           parallel={"zero_stage": 3}, pipeline={"loops": 2})
+        self.compare(offloaded, on_cpu=recipe("llama", "bf16"), **HALF)
+        # Whoever only reads the weights needs them nowhere else.
+        said = self.run_emulated("sample", "cuda", "--prompt", "The ", "--tokens", "2")
+        self.assertEqual(said.returncode, 0, said.stderr)
+
+    @emulated_only
+    def test_a_device_with_a_quarter_of_the_states(self):
+        layers, width, memory = 12, 256, 40
+        # Attention has half as many keys and values; weights and gradients are bf16, master weights and moments fp32.
+        states = layers * (3 * width * width + 3 * width * 4 * width) * (2 + 2 + 4 + 8)
+        self.assertGreater(states, 4 * memory * 2**20)
+        large = recipe("llama", "bf16", model={"layers": layers, "hidden_size": width, "ffn_hidden_size": 4 * width},
+                       precision={"compute": "bf16", "gradients": "bf16"}, batch={"global": 2, "micro": 1},
+                       checkpoint={"every": 100}, log={"tensorboard": False})
+        there = {**large, "parallel": {"zero_stage": 3}, "memory": {"offload": {"optimizer": True, "weights": True}}}
+        losses = {}
+        for device, keys in (("cpu", large), ("cuda", there)):
+            self.write(f"{device}.json", {**keys, "cluster": {"device": device}})
+            result = self.run_emulated("run", f"{device}.json", "-q", "--run-dir", device,
+                                       environment={"EMULATED_MEMORY": str(memory)})
+            self.assertEqual(result.returncode, 0, result.stderr)
+            losses[device] = [row["loss"] for row in self.rows(device) if "loss" in row]
+        for a, b in zip(losses["cpu"], losses["cuda"], strict=True):
+            self.assertAlmostEqual(a, b, delta=HALF["tolerance"] * a)
+        self.assertLess(losses["cpu"][-1], 0.9 * losses["cpu"][0])
+        self.write("cuda.json", {**large, "cluster": {"device": "cuda"}})
+        process = self.start_program("run", "cuda.json", "-q", "--run-dir", "less", program=EMULATED,
+                                     stdout=subprocess.DEVNULL,
+                                     environment={**self.variables, "EMULATED_MEMORY": str(memory)})
+        said = process.stderr.read()
+        self.assertEqual(process.wait(60), 1, said)
+        self.assertIn("out of memory on the GPU", said)
+
+    def test_within_a_limit_that_takes_the_host(self):
+        base = recipe("llama", "bf16", cluster={"profile": "h100-sxm-80gb", "devices_per_node": 1})
+        self.write("planned.json", {**base, "memory": {"limit": 1e12}})
+        planned = self.run_emulated("plan", "planned.json", "--json")
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        least = min(point["peak_bytes"] for point in json.loads(planned.stdout)["limits"])
+        self.compare({**base, "memory": {"limit": math.ceil(least)}}, on_cpu=recipe("llama", "bf16"), **HALF)
+        settled = json.loads((self.folder / "cuda/recipe.json").read_text())
+        self.assertTrue(settled["memory"]["offload"]["optimizer"], settled["memory"])
+        self.refused(2, ["/memory/limit", "the least that a plan needs"], "run", "cuda.json", "-q", "--run-dir", "less",
+                     "--set", f"memory.limit={math.floor(least) - 1}", program=EMULATED, environment=self.variables)
 
     def test_muon(self):
         training = {"steps": 3, "optimizer": {"name": "muon"}, "learning_rate": {"peak": 0.003}}

@@ -39,6 +39,8 @@ def random_layout(draw):
     keys["memory.recompute"] = draw.choice(("none", "selective", "full"))
     keys["memory.offload.optimizer"] = draw.choice(("true", "false", "false"))
     keys["memory.offload.activations"] = draw.choice(("true", "false"))
+    if draw.random() < 0.3:
+        keys.update({"parallel.zero_stage": 3, "memory.offload.optimizer": "true", "memory.offload.weights": "true"})
     if left == 3:
         keys["batch.global"] = 12
     return ranks, keys

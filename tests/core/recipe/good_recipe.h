@@ -66,7 +66,7 @@ inline Json large_recipe() {
       "fp8_products": "auto", "product_format": "fp8", "fp8_scaling": {"method": "delayed", "history_steps": 16, "margin": 1}, "gradient_scaling": "post",
       "loss_scale": {"initial": 1024, "growth_steps": 500}, "high_precision": {"first_layers": 1, "last_layers": 2, "parameters": ["layers.3.*", "*.down.weight"], "fallback_steps": 8}},
     "parallel": {"tensor": 2, "sequence": false, "pipeline": 2, "context": 2, "expert": 2, "expert_tensor": 1,
-      "expert_slices": 1, "expert_overlap": 4, "expert_all_to_all": "hierarchical", "data": 4, "zero_stage": 2, "zero_shard_ranks": 2, "overlap": false},
+      "expert_slices": 1, "expert_overlap": 4, "expert_all_to_all": "hierarchical", "data": 4, "zero_stage": 3, "zero_shard_ranks": 2, "overlap": false},
     "pipeline": {"schedule": "interleaved", "loops": 2, "balance": [3, 1, 2, 2]},
     "memory": {"recompute": "selective", "limit": null, "offload": {"optimizer": true, "weights": true, "activations": true}},
     "kernels": {"attention": "math", "cuda_graphs": false},

@@ -190,6 +190,37 @@ TEST_CASE("a model trains to the same bits where activations wait on the host") 
   CHECK(emulated::counters(0).races == 0);
 }
 
+TEST_CASE("a model trains to the same bits where weights wait on the host") {
+  const TrainingSetting setting;
+  const std::string experts =
+      "model.moe={\"experts\": 4, \"top_k\": 2, \"ffn_hidden_size\": 32, \"capacity_factor\": 0}";
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+           {"pipeline.loops=1"},
+           {"precision.compute=\"bf16\"", "pipeline.loops=2", "pipeline.schedule=\"breadth_first\""},
+           {"precision.compute=\"bf16\"", "pipeline.loops=2", "pipeline.schedule=\"1f1b\"",
+            "memory.recompute=\"full\""},
+           {"precision.compute=\"fp16\"", "pipeline.loops=2", "model.tie_embeddings=true"},
+           {"precision.compute=\"bf16\"", "pipeline.loops=2", "parallel.overlap=false"},
+           {"precision.compute=\"bf16\"", "precision.fp8_level=\"O0\"", "pipeline.loops=3",
+            "memory.offload.activations=true"},
+           {"precision.compute=\"bf16\"", "pipeline.loops=2", experts},
+           {"pipeline.loops=2", "training.freeze=[\"layers.0.*\"]"}}) {
+    CAPTURE(more);
+    std::vector<std::string> keys{"training.learning_rate.warmup_steps=0", "batch.micro=2"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    GpuTrainer there(setting.recipe(keys));
+    for (const char* key : {"parallel.zero_stage=3", "memory.offload.optimizer=true", "memory.offload.weights=true"})
+      keys.emplace_back(key);
+    GpuTrainer here(setting.recipe(keys));
+    const std::vector<std::byte> before = bytes_of(state_slices(here.model()));
+    check_equal(TrainingSetting::train(here, 3), TrainingSetting::train(there, 3));
+    CHECK((bytes_of(state_slices(here.model())) == bytes_of(state_slices(there.model()))));
+    CHECK((bytes_of(state_slices(here.model())) != before));
+    for (const ParameterUnit* unit : here.model().units()) CHECK(unit->parameters->bytes().weights == 0);
+  }
+  CHECK(emulated::counters(0).races == 0);
+}
+
 TEST_CASE("a model starts with the same bits on every device") {
   const TrainingSetting setting;
   for (const std::string compute : {"fp32", "bf16"}) {

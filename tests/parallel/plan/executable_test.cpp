@@ -85,8 +85,9 @@ TEST_CASE("Layers, adapters and products of other kinds are refused where nothin
 TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
   CHECK(refused([](Recipe&) {}).empty());
   check({
-      {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
-      {{}, [](Recipe& recipe) { recipe.memory.offload.optimizer = recipe.memory.offload.activations = true; }},
+      {{}, [](Recipe& recipe) { recipe.memory.offload = {.optimizer = true, .weights = true, .activations = true}; }},
+      {{"/memory/offload/weights"},
+       [](Recipe& recipe) { recipe.memory.offload.weights = true, recipe.cluster.device = DeviceKind::cpu; }},
       {{"/memory/offload/activations"},
        [](Recipe& recipe) { recipe.memory.offload.activations = true, recipe.cluster.device = DeviceKind::cpu; }},
       {{"/memory/offload/optimizer"},

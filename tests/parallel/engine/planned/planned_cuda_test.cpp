@@ -11,6 +11,12 @@ namespace {
 
 const Overrides gpu{"cluster.device=\"cuda\""};
 
+Overrides with_weights_on_host(Overrides more) {
+  for (const char* key : {"parallel.zero_stage=3", "memory.offload.optimizer=true", "memory.offload.weights=true"})
+    more.emplace_back(key);
+  return more;
+}
+
 const std::vector<Overrides> recipes{
     {},
     {"precision.compute=\"bf16\""},
@@ -40,6 +46,12 @@ const std::vector<Overrides> recipes{
      "memory.recompute=\"selective\""},
     {"precision.compute=\"bf16\"", "batch.global=64", "batch.micro=64", "memory.offload.activations=true",
      "pipeline.loops=4"},
+    with_weights_on_host({"pipeline.loops=4"}),
+    with_weights_on_host({"precision.compute=\"bf16\"", "pipeline.loops=4", "model.vocab_size=4096"}),
+    with_weights_on_host({"precision.compute=\"bf16\"", "pipeline.loops=2", "pipeline.schedule=\"1f1b\"",
+                          "batch.global=4", "memory.recompute=\"full\""}),
+    with_weights_on_host({"precision.compute=\"bf16\"", "pipeline.loops=4", "memory.offload.activations=true",
+                          "batch.global=64", "batch.micro=64"}),
 };
 
 }  // namespace
@@ -55,6 +67,8 @@ TEST_CASE("ranks with GPUs send the planned bytes, and need the planned memory")
   const std::string bf16 = "precision.compute=\"bf16\"", documents = R"(data.document_mask={"end_of_text": 10})";
   for (const RankCase& layout : std::vector<RankCase>{{2, {bf16, zero(3), "pipeline.loops=4"}},
                                                       {2, {bf16, zero(3), "memory.offload.optimizer=true"}},
+                                                      {2, with_weights_on_host({bf16, "pipeline.loops=4"})},
+                                                      {2, with_weights_on_host({"parallel.pipeline=2"})},
                                                       {2, {"parallel.pipeline=2", "memory.offload.activations=true"}},
                                                       {2, {bf16, "parallel.context=2", "batch.micro=8"}},
                                                       {2, {bf16, "parallel.context=2", "batch.micro=8", documents}},
