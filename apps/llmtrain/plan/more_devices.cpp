@@ -95,7 +95,8 @@ std::optional<std::string> shortage_of_memory(const Plan& plan, const ClusterPro
   if (report.fits) return std::nullopt;
   const PlannedRank& fullest = fullest_rank(report);
   const auto text = [](double bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); };
-  const auto changes = suggest(plan, profile);
+  auto changes = suggest(plan, profile);
+  if (changes.empty()) changes = suggest_host(plan, profile);
   const std::string cure = changes.empty() ? devices_that_fit(plan, profile).value_or(no_change_fits)
                                            : "the cheapest change that fits: --set " + changes.front().change;
   return fmt::format("rank {} needs {}, and a rank has {} (profile {}); {}", fullest.rank, text(fullest.peak_bytes),

@@ -186,8 +186,13 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   plan.report.derives_data = outputs.derives_data;
   if (recipe.memory.limit) plan.report.limits = limit_curve(recipe, profile, devices_per_node(recipe, profile));
   plan.report.suggestions = suggest(plan, profile);
-  if (!plan.report.fits && plan.report.suggestions.empty())
-    plan.report.warnings.push_back(devices_that_fit(plan, profile).value_or(no_change_fits));
+  if (!plan.report.fits && plan.report.suggestions.empty()) {
+    plan.report.suggestions = suggest_host(plan, profile);
+    if (const auto more = devices_that_fit(plan, profile))
+      plan.report.warnings.push_back(*more);
+    else if (plan.report.suggestions.empty())
+      plan.report.warnings.emplace_back(no_change_fits);
+  }
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
   outputs.json ? write_json(report_json(plan.report)) : write_result(report_text(plan.report, style_of_output()));
@@ -227,7 +232,9 @@ MemoryAdvice memory_advice_for_run(std::shared_ptr<const Layout> layout) {
     const double peak = fullest_rank(planned).peak_bytes;
     if (planned.fits && planned.device_memory_bytes > 0)
       profile.device.memory_bytes *= clearly_less * peak / planned.device_memory_bytes;
-    const auto changes = suggest(make_plan(layout, profile), profile);
+    const Plan without_room = make_plan(layout, profile);
+    auto changes = suggest(without_room, profile);
+    if (changes.empty()) changes = suggest_host(without_room, profile);
     if (changes.empty())
       return "no change of this recipe fits so many devices; llmtrain plan looks for a number that does";
     const auto text = [](double bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); };

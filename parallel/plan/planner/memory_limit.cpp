@@ -6,232 +6,19 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/graph/marks/recomputed_layers.h"
 #include "core/page/text_layout.h"
-#include "core/recipe/pipeline_order.h"
-#include "parallel/plan/cost/priced_layout.h"
+#include "parallel/plan/planner/limit_chooser.h"
+#include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/planner/uniform_recompute.h"
 
 namespace llmtrain {
 namespace {
-
-using Layers = std::vector<Recompute>;  // by layer of the model
-
-// After so many corrections words for all layers are left.
-constexpr int most_corrections = 12;
-
-double fullest(const Plan& plan) {
-  double most = 0;
-  for (const PlannedRank& rank : plan.report.ranks) most = std::max(most, rank.peak_bytes);
-  return most;
-}
-
-// What a layer recomputes instead of nothing: what that spares of the memory of its rank, and what it costs of the time
-// of each of its micro-batches.
-struct Change {
-  std::size_t layer = 0;
-  Recompute to{};
-  double bytes = 0, seconds = 0;
-};
-
-// Plans of a recipe that differ in what layers recompute.
-class LimitChooser {
- public:
-  LimitChooser(Recipe recipe, const ClusterProfile& cluster, std::int64_t devices_per_node)
-      : recipe_(std::move(recipe)), cluster_(cluster), devices_per_node_(devices_per_node) {
-    for (const Recompute word : words()) uniform_.emplace(word, planned(word));
-  }
-
-  // The fastest that is at most `limit`; none where nothing is.
-  std::optional<Recipe> within(double limit);
-  // That needs least of what is tried: a word for all layers, but for single ones that need less with another.
-  Recipe smallest() const;
-  const Plan& largest() const { return uniform_.at(Recompute::none); }
-  Plan planned(const Recipe& recipe) const {
-    return make_plan(std::make_shared<const Layout>(partition_for(recipe, cluster_, devices_per_node_)), cluster_);
-  }
-
- private:
-  std::vector<Recompute> words() const {
-    if (exchanges_activations(recipe_.parallel))
-      return {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full};
-    return {Recompute::none, Recompute::selective, Recompute::full};
-  }
-  Recipe with(Recompute word) const {
-    Recipe recipe = recipe_;
-    recompute_in_all_layers(recipe.memory, word);
-    return recipe;
-  }
-  Recipe with(const Layers& layers) const {
-    Recipe recipe = recipe_;
-    recipe.memory.recompute_of_layers = layers;
-    return recipe;
-  }
-  Plan planned(Recompute word) const { return planned(with(word)); }
-
-  std::size_t rank_of(std::size_t stage) const {
-    return stage % static_cast<std::size_t>(largest().layout->mesh().pipeline);
-  }
-  void price_layers();
-  // The changes of one rank that spare at least `bytes`, or all where that is too much.
-  void choose(std::size_t rank, double bytes, Layers& layers) const;
-  std::optional<Layers> mixed(double limit) const;
-  // Takes back what is not needed after all, layer by layer.
-  void give_back(double limit, Layers& layers) const;
-
-  Recipe recipe_;
-  const ClusterProfile& cluster_;
-  std::int64_t devices_per_node_;
-  std::map<Recompute, Plan> uniform_;
-  std::map<std::size_t, std::vector<Change>> changes_;  // by rank, in the order of layers; from "none"
-};
-
-Recipe LimitChooser::smallest() const {
-  const auto less = [](const auto& a, const auto& b) { return fullest(a.second) < fullest(b.second); };
-  const auto& [word, plan] = *std::ranges::min_element(uniform_, less);
-  double least = fullest(plan);
-  Layers layers(static_cast<std::size_t>(layer_count(recipe_.model)), word);
-  for (std::size_t layer = layers.size(); layer-- > 0;)
-    for (const auto& [other, unused] : uniform_) {
-      Layers changed = layers;
-      changed[layer] = other;
-      const double needed = fullest(planned(with(changed)));
-      if (needed >= least) continue;
-      least = needed;
-      layers = std::move(changed);
-    }
-  return with(layers);
-}
-
-// A stage's time and a rank's memory are shared out among the layers by what each saves.
-void LimitChooser::price_layers() {
-  const Partition& partition = largest().layout->partition();
-  const ClusterProfile profile = share_devices(cluster_, partition.mesh);
-  const PricedLayout priced(partition, profile);
-  const std::vector<std::size_t> layers = layers_of_blocks(*partition.graph);
-  for (const auto& [word, plan] : uniform_) {
-    if (word == Recompute::none) continue;
-    std::vector<std::map<std::size_t, double>> spared(partition.stages.size());  // by layer, of one micro-batch
-    std::map<std::size_t, double> of_rank;
-    std::vector<double> of_stage(partition.stages.size());
-    for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
-      for (const std::size_t block : partition.stages[stage].blocks) {
-        const OperatorList& operators = priced.operators.of(block);
-        const double bytes = saved_bytes(operators, Recompute::none) - saved_bytes(operators, word);
-        spared[stage][layers[block]] += bytes;
-        of_stage[stage] += bytes;
-        of_rank[rank_of(stage)] += bytes;
-      }
-    for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
-      const std::size_t rank = rank_of(stage);
-      const double peak = largest().report.ranks[rank].peak_bytes - plan.report.ranks[rank].peak_bytes;
-      const double seconds = plan.costs.stages[stage].backward.seconds - largest().costs.stages[stage].backward.seconds;
-      for (const auto& [layer, bytes] : spared[stage])
-        if (bytes > 0 && peak > 0)
-          changes_[rank].push_back(
-              {layer, word, peak * bytes / of_rank[rank], std::max(0.0, seconds) * bytes / of_stage[stage]});
-    }
-  }
-}
-
-// Layer by layer the change that spares most per second beyond what has been chosen for the layer; for the last one the
-// cheapest that is enough, at whichever point of this order the sum is least.
-void LimitChooser::choose(std::size_t rank, double bytes, Layers& layers) const {
-  const auto found = changes_.find(rank);
-  if (found == changes_.end() || bytes <= 0) return;
-  std::map<std::size_t, Change> chosen;
-  const auto more = [&](const Change& change) {
-    const auto before = chosen.find(change.layer);
-    if (before == chosen.end()) return change;
-    return Change{change.layer, change.to, change.bytes - before->second.bytes,
-                  change.seconds - before->second.seconds};
-  };
-  double spared = 0, spent = 0, least = std::numeric_limits<double>::infinity();
-  std::map<std::size_t, Change> best;
-  while (spared < bytes) {
-    const Change* next = nullptr;
-    const Change* last = nullptr;
-    for (const Change& change : found->second) {
-      const Change added = more(change);
-      if (added.bytes <= 0) continue;
-      if (next == nullptr || added.bytes * more(*next).seconds > more(*next).bytes * added.seconds) next = &change;
-      if (spared + added.bytes >= bytes && (last == nullptr || added.seconds < more(*last).seconds)) last = &change;
-    }
-    if (last != nullptr && spent + more(*last).seconds < least) {
-      least = spent + more(*last).seconds;
-      best = chosen;
-      best[last->layer] = *last;
-    }
-    if (next == nullptr) break;
-    const Change added = more(*next);
-    spared += added.bytes;
-    spent += added.seconds;
-    chosen[next->layer] = *next;
-  }
-  for (const auto& [layer, change] : best.empty() ? chosen : best) layers[layer] = change.to;
-}
-
-// Estimates may be short of what a plan needs, which is then asked for on top.
-std::optional<Layers> LimitChooser::mixed(double limit) const {
-  const std::vector<PlannedRank>& ranks = largest().report.ranks;
-  std::vector<double> asked;
-  for (const PlannedRank& rank : ranks) asked.push_back(rank.peak_bytes - limit);
-  const auto count = static_cast<std::size_t>(layer_count(recipe_.model));
-  for (int round = 0; round < most_corrections; ++round) {
-    Layers layers(count, Recompute::none);
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) choose(rank, asked[rank], layers);
-    const Plan plan = planned(with(layers));
-    if (fullest(plan) <= limit) return layers;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-      asked[rank] += std::max(0.0, plan.report.ranks[rank].peak_bytes - limit);
-  }
-  return std::nullopt;
-}
-
-// From the last layer on: what it saves is alive in its backward in any case.
-void LimitChooser::give_back(double limit, Layers& layers) const {
-  double seconds = planned(with(layers)).report.step.seconds;
-  for (std::size_t layer = layers.size(); layer-- > 0;) {
-    if (layers[layer] == Recompute::none) continue;
-    for (const auto& [word, unused] : uniform_) {
-      Layers less = layers;
-      less[layer] = word;
-      if (word == layers[layer]) continue;
-      const Plan plan = planned(with(less));
-      if (fullest(plan) > limit || plan.report.step.seconds >= seconds) continue;
-      seconds = plan.report.step.seconds;
-      layers = std::move(less);
-    }
-  }
-}
-
-std::optional<Recipe> LimitChooser::within(double limit) {
-  if (fullest(largest()) <= limit) return with(Recompute::none);
-  if (changes_.empty()) price_layers();
-  std::optional<Layers> layers = mixed(limit);
-  if (!layers) {
-    const Recipe small = smallest();
-    if (fullest(planned(small)) > limit) return std::nullopt;
-    layers = small.memory.recompute_of_layers;
-  }
-  give_back(limit, *layers);
-  Recipe best = with(*layers);
-  double least = planned(best).report.step.seconds;
-  for (const auto& [word, plan] : uniform_) {
-    if (fullest(plan) > limit || plan.report.step.seconds >= least) continue;
-    best = with(word);
-    least = plan.report.step.seconds;
-  }
-  return best;
-}
 
 // The buffers of the fullest rank, by size.
 std::string buffers_text(const Plan& plan) {
@@ -262,6 +49,60 @@ Recipe without_limit(Recipe recipe) {
   return recipe;
 }
 
+// The fastest recipe within a limit that moves as little to the host as it can: what goes there needs memory that no
+// profile states.
+class HostChooser {
+ public:
+  HostChooser(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node)
+      : cluster_(cluster), devices_per_node_(devices_per_node), here_(recipe, cluster, devices_per_node) {}
+
+  LimitChooser& here() { return here_; }
+  std::optional<Recipe> within(double limit) {
+    std::optional<Recipe> best = here_.within(limit);
+    if (best) return best;
+    double least = 0;
+    for (LimitChooser& chooser : there()) {
+      if (best && chooser.least_seconds() >= least) continue;
+      std::optional<Recipe> chosen = chooser.within(limit);
+      if (!chosen) continue;
+      const double seconds = chooser.planned(*chosen).report.step.seconds;
+      if (best && seconds >= least) continue;
+      best = std::move(chosen);
+      least = seconds;
+    }
+    return best;
+  }
+  // That needs least.
+  Plan smallest() {
+    Plan least = here_.planned(here_.smallest());
+    for (LimitChooser& chooser : there()) {
+      Plan plan = chooser.planned(chooser.smallest());
+      if (fullest(plan) < fullest(least)) least = std::move(plan);
+    }
+    return least;
+  }
+
+ private:
+  // Made when they are first needed.
+  std::vector<LimitChooser>& there() {
+    if (there_) return *there_;
+    there_.emplace();
+    for (const Recipe& recipe : offload_choices(here_.largest(), cluster_)) {
+      try {
+        there_->emplace_back(recipe, cluster_, devices_per_node_);
+      } catch (const Error&) {
+        // What the model or the layout does not allow is no choice.
+      }
+    }
+    return *there_;
+  }
+
+  const ClusterProfile& cluster_;
+  std::int64_t devices_per_node_;
+  LimitChooser here_;
+  std::optional<std::vector<LimitChooser>> there_;
+};
+
 }  // namespace
 
 LimitedDevice as_device(const Recipe& recipe, const ClusterProfile& cluster) {
@@ -274,11 +115,11 @@ LimitedDevice as_device(const Recipe& recipe, const ClusterProfile& cluster) {
 
 Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node) {
   if (!recipe.memory.limit) return recipe;
-  LimitChooser chooser(without_limit(recipe), cluster, devices_per_node);
-  const double sharing = share_devices(cluster, chooser.largest().layout->mesh()).ranks_per_device;
+  HostChooser chooser(without_limit(recipe), cluster, devices_per_node);
+  const double sharing = share_devices(cluster, chooser.here().largest().layout->mesh()).ranks_per_device;
   const double limit = device_limit(*recipe.memory.limit, cluster) / sharing;
   if (std::optional<Recipe> chosen = chooser.within(limit)) return *std::move(chosen);
-  const Plan smallest = chooser.planned(chooser.smallest());
+  const Plan smallest = chooser.smallest();
   throw Error(
       ExitCode::bad_recipe,
       fmt::format("/memory/limit: {} is {} for each rank, and the least that a plan needs is {} ({:.0f} bytes of a "
@@ -289,16 +130,18 @@ Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, 
 
 std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& cluster,
                                     std::int64_t devices_per_node) {
-  LimitChooser chooser(without_limit(recipe), cluster, devices_per_node);
-  const double least = fullest(chooser.planned(chooser.smallest())), most = fullest(chooser.largest());
+  HostChooser chooser(without_limit(recipe), cluster, devices_per_node);
+  const double least = fullest(chooser.smallest()), most = fullest(chooser.here().largest());
   constexpr int points = 5;
   std::vector<LimitPoint> curve;
   for (int i = 0; i < points; ++i) {
     const double limit = i + 1 == points ? most : least + (most - least) * i / (points - 1);
     const std::optional<Recipe> chosen = chooser.within(limit);
     if (!chosen) continue;
-    const Plan plan = chooser.planned(*chosen);
-    curve.push_back({fullest(plan), plan.report.step.seconds});
+    const Plan plan = chooser.here().planned(*chosen);
+    // With the states on the host a rank may need far less than several of the limits.
+    if (curve.empty() || fullest(plan) != curve.back().peak_bytes)
+      curve.push_back({fullest(plan), plan.report.step.seconds});
   }
   return curve;
 }

@@ -11,12 +11,11 @@
 namespace llmtrain {
 
 // The recipe without memory.limit, and with what the backward of each layer recomputes in its place: so that the peak
-// that is planned of every rank is at most the limit, at the shortest step that was found. Of each rank, layers are
-// taken in the order of bytes per second of recomputation, as in the greedy solution of a knapsack with several choices
-// per item (Sinha and Zoltners, 1979), whose last one is the cheapest that is enough; the plan of all of them corrects
-// the estimate, and nothing is taken that is slower than a word for all layers would be. A recipe without a limit is
-// returned as it is. Pure. Throws Error(bad_recipe) where recomputing everything is not enough, naming what stands in
-// the way, and where the limit is a share of memory that the profile does not state.
+// that is planned of every rank is at most the limit, at the shortest step that is found (LimitChooser). Where
+// recomputing everything is not enough and the device is a GPU, optimizer states, weights or activations go to the
+// host, whichever of offload_choices() has the shortest step. A recipe without a limit is returned as it is. Pure.
+// Throws Error(bad_recipe) where nothing is enough, naming what stands in the way, and where the limit is a share of
+// memory that the profile does not state.
 Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node);
 
 // What a search visits, which decides itself what is recomputed: the recipe without memory.limit, on devices that have
@@ -27,7 +26,7 @@ struct LimitedDevice {
 };
 LimitedDevice as_device(const Recipe& recipe, const ClusterProfile& cluster);
 
-// Five limits and the steps under them, from the least that can be reached to what a step without a limit takes.
+// Up to five limits and the steps under them, from the least that can be reached to what a step without a limit takes.
 std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node);
 
 }  // namespace llmtrain

@@ -40,7 +40,8 @@ class NeighbourList {
   }
 
   void change_sharding() {
-    if (mesh_.data * mesh_.context > 1) {
+    // Offloaded weights take ZeRO-3.
+    if (mesh_.data * mesh_.context > 1 && !recipe_.memory.offload.weights) {
       for (const std::int64_t stage : {0, 1, 2, 3})
         add([&](Recipe& other) {
           other.parallel.zero_stage = stage;
@@ -159,27 +160,41 @@ class NeighbourList {
 // What --set takes: words of a choice without the quotes that a shell would remove.
 std::string set_word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
+// A part of two recipes, as each is and with its defaults.
+struct Part {
+  Json is, default_is;
+};
+
+// Appends what makes the keys of `after`, within `path`, of those of `before`.
+void add_changes(const Part& before, const Part& after, const std::string& path, std::string& words) {
+  for (const auto& item : after.is.items()) {
+    const std::string& key = item.key();
+    if (item.value().is_object() && before.is[key].is_object()) {
+      add_changes({before.is[key], before.default_is[key]}, {item.value(), after.default_is[key]}, path + key + ".",
+                  words);
+      continue;
+    }
+    // A file that does not state the key follows its default, which may be another now.
+    const bool may_follow = before.is[key] == before.default_is[key];
+    if (before.is[key] == item.value() && (!may_follow || after.default_is[key] == item.value())) continue;
+    words += (words.empty() ? "" : " --set ") + path + key + "=" + set_word(item.value());
+  }
+}
+
 }  // namespace
 
 std::vector<Recipe> neighbours(const Recipe& recipe, const Mesh& mesh) { return NeighbourList(recipe, mesh).take(); }
 
 std::string change_words(const Recipe& recipe, const Recipe& other) {
-  const Json before = to_json(recipe), after = to_json(other);
-  const Json before_default = to_json(with_dependent_defaults(recipe));
+  const Json before = to_json(recipe), before_default = to_json(with_dependent_defaults(recipe));
+  Json after = to_json(other);
   const Json after_default = to_json(with_dependent_defaults(other));
+  // It follows `tensor`, and no file states it for a model without experts.
+  if (!other.model.moe) after["parallel"].erase("expert_tensor");
   std::string words;
-  for (const char* section : {"batch", "parallel", "pipeline", "memory", "kernels"}) {
-    for (const auto& item : after[section].items()) {
-      const auto has = [&](const Json& of) { return of[section][item.key()] == item.value(); };
-      // It follows `tensor`, and no file states it for a model without experts.
-      if (item.key() == "expert_tensor" && !other.model.moe) continue;
-      // A file that does not state the key follows its default, which may be another now.
-      const bool may_follow = before[section][item.key()] == before_default[section][item.key()];
-      if (has(before) && (!may_follow || has(after_default))) continue;
-      words +=
-          (words.empty() ? "" : " --set ") + std::string(section) + "." + item.key() + "=" + set_word(item.value());
-    }
-  }
+  for (const std::string section : {"batch", "parallel", "pipeline", "memory", "kernels"})
+    add_changes({before[section], before_default[section]}, {after[section], after_default[section]}, section + ".",
+                words);
   return words;
 }
 

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "parallel/plan/planner/neighbours.h"
+#include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/plan.h"
 
@@ -38,10 +39,10 @@ struct Neighbour {
 };
 
 // All have the same graph: no neighbour changes the model. Building it for each would take half of a plan's time.
-std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& profile,
-                                        const std::shared_ptr<const Graph>& graph) {
+std::vector<Neighbour> price(const std::vector<Recipe>& others, const Mesh& mesh, const ClusterProfile& profile,
+                             const std::shared_ptr<const Graph>& graph) {
   std::vector<Neighbour> priced;
-  for (const Recipe& other : neighbours(recipe, mesh)) {
+  for (const Recipe& other : others) {
     try {
       const PlanReport report = make_plan(lay_out(other, profile, graph), profile).report;
       Neighbour neighbour{other,
@@ -59,6 +60,11 @@ std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, 
     }
   }
   return priced;
+}
+
+std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& profile,
+                                        const std::shared_ptr<const Graph>& graph) {
+  return price(neighbours(recipe, mesh), mesh, profile, graph);
 }
 
 // The neighbours that fit or, where none does, those of the leanest neighbours, until some fit.
@@ -107,13 +113,9 @@ void keep_one_per_order(std::vector<Neighbour>& better) {
   better = std::move(kept);
 }
 
-}  // namespace
-
-std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
-  const PlanReport& report = plan.report;
-  const std::shared_ptr<const Graph>& graph = plan.layout->partition().graph;
-  std::vector<Neighbour> better = report.fits ? price_neighbours(report.recipe, report.mesh, profile, graph)
-                                              : fitting_neighbours(plan, profile, graph);
+// The best of those that help, as what --set takes.
+std::vector<PlanSuggestion> best_changes(std::vector<Neighbour> better, const PlanReport& report,
+                                         const ClusterProfile& profile) {
   // A change that does not fit helps nobody; if the plan does not fit yet, any change that fits does.
   std::erase_if(better, [&](const Neighbour& other) {
     return !other.fits || (report.fits && other.step_seconds >= worthwhile * report.step.seconds);
@@ -129,6 +131,21 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
     suggestions.push_back(
         {change_words(report.recipe, other.recipe), other.step_seconds, other.peak_bytes, true, other.is_tight});
   return suggestions;
+}
+
+}  // namespace
+
+std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
+  const PlanReport& report = plan.report;
+  const std::shared_ptr<const Graph>& graph = plan.layout->partition().graph;
+  return best_changes(report.fits ? price_neighbours(report.recipe, report.mesh, profile, graph)
+                                  : fitting_neighbours(plan, profile, graph),
+                      report, profile);
+}
+
+std::vector<PlanSuggestion> suggest_host(const Plan& plan, const ClusterProfile& profile) {
+  return best_changes(price(offload_choices(plan, profile), plan.report.mesh, profile, plan.layout->partition().graph),
+                      plan.report, profile);
 }
 
 }  // namespace llmtrain

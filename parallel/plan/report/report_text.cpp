@@ -149,6 +149,12 @@ void write_limits(Page& page, const PlanReport& report) {
   write_wrapped(
       page, "Recompute: ", parts.empty() ? std::string("nothing") : fmt::format("layers {}", fmt::join(parts, ", ")));
   parts.clear();
+  const OffloadRecipe& host = memory.offload;
+  if (host.activations) parts.emplace_back("activations");
+  if (host.optimizer) parts.emplace_back("optimizer states");
+  if (host.weights) parts.emplace_back("weights");
+  if (!parts.empty()) write_wrapped(page, "On the host: ", fmt::format("{}", fmt::join(parts, ", ")));
+  parts.clear();
   for (const LimitPoint& point : report.limits)
     parts.push_back(fmt::format("{} in {}", bytes_text(point.peak_bytes), duration_text(point.step_seconds)));
   write_wrapped(page, "Limits: ", fmt::format("{}", fmt::join(parts, ", ")));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/search/search.h"
 #include "planner_case.h"
@@ -89,13 +90,16 @@ TEST_CASE("within a limit the step is about as fast as the best of all choices",
 TEST_CASE("a byte less than what is needed at least is refused by the buffers in the way", "[limit]") {
   const std::vector<Override> layout{"cluster.devices_per_node=2", "parallel.pipeline=2"};
   const std::vector<Priced> choices = all_choices(layout);
-  const double least = std::ranges::min_element(choices, {}, &Priced::peak)->peak;
-  std::vector<Override> limited = layout;
-  limited.push_back(limit_of(std::ceil(least)));
-  CHECK(priced(recipe_with(limited)).peak <= std::ceil(least));
-  limited.back() = limit_of(std::ceil(least) - 1);
+  const double least = std::ceil(std::ranges::min_element(choices, {}, &Priced::peak)->peak);
+  Recipe recipe = recipe_with(layout);
+  ClusterProfile cluster = profile_of(recipe);
+  recipe.memory.limit = least;
+  CHECK(peak_bytes(make_plan(recipe, cluster).report) <= least);
+  recipe.memory.limit = least - 1;
+  // Nobody knows how long the way to the host takes.
+  cluster.device.pcie_bandwidth = 0;
   try {
-    priced(recipe_with(limited));
+    make_plan(recipe, cluster);
     FAIL("accepted");
   } catch (const Error& error) {
     const std::string text = error.what();
@@ -103,8 +107,52 @@ TEST_CASE("a byte less than what is needed at least is refused by the buffers in
     CHECK(error.code() == ExitCode::bad_recipe);
     for (const std::string part : {"/memory/limit", "rank 1", "of activations", "of optimizer", "batch.micro"})
       CHECK(text.find(part) != std::string::npos);
-    CHECK(text.find(std::to_string(std::llround(std::ceil(least)))) != std::string::npos);
+    CHECK(text.find(std::to_string(std::llround(least))) != std::string::npos);
   }
+}
+
+// The step of the fastest choice that is within a limit, of all that may be on the host and all that layers recompute.
+double fastest_on_host(const std::vector<Override>& layout, double limit) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::vector<Override>& host : std::vector<std::vector<Override>>{
+           {"memory.offload.activations=true"},
+           {"memory.offload.optimizer=true"},
+           {"memory.offload.optimizer=true", "memory.offload.activations=true"},
+           {"memory.offload.optimizer=true", "memory.offload.weights=true", "parallel.zero_stage=3"},
+           {"memory.offload.optimizer=true", "memory.offload.weights=true", "parallel.zero_stage=3",
+            "memory.offload.activations=true"}}) {
+    std::vector<Override> there = layout;
+    there.insert(there.end(), host.begin(), host.end());
+    least = std::min(least, fastest_within(all_choices(there), limit));
+  }
+  return least;
+}
+
+TEST_CASE("what recomputing cannot spare goes to the host, as fast as any choice would", "[limit]") {
+  const std::vector<Override> layout{"cluster.devices_per_node=1"};
+  const std::vector<Priced> choices = all_choices(layout);
+  const double here = std::ceil(std::ranges::min_element(choices, {}, &Priced::peak)->peak);
+  Recipe recipe = recipe_with(layout);
+  const ClusterProfile cluster = profile_of(recipe);
+  const auto moves = [&](double limit) {
+    recipe.memory.limit = limit;
+    const Plan plan = make_plan(recipe, cluster);
+    CHECK(peak_bytes(plan.report) <= limit);
+    return plan;
+  };
+  CHECK(moves(here).layout->recipe().memory.offload == OffloadRecipe{});
+  const double least = limit_curve(recipe, cluster, 1).front().peak_bytes;
+  REQUIRE(least < 0.9 * here);
+  for (const double limit : {here - 1, 0.5 * (here + least), std::ceil(least)}) {
+    const Plan plan = moves(limit);
+    CHECK(plan.layout->recipe().memory.offload != OffloadRecipe{});
+    CHECK(plan.report.step.seconds <= fastest_on_host(layout, limit) * (1 + 1e-9));
+  }
+  CHECK(moves(std::ceil(least)).layout->recipe().memory.offload.weights);
+  CHECK_THROWS_AS(moves(std::floor(least) - 1), Error);
+  // A processor has no other memory.
+  const Recipe of_processor = recipe_with({"cluster.device=cpu"});
+  CHECK(offload_choices(make_plan(of_processor, cluster), cluster).empty());
 }
 
 TEST_CASE("a share of the device's memory is that of its profile", "[limit]") {

@@ -79,6 +79,35 @@ TEST_CASE("where no single change makes a recipe fit, a suggestion makes several
   CHECK_THAT(suggestions.front().change, Catch::Contains("parallel.zero_stage=3") && Catch::Contains("batch.micro="));
 }
 
+TEST_CASE("where no layout makes a recipe fit, states that are left to the host may") {
+  const std::vector<Override> large = {"cluster.profile=h100-sxm-80gb",
+                                       "cluster.devices_per_node=1",
+                                       "precision.compute=bf16",
+                                       "precision.gradients=bf16",
+                                       "model.layers=40",
+                                       "model.hidden_size=5120",
+                                       "model.heads=40",
+                                       "batch.global=1",
+                                       "batch.micro=1",
+                                       "launch.ranks=1"};
+  const Recipe recipe = small_gpt(large);
+  const ClusterProfile cluster = profile_of(recipe);
+  const Plan plan = make_plan(recipe, cluster);
+  REQUIRE_FALSE(plan.report.fits);
+  CHECK(suggest(plan, cluster).empty());
+  const std::vector<PlanSuggestion> suggestions = suggest_host(plan, cluster);
+  REQUIRE_FALSE(suggestions.empty());
+  for (const PlanSuggestion& suggestion : suggestions) {
+    INFO(suggestion.change);
+    std::vector<Override> all = large;
+    for (const Override& word : words_of(suggestion.change)) all.push_back(word);
+    const PlanReport report = make_plan(small_gpt(all), cluster).report;
+    CHECK(report.fits);
+    CHECK(report.step.seconds == suggestion.step_seconds);
+    CHECK(peak_bytes(report) == suggestion.peak_bytes);
+  }
+}
+
 TEST_CASE("more tensor ranks change the defaults that follow from them, including those of experts") {
   const auto read = [](const std::vector<Override>& overrides) { return small_gpt(overrides); };
   CHECK(check_promises(read, {"model.hidden_size=5120", "model.heads=40", "model.moe={\"experts\": 4, \"every\": 2}"}) >

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/planner/offload_choices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/json/document.h"
+#include "core/recipe/recipe_io.h"
+#include "core/recipe/rules/rules.h"
+#include "parallel/layout/executable.h"
+#include "parallel/plan/cost/priced_layout.h"
+
+namespace llmtrain {
+namespace {
+
+bool keeps_rules(const Recipe& recipe) {
+  const Document as_read;
+  Problems problems(as_read);
+  check_rules(recipe, {}, problems);
+  return problems.empty();
+}
+
+// The recipe with its weights on the host, too. Breadth first they come twice per step, otherwise twice for every
+// micro-batch, of which fewer are then in flight.
+Recipe with_weights_there(Recipe recipe, const Mesh& mesh, bool is_breadth_first) {
+  recipe.memory.offload.weights = true;
+  if (mesh.data * mesh.context > 1) return recipe;
+  if (is_breadth_first && mesh.pipeline == 1) recipe.pipeline.schedule = PipelineSchedule::breadth_first;
+  recipe.parallel.zero_stage = 3;
+  // A list of layers by stage is for as many stages as there are.
+  if (mesh.pipeline == 1 && recipe.pipeline.loops == 1 && recipe.pipeline.balance.kind == BalanceKind::layers)
+    recipe.pipeline.loops = with_dependent_defaults(recipe).pipeline.loops;
+  return recipe;
+}
+
+}  // namespace
+
+std::vector<Recipe> offload_choices(const Plan& plan, const ClusterProfile& cluster) {
+  const Recipe& recipe = plan.layout->recipe();
+  std::vector<Recipe> choices;
+  if (compute_device(recipe, cluster) != ComputeDevice::cuda || cluster.device.pcie_bandwidth <= 0) return choices;
+  const auto refused = not_executable(recipe).size();
+  const auto add = [&](Recipe choice) {
+    if (choice == recipe || std::ranges::count(choices, choice) > 0) return;
+    if (keeps_rules(choice) && not_executable(choice).size() <= refused) choices.push_back(std::move(choice));
+  };
+  for (const bool activations : {false, true}) {
+    Recipe choice = recipe;
+    choice.memory.offload.activations |= activations;
+    add(choice);
+    // How long the host's step takes must be known.
+    if (cluster.host.memory_bandwidth <= 0) continue;
+    choice.memory.offload.optimizer = true;
+    add(choice);
+    for (const bool is_breadth_first : {false, true})
+      add(with_weights_there(choice, plan.layout->mesh(), is_breadth_first));
+  }
+  return choices;
+}
+
+}  // namespace llmtrain
