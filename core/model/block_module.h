@@ -51,7 +51,7 @@ class BlockModule {
     LayerRouting routing{};                   // of a layer with experts
     std::vector<LossRows> losses{};           // of the terms of rows that it raises; none in prediction
     // The rows [rows, V] that a head makes in prediction, and one of classes in evaluation, in the compute type and
-    // equal on every tensor rank; else undefined.
+    // equal on every tensor rank; else undefined. With PassContext::returns_hidden_rows [rows, hidden_size].
     at::Tensor logits{};
   };
 

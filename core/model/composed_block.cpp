@@ -279,9 +279,12 @@ at::Tensor ComposedBlock::buckets_of(Shaped& shaped, const std::vector<std::int6
   return grows(batch, pass) ? all.index_select(0, sequences_of(batch).positions) : all;
 }
 
+bool ComposedBlock::raises_losses() const {
+  return std::ranges::any_of(losses_, [](const std::optional<Loss>& loss) { return loss.has_value(); });
+}
+
 void ComposedBlock::add_output(Output& output, std::size_t place, const at::Tensor& made, const Batch& batch,
                                const PassContext& pass) const {
-  const at::Tensor& asked_for = batch.field(BatchField::counted_rows);
   // Logits that stand behind the outputs are of the last loss.
   const auto last = std::find_if(losses_.rbegin(), losses_.rend(), [](const auto& loss) { return loss.has_value(); });
   const std::optional<Loss> loss = place < losses_.size() ? losses_[place] : *last;
@@ -290,14 +293,17 @@ void ComposedBlock::add_output(Output& output, std::size_t place, const at::Tens
   else if (place < losses_.size() && pass.mode != PassMode::prediction)
     output.losses.push_back({loss->term, loss->is_of_tokens ? counted(made.flatten(), batch) : made.flatten()});
   else
-    output.logits = loss->is_of_tokens && asked_for.defined() ? made.flatten(0, -2).index_select(0, asked_for)
-                                                              : made.flatten(0, -2);
+    output.logits = loss->is_of_tokens ? rows_asked_for(made.flatten(0, -2), batch) : made.flatten(0, -2);
 }
 
 BlockModule::Output ComposedBlock::forward(Tensors inputs, const Batch& batch, const PassContext& pass) const {
+  Output output;
+  if (pass.returns_hidden_rows && raises_losses()) {
+    output.logits = rows_asked_for(inputs.front(), batch);
+    return output;
+  }
   Shaped& shape = shaped(batch, pass);
   const body::Body& filled = shape.run.body();
-  Output output;
   if (pass.cache != nullptr && sequences_of(batch).rows() == 0 && !inputs.empty()) {
     for (const body::TensorId id : filled.outputs)
       output.values.push_back(inputs.front().new_empty(filled.shape_of(id)).flatten(0, 1));

@@ -23,10 +23,11 @@ namespace llmtrain {
 // documents. Outputs that a cross-entropy makes are the losses of rows in the block's terms, in their order: of rows of
 // tokens where they have the axis of tokens, and else of samples. They are 0 for rows of tokens that do not count,
 // which have no gradient; in prediction the logits are in their place, and in evaluation beside them where they tell
-// classes. In prediction with a cache the last axis of token rows holds new tokens of sequences that grow, as
-// KeyValueCache has them, whose causal attention and whose attention to other rows remember; a pass without rows of
-// another axis computes nothing of these. Each rank has whole sequences and whole parameters: the constructor throws
-// Error(internal_error) where tensor ranks share them, and the passes where context ranks do.
+// classes; PassContext::returns_hidden_rows has what a head reads in place of logits. In prediction with a cache the
+// last axis of token rows holds new tokens of sequences that grow, as KeyValueCache has them, whose causal attention
+// and whose attention to other rows remember; a pass without rows of another axis computes nothing of these. Each rank
+// has whole sequences and whole parameters: the constructor throws Error(internal_error) where tensor ranks share them,
+// and the passes where context ranks do.
 class ComposedBlock final : public BlockModule {
  public:
   ComposedBlock(const BlockParameters& parameters, body::Body body, const BodyDescription& described,
@@ -62,6 +63,8 @@ class ComposedBlock final : public BlockModule {
   // `device`: where the block computes, which a batch without fields does not say.
   std::vector<at::Tensor> fields_of(Shaped& shaped, const Batch& batch, const PassContext& pass,
                                     const std::optional<at::Device>& device) const;
+  // Whether it is a head.
+  bool raises_losses() const;
   // Whether its rows are tokens of sequences that grow.
   bool grows(const Batch& batch, const PassContext& pass) const {
     return pass.cache != nullptr && axes_.rows + 1 == batch.rows.size();

@@ -36,7 +36,7 @@ class HeadBlock final : public BlockModule {
  private:
   struct Saved;
   // Logits of the rows that are asked for, on every tensor rank: [rows, V] in the compute type.
-  at::Tensor logits(at::Tensor normed, const Batch& batch) const;
+  at::Tensor logits(const at::Tensor& normed, const Batch& batch) const;
   // The loss of each row, 0 where it does not count. For training it also adds to the weight's gradient and sets
   // `dnormed`, which is null in evaluation.
   at::Tensor losses(const at::Tensor& normed, const Batch& batch, const PassContext& pass, at::Tensor* dnormed) const;
@@ -164,7 +164,7 @@ BlockModule::Output HeadBlock::forward(Tensors inputs, const Batch& batch, const
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, saved->statistics));
   Output output;
   if (pass.mode == PassMode::prediction) {
-    output.logits = logits(normed, batch);
+    output.logits = pass.returns_hidden_rows ? rows_asked_for(normed, batch) : logits(normed, batch);
     return output;
   }
   if (!pass.trains()) {
@@ -188,10 +188,8 @@ Tensors HeadBlock::backward(Tensors, const Batch&, const PassContext&, std::uniq
   return {std::move(dx)};
 }
 
-at::Tensor HeadBlock::logits(at::Tensor normed, const Batch& batch) const {
-  const at::Tensor& rows = batch.field(BatchField::counted_rows);
-  if (rows.defined()) normed = normed.index_select(0, rows);
-  const at::Tensor slice = kernels::linear(normed, weight_.weight(), std::nullopt);
+at::Tensor HeadBlock::logits(const at::Tensor& normed, const Batch& batch) const {
+  const at::Tensor slice = kernels::linear(rows_asked_for(normed, batch), weight_.weight(), std::nullopt);
   if (split_.ranks() == 1) return slice;
   // Gathering joins rows, so the slices are transposed; padding is at the end and is cut off.
   return split_.gather(slice.t()).narrow(0, 0, slice_.whole).t().contiguous();

@@ -11,8 +11,12 @@
 
 namespace llmtrain {
 
+// Which of a text's last hidden rows its embedding is made of (Pooling in
+// parallel/engine/generation/text_embedder.h).
+enum class TextPooling { mean, first, last };
+
 // A model that is loaded once, and goes on with texts that come at any time (parallel/engine/generation/
-// continuous_batch.h). The fields are those of SampleRequest.
+// continuous_batch.h); an encoder goes on with none. The fields are those of SampleRequest.
 struct ServeRequest {
   Recipe recipe;
   std::string checkpoint;
@@ -20,6 +24,7 @@ struct ServeRequest {
   std::int64_t waiting = 64;                         // further texts that may wait
   std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
   bool is_exact = false;                             // BatchLimits::is_exact
+  TextPooling pooling = TextPooling::mean;           // of embeddings
 };
 
 struct ServedText {
@@ -48,13 +53,19 @@ struct ServedToken {
 // throw nor call the service.
 using ServedListener = std::function<bool(const ServedToken&)>;
 
+// Gets the embeddings of a request's texts, in their order and each as soon as it is computed, from the model's thread,
+// and says whether the others are still wanted. Must neither throw nor call the service.
+using EmbeddingListener = std::function<bool(std::vector<float> embedding)>;
+
 // For any number of threads.
 class TextService {
  public:
   virtual ~TextService() = default;
 
-  // The most tokens that prompt and answer may have together.
+  // The most tokens that prompt and answer may have together; 0: the model writes nothing.
   virtual std::int64_t longest() const = 0;
+  // The most tokens of a text that is embedded.
+  virtual std::int64_t longest_embedded() const = 0;
 
   // Takes all of the texts, whose listeners have the same places, and returns their numbers; or none, and an empty
   // list, where more would be waiting than may. Throws Error(bad_data) for a text that is empty, too long or has ids
@@ -64,8 +75,14 @@ class TextService {
   // Ends a text, if it has not ended. When this returns its listener is not called any more.
   virtual void cancel(std::int64_t text) = 0;
 
+  // Takes the texts of a request, which until all are embedded is one of those that may wait, and returns whether it
+  // does: not where more would be waiting than may. Requests take turns, text by text. Throws Error(bad_data) for a
+  // text that is empty, too long or has ids that the model does not know.
+  virtual bool embed(std::vector<std::vector<std::int64_t>> texts, EmbeddingListener listener) = 0;
+
   struct Load {
     std::int64_t waiting = 0, growing = 0;  // texts
+    std::int64_t embedding = 0;             // requests whose texts are not all embedded
     std::int64_t used_bytes = 0;            // of keys and values
     std::int64_t cache_bytes = 0;           // that there are at most
   };

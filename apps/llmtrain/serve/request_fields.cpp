@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <limits>
 #include <utility>
 
 #include "apps/llmtrain/serve/api_error.h"
@@ -90,6 +91,17 @@ void RequestFields::require_unused(const std::string& name, const Json& unused, 
 void RequestFields::require_known() const {
   for (const auto& [name, value] : object_.items())
     if (!known_.contains(name)) throw ApiError(400, name, "is no field that this server knows");
+}
+
+std::vector<std::int64_t> token_ids_of(const Json& list, const std::string& name) {
+  std::vector<std::int64_t> ids;
+  for (const Json& id : list) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max())
+      throw ApiError(400, name, fmt::format("{} is no token's id", shown_value(id)));
+    ids.push_back(id.get<std::int64_t>());
+  }
+  if (ids.empty()) throw ApiError(400, name, "is an empty list");
+  return ids;
 }
 
 }  // namespace llmtrain::app

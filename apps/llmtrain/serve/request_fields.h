@@ -40,4 +40,7 @@ class RequestFields {
   std::set<std::string> known_;
 };
 
+// The ids of a list of tokens; `name` is the field's. Throws ApiError with status 400 where it is something else.
+std::vector<std::int64_t> token_ids_of(const Json& list, const std::string& name);
+
 }  // namespace llmtrain::app

@@ -13,6 +13,8 @@
 
 #include "apps/llmtrain/serve/api_error.h"
 #include "apps/llmtrain/serve/chat_page.h"
+#include "apps/llmtrain/serve/embedding_answers.h"
+#include "apps/llmtrain/serve/embedding_request.h"
 #include "apps/llmtrain/serve/text_request.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -22,7 +24,7 @@ namespace {
 
 constexpr const char* json_type = "application/json";
 const std::set<std::string> read_paths{"/", "/health", "/metrics", "/v1/models"};
-const std::set<std::string> write_paths{"/v1/completions", "/v1/chat/completions", "/tokenize"};
+const std::set<std::string> write_paths{"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize"};
 
 // Takes as long whatever is different.
 bool are_equal(std::string_view a, std::string_view b) {
@@ -110,6 +112,8 @@ void RequestHandler::answer(Connection& connection, const HttpRequest& request) 
   require_key(request);
   if (read_paths.contains(request.path)) {
     if (request.method != "GET") throw ApiError(405, "", request.path + " answers GET");
+    if (request.path == "/" && !model_.writes_texts())
+      throw ApiError(404, "", "an encoder has no page: it writes no text; /v1/embeddings embeds texts");
     if (request.path == "/")
       return send(connection, request, 200, "text/html; charset=utf-8", chat_page(), chat_page_headers);
     std::string content_type = json_type;
@@ -122,6 +126,9 @@ void RequestHandler::answer(Connection& connection, const HttpRequest& request) 
   if (!request.content_type.starts_with(json_type))
     throw ApiError(415, "", "the body must be JSON: send \"Content-Type: application/json\"");
   if (request.path == "/tokenize") return send(connection, request, 200, json_type, tokenized(request.body));
+  if (request.path == "/v1/embeddings") return answer_embeddings(connection, request);
+  if (!model_.writes_texts())
+    throw ApiError(400, "model", "is an encoder, which writes no text; /v1/embeddings embeds texts");
   answer_texts(connection, request, request.path == "/v1/completions" ? ApiKind::completions : ApiKind::chat);
 }
 
@@ -136,7 +143,7 @@ std::string RequestHandler::page(const HttpRequest& request, std::string& conten
     return R"({"status":"ok"})";
   }
   Json model = {{"id", model_.name()}, {"object", "model"}, {"owned_by", "llmtrain"}};
-  model["max_model_len"] = model_.limits().context;
+  model["max_model_len"] = model_.longest();
   model["has_chat_template"] = model_.has_chat_template();
   Json answer;
   answer["object"] = "list";
@@ -152,12 +159,14 @@ std::string RequestHandler::tokenized(const std::string& body) {
   const Json& messages = fields.value("messages");
   if (prompt.has_value() == !messages.is_null())
     throw ApiError(400, "prompt", "either a \"prompt\" or \"messages\" are turned into tokens");
-  const auto tokens = prompt ? model_.tokens_of_text(*prompt) : model_.tokens_of_chat(messages);
+  const auto tokens = !prompt                 ? model_.tokens_of_chat(messages)
+                      : model_.writes_texts() ? model_.tokens_of_text(*prompt)
+                                              : model_.tokens_of_embedded(*prompt);
   fields.require_known();
   Json answer;
   answer["tokens"] = tokens;
   answer["count"] = tokens.size();
-  answer["max_model_len"] = model_.limits().context;
+  answer["max_model_len"] = model_.longest();
   return json_line(answer);
 }
 
@@ -171,10 +180,7 @@ void RequestHandler::answer_texts(Connection& connection, const HttpRequest& htt
   } catch (const Error& error) {
     throw ApiError(400, kind == ApiKind::chat ? "messages" : "prompt", error.what());
   }
-  if (numbers.empty()) {
-    if (const auto failure = service_.failure()) throw ApiError(500, "", *failure);
-    throw ApiError(429, "", "as many texts grow and wait as may; ask again later");
-  }
+  if (numbers.empty()) refuse_more();
   TextsOfRequest texts(service_, numbers, *answers);
   AnswerText text(model_, request);
   std::optional<EventStream> stream;
@@ -191,6 +197,31 @@ void RequestHandler::answer_texts(Connection& connection, const HttpRequest& htt
   if (request.streams_usage) stream->send(json_line(text.usage_event()));
   stream->send("[DONE]");
   stream->end();
+}
+
+void RequestHandler::answer_embeddings(Connection& connection, const HttpRequest& http) {
+  if (is_draining_) throw ApiError(503, "", "the server is ending, and takes no new requests");
+  const EmbeddingRequest request = read_embedding_request(http.body, model_);
+  const auto answers = std::make_shared<EmbeddingAnswers>(request.texts.size());
+  try {
+    if (!service_.embed(request.texts, answers->listener())) refuse_more();
+  } catch (const Error& error) {
+    throw ApiError(400, "input", error.what());
+  }
+  while (!answers->wait(std::chrono::milliseconds(100))) {
+    if (connection.is_gone()) {
+      answers->abandon();
+      throw ConnectionLost("the client has left");
+    }
+    if (const auto failure = service_.failure()) throw ApiError(500, "", *failure);
+  }
+  metrics_.add_tokens(request.tokens(), 0);
+  send(connection, http, 200, json_type, json_line(embedding_answer(model_, request, answers->take())));
+}
+
+void RequestHandler::refuse_more() const {
+  if (const auto failure = service_.failure()) throw ApiError(500, "", *failure);
+  throw ApiError(429, "", "as many texts grow and wait as may; ask again later");
 }
 
 void RequestHandler::follow(Connection& connection, GrowingAnswers& answers, AnswerText& text, std::size_t choices,

@@ -44,9 +44,12 @@ class RequestHandler {
   std::string page(const HttpRequest& request, std::string& content_type) const;
   std::string tokenized(const std::string& body);
   void answer_texts(Connection& connection, const HttpRequest& http, ApiKind kind);
+  void answer_embeddings(Connection& connection, const HttpRequest& http);
   // Takes all pieces of the answers, and sends them where they are streamed. Throws ConnectionLost.
   void follow(Connection& connection, GrowingAnswers& answers, AnswerText& text, std::size_t choices,
               EventStream* stream);
+  // Says why the service takes no more.
+  [[noreturn]] void refuse_more() const;
   void send(Connection& connection, const HttpRequest& request, int status, const std::string& content_type,
             const std::string& body, const std::string& headers = {});
 

@@ -45,7 +45,26 @@ struct ServeOptions {
   std::uint64_t body_bytes = std::uint64_t{1} << 20;
   std::int64_t tokens = 0;
   bool is_exact = false;
+  std::optional<std::string> pooling;
 };
+
+// What sentence-transformers takes of encoders, and the one token of a decoder that has seen the text.
+TextPooling pooling_of(const ServeOptions& options, const Recipe& recipe) {
+  const bool reads_both_sides = is_encoder(recipe.model.architecture);
+  if (options.pooling == "class" && !reads_both_sides)
+    throw Error(ExitCode::bad_recipe,
+                "--pooling class: the first token of a decoder sees no other; leave it out, or take last or mean");
+  if (options.pooling == "class") return TextPooling::first;
+  const bool is_mean = options.pooling ? options.pooling == "mean" : reads_both_sides;
+  return is_mean ? TextPooling::mean : TextPooling::last;
+}
+
+// What the first line says that it has room for.
+std::string room_of(const ServeOptions& options, const ServedModel& model, const TextService& service) {
+  if (!model.writes_texts()) return fmt::format("embeddings of up to {} tokens", service.longest_embedded());
+  return fmt::format("up to {} tokens of prompt and answer, {} texts at once in {} of keys and values",
+                     service.longest(), options.sequences, format_bytes(service.load().cache_bytes));
+}
 
 // Empty: none.
 std::string api_key_of(const ServeOptions& options) {
@@ -70,15 +89,16 @@ std::string name_of(const ServeOptions& options) {
 }
 
 // Until a signal ends it.
-void serve_until_stopped(const ServeOptions& options, const std::string& key, ServedModel& model, TextService& service,
-                         const StopSignals& signals) {
+void serve_until_stopped(const ServeOptions& options, const std::string& key, std::int64_t dimensions,
+                         ServedModel& model, TextService& service, const StopSignals& signals) {
   const std::int64_t context = service.longest();
-  model.set_limits({.context = context, .tokens = options.tokens == 0 ? context : std::min(options.tokens, context)});
+  model.set_limits({.context = context,
+                    .tokens = options.tokens == 0 ? context : std::min(options.tokens, context),
+                    .embedded = service.longest_embedded(),
+                    .dimensions = dimensions});
   RequestHandler handler(model, service, {.body_bytes = options.body_bytes, .api_key = key});
   Listener listener(options.host, options.port);
-  const TextService::Load load = service.load();
-  log().info("serving \"{}\" at {}/v1: up to {} tokens of prompt and answer, {} texts at once in {} of keys and values",
-             model.name(), listener.address(), context, options.sequences, format_bytes(load.cache_bytes));
+  log().info("serving \"{}\" at {}/v1: {}", model.name(), listener.address(), room_of(options, model, service));
   const bool is_open = options.host != "127.0.0.1" && options.host != "::1" && options.host != "localhost";
   if (is_open && key.empty())
     log().warn("--host {}: whoever reaches it may use the model; set a key in {} or --api-key-file", options.host,
@@ -92,7 +112,7 @@ int serve(const ServeOptions& options) {
   auto source = open_source(options.source, options.overrides);
   const std::string checkpoint = source.checkpoint().string();
   require_executable(source.recipe, checkpoint);
-  require_decoder(source.recipe, checkpoint, "serve");
+  if (!is_encoder(source.recipe.model.architecture)) require_decoder(source.recipe, checkpoint, "serve");
   require_tokenizer(source, options.overrides);
   take_chat_template(source.recipe, source.checkpoint());
   const std::string key = api_key_of(options);
@@ -104,9 +124,12 @@ int serve(const ServeOptions& options) {
   request.waiting = options.waiting;
   request.cache_bytes = static_cast<std::int64_t>(options.cache_bytes);
   request.is_exact = options.is_exact;
+  request.pooling = pooling_of(options, source.recipe);
   RuntimeInterface& runtime = load_runtime();
   const StopSignals signals;
-  runtime.serve(request, [&](TextService& service) { serve_until_stopped(options, key, model, service, signals); });
+  runtime.serve(request, [&](TextService& service) {
+    serve_until_stopped(options, key, source.recipe.model.hidden_size, model, service, signals);
+  });
   return 0;
 }
 
@@ -161,11 +184,18 @@ void add_serve(CLI::App& program, Action& action) {
   add_limit_flags(*command, *options);
   command->add_flag("--exact", options->is_exact,
                     "Log-probabilities with the bits that training and eval --exact compute; prompts take longer");
+  command
+      ->add_option("--pooling", options->pooling,
+                   "Embeddings of texts: the mean of their tokens (default for encoders), the class token's, or the "
+                   "last one's (default for decoders)")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"mean", "class", "last"}));
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain serve runs/mine --port 8000\n\n"
-      "It answers /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health\n"
-      "and /metrics. SIGTERM or Ctrl-C ends it when all answers that had begun have.");
+      "It answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models,\n"
+      "/tokenize, /health and /metrics. An encoder, such as BERT, only embeds texts.\n"
+      "SIGTERM or Ctrl-C ends it when all answers that had begun have.");
   command->callback([options, &action] { action = [options] { return serve(*options); }; });
 }
 

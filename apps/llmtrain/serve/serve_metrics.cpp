@@ -54,6 +54,8 @@ std::string ServeMetrics::text(const TextService::Load& load) const {
       first_token_seconds_, first_tokens_);
   text += one("llmtrain_growing_texts", "gauge", "Texts that grow.", load.growing);
   text += one("llmtrain_waiting_texts", "gauge", "Texts that wait for a place.", load.waiting);
+  text +=
+      one("llmtrain_embedding_requests", "gauge", "Requests of embeddings that are computed or wait.", load.embedding);
   text += one("llmtrain_cache_used_bytes", "gauge", "Keys and values that texts have places for.", load.used_bytes);
   text += one("llmtrain_cache_bytes", "gauge", "Keys and values that there may be.", load.cache_bytes);
   return text;

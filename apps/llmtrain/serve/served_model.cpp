@@ -11,6 +11,7 @@
 #include "apps/llmtrain/serve/api_error.h"
 #include "core/base/error.h"
 #include "core/data/conversations/text_ends.h"
+#include "core/tokenizer/encode_pair.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain::app {
@@ -50,8 +51,9 @@ Json checked_messages(const Json& messages) {
 ServedModel::ServedModel(std::string name, const Recipe& recipe, const std::string& checkpoint)
     : name_(std::move(name)),
       tokenizer_(open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size)),
-      ends_(text_ends(recipe, checkpoint, *tokenizer_)) {
-  if (recipe.data.fine_tuning) chat_ = std::make_unique<ChatPrompts>(recipe, checkpoint);
+      ends_(text_ends(recipe, checkpoint, *tokenizer_)),
+      writes_texts_(!is_encoder(recipe.model.architecture)) {
+  if (recipe.data.fine_tuning && writes_texts_) chat_ = std::make_unique<ChatPrompts>(recipe, checkpoint);
 }
 
 void ServedModel::require_name(const std::optional<std::string>& name) const {
@@ -86,6 +88,18 @@ std::vector<std::int64_t> ServedModel::tokens_of_chat(const Json& messages) {
   }
   if (ids.empty()) throw ApiError(400, "messages", "the chat template writes no token before an answer");
   return {ids.begin(), ids.end()};
+}
+
+std::vector<std::int64_t> ServedModel::tokens_of_embedded(const std::string& text) const {
+  if (text.empty()) throw ApiError(400, "input", "is an empty text");
+  try {
+    // Some tokenizers have a mark before texts and no template.
+    if (tokenizer_->templates().single.size() == 1) return encode_prompt(*tokenizer_, text);
+    const std::vector<TokenId> ids = encode_pair(*tokenizer_, *tokenizer_->make_encoder(), text, std::nullopt).ids;
+    return {ids.begin(), ids.end()};
+  } catch (const Error& error) {
+    throw ApiError(400, "input", error.what());
+  }
 }
 
 void ServedModel::add_end_of_answer(std::vector<std::string>& stop) const {

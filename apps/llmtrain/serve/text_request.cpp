@@ -59,22 +59,11 @@ void refuse_unsupported(RequestFields& fields) {
   fields.ignore({"user", "metadata", "store", "service_tier", "parallel_tool_calls"});
 }
 
-std::vector<std::int64_t> ids_of(const Json& list, const std::string& name) {
-  std::vector<std::int64_t> ids;
-  for (const Json& id : list) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max())
-      throw ApiError(400, name, fmt::format("{} is no token's id", shown_value(id)));
-    ids.push_back(id.get<std::int64_t>());
-  }
-  if (ids.empty()) throw ApiError(400, name, "is an empty list");
-  return ids;
-}
-
 void read_prompts(RequestFields& fields, ServedModel& model, ApiRequest& request) {
   const Json& prompt = fields.value("prompt");
   const auto add = [&](const Json& one) {
     if (one.is_array()) {
-      request.prompts.push_back(ids_of(one, "prompt"));
+      request.prompts.push_back(token_ids_of(one, "prompt"));
     } else if (one.is_string()) {
       request.prompts.push_back(model.tokens_of_text(one.get_ref<const std::string&>()));
     } else {

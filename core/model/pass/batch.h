@@ -23,4 +23,10 @@ struct Batch {
   Sequences& sequences() { return rows.front(); }
 };
 
+// The rows of tokens that a prediction asks for by BatchField::counted_rows; without that field all.
+inline at::Tensor rows_asked_for(const at::Tensor& rows, const Batch& batch) {
+  const at::Tensor& which = batch.field(BatchField::counted_rows);
+  return which.defined() ? rows.index_select(0, which) : rows;
+}
+
 }  // namespace llmtrain

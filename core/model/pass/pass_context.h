@@ -36,9 +36,12 @@ struct PassContext {
   // fp16's loss scale, divided by the weight of the global batch. A decoder has one, whose weight is the number of
   // tokens that count.
   std::vector<double> loss_gradients{1};
-  double label_smoothing = 0;      // of targets, in training (core/body/primitives/cross_entropy.h)
-  double backward_scale = 1;       // fp16's loss scale: what the backward computes is multiplied by it
-  double batch_rows = 1;           // rows of the global batch, whatever counts in a loss
+  double label_smoothing = 0;  // of targets, in training (core/body/primitives/cross_entropy.h)
+  double backward_scale = 1;   // fp16's loss scale: what the backward computes is multiplied by it
+  double batch_rows = 1;       // rows of the global batch, whatever counts in a loss
+  // In prediction, whether heads return the rows that they make logits of in place of these: a decoder's after its
+  // final norm. transformers calls them last_hidden_state.
+  bool returns_hidden_rows = false;
   KeyValueCache* cache = nullptr;  // in prediction, what is known of earlier tokens; outlives the pass, of one sequence
   Recorders recorders{};
 

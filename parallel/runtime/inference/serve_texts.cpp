@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <iterator>
@@ -14,6 +15,8 @@
 
 #include "core/base/error.h"
 #include "parallel/engine/generation/continuous_batch.h"
+#include "parallel/engine/generation/exactness.h"
+#include "parallel/engine/generation/text_embedder.h"
 #include "parallel/runtime/inference/inference_requests.h"
 #include "parallel/runtime/loaded_model.h"
 
@@ -37,23 +40,42 @@ ContinuousBatch::Listener listener_of(ServedListener listener) {
   };
 }
 
-// One thread steps the batch; what the others ask for comes between its steps.
+Pooling pooling_of(TextPooling pooling) {
+  switch (pooling) {
+    case TextPooling::mean:
+      break;
+    case TextPooling::first:
+      return Pooling::first;
+    case TextPooling::last:
+      return Pooling::last;
+  }
+  return Pooling::mean;
+}
+
+// One thread steps the batch and embeds texts; what the others ask for comes between its steps.
 class BatchService final : public TextService {
  public:
   BatchService(LocalModel& model, const ServeRequest& request)
-      : batch_(model,
-               {.sequences = request.sequences, .cache_bytes = request.cache_bytes, .is_exact = request.is_exact}),
-        most_(request.sequences + request.waiting),
-        load_(batch_.load()) {}
+      : embedder_(model, pooling_of(request.pooling)), most_(request.sequences + request.waiting) {
+    // The batch refuses what is exact for no decoder.
+    if (!is_encoder(request.recipe.model.architecture))
+      batch_.emplace(
+          model, BatchLimits{
+                     .sequences = request.sequences, .cache_bytes = request.cache_bytes, .is_exact = request.is_exact});
+    else if (request.is_exact)
+      require_exactness(model, "--exact");
+    load_ = load_of_batch();
+  }
 
-  std::int64_t longest() const override { return batch_.longest(); }
+  std::int64_t longest() const override { return batch_ ? batch_->longest() : 0; }
+  std::int64_t longest_embedded() const override { return embedder_.longest(); }
 
   std::vector<std::int64_t> add(const std::vector<ServedText>& texts,
                                 const std::vector<ServedListener>& listeners) override {
-    for (const ServedText& text : texts) batch_.require_fit(request_of(text));
+    for (const ServedText& text : texts) batch().require_fit(request_of(text));
     std::vector<std::int64_t> numbers;
     const std::lock_guard lock(mutex_);
-    if (failure_ || std::ssize(arrivals_) + load_.waiting + load_.growing + std::ssize(texts) > most_) return numbers;
+    if (failure_ || !have_room(std::ssize(texts))) return numbers;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       arrivals_.push_back({next_, request_of(texts[i]), listener_of(listeners[i])});
       numbers.push_back(next_++);
@@ -68,10 +90,20 @@ class BatchService final : public TextService {
     asked_.notify_one();
   }
 
+  bool embed(std::vector<std::vector<std::int64_t>> texts, EmbeddingListener listener) override {
+    for (const std::vector<std::int64_t>& text : texts) embedder_.require_fit(text);
+    const std::lock_guard lock(mutex_);
+    if (failure_ || !have_room(1)) return false;
+    embeddings_.push_back({std::move(texts), 0, std::move(listener)});
+    asked_.notify_one();
+    return true;
+  }
+
   Load load() const override {
     const std::lock_guard lock(mutex_);
     return {.waiting = load_.waiting + std::ssize(arrivals_),
             .growing = load_.growing,
+            .embedding = std::ssize(embeddings_),
             .used_bytes = load_.used_blocks * load_.block_bytes,
             .cache_bytes = load_.blocks * load_.block_bytes};
   }
@@ -84,7 +116,10 @@ class BatchService final : public TextService {
   // Lets texts grow until stop(), which another thread calls. Throws what ended it before.
   void run() {
     try {
-      while (take_asked()) is_busy_ = batch_.step();
+      while (take_asked()) {
+        is_busy_ = batch_ && batch_->step();
+        embed_next();
+      }
     } catch (const std::exception& error) {
       fail(std::current_exception(), error.what());
     }
@@ -105,19 +140,51 @@ class BatchService final : public TextService {
     TextRequest request;
     ContinuousBatch::Listener listener;
   };
+  struct Embedding {
+    std::vector<std::vector<std::int64_t>> texts;
+    std::size_t next = 0;
+    EmbeddingListener listener;
+  };
+
+  ContinuousBatch& batch() {
+    if (!batch_) throw Error(ExitCode::bad_recipe, "/model/architecture: an encoder goes on with no texts");
+    return *batch_;
+  }
+
+  ContinuousBatch::Load load_of_batch() const { return batch_ ? batch_->load() : ContinuousBatch::Load{}; }
+
+  // For so many more; under the lock.
+  bool have_room(std::ptrdiff_t count) const {
+    return std::ssize(arrivals_) + load_.waiting + load_.growing + std::ssize(embeddings_) + count <= most_;
+  }
+
+  // A text of the request whose turn it is, which stays among those that wait meanwhile.
+  void embed_next() {
+    std::unique_lock lock(mutex_);
+    if (embeddings_.empty()) return;
+    Embedding& asked = embeddings_.front();  // others come behind it
+    lock.unlock();
+    std::vector<float> embedding = embedder_.embed(asked.texts[asked.next]);
+    const bool goes_on = asked.listener(std::move(embedding)) && ++asked.next < asked.texts.size();
+    lock.lock();
+    if (goes_on) embeddings_.push_back(std::move(asked));
+    embeddings_.pop_front();
+  }
 
   // Waits where there is nothing to do. Whether to go on.
   bool take_asked() {
     std::unique_lock lock(mutex_);
-    load_ = batch_.load();
-    asked_.wait(lock, [&] { return is_busy_ || is_stopped_ || !arrivals_.empty() || !cancelled_.empty(); });
+    load_ = load_of_batch();
+    asked_.wait(lock, [&] {
+      return is_busy_ || is_stopped_ || !arrivals_.empty() || !cancelled_.empty() || !embeddings_.empty();
+    });
     for (Arrival& arrival : arrivals_)
-      if (batch_.add(std::move(arrival.request), std::move(arrival.listener)) != arrival.number)
+      if (batch().add(std::move(arrival.request), std::move(arrival.listener)) != arrival.number)
         throw Error(ExitCode::internal_error, "service: texts are numbered differently in the batch");
     arrivals_.clear();
-    for (const std::int64_t text : cancelled_) batch_.cancel(text);
+    for (const std::int64_t text : cancelled_) batch().cancel(text);
     cancelled_.clear();
-    load_ = batch_.load();
+    load_ = load_of_batch();
     return !is_stopped_;
   }
 
@@ -127,7 +194,8 @@ class BatchService final : public TextService {
     failure_ = message;
   }
 
-  ContinuousBatch batch_;
+  std::optional<ContinuousBatch> batch_;  // of a decoder
+  TextEmbedder embedder_;
   std::int64_t most_;
   bool is_busy_ = false;
   mutable std::mutex mutex_;
@@ -135,6 +203,7 @@ class BatchService final : public TextService {
   ContinuousBatch::Load load_;  // after the last step
   std::vector<Arrival> arrivals_;
   std::vector<std::int64_t> cancelled_;
+  std::deque<Embedding> embeddings_;
   std::int64_t next_ = 0;
   bool is_stopped_ = false;
   std::exception_ptr thrown_;
