@@ -96,8 +96,8 @@ TEST_CASE("a body's passes over memory are Data Movement's where none are fused,
       "attention.output", "attention.output.dropout", "attention_sum", "attention_norm",
       "ffn.down",         "ffn.output.dropout",       "ffn_sum",       "ffn_norm"};
   CHECK(sum_of(operators, residuals, moved_forward) == 18 * x + 2 * hidden);
-  // BSB, BLNRD, EBSB, BLNRD and BAOB move 17x, of which a sum of gradients 2x: there the norms' inputs are read twice,
-  // once for the gradients of scale and bias, and once for that of the input.
+  // BSB, BLNRD, EBSB, BLNRD and BAOB move 17x: 14x of norms and dropout, whose gradients of scale and bias take a pass
+  // of their own, 2x of biases, and x of the residual's gradient, which EBSB adds and a product does here.
   CHECK(sum_of(operators, residuals, moved_backward) == 12 * x + 2 * hidden);
 
   // BAD keeps what it makes before dropout, which BERT does not have here: 3 inner there.

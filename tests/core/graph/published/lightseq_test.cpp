@@ -14,7 +14,7 @@ namespace {
 
 // The launches of LightSeq2 (Wang et al., arXiv 2110.05722) in the forward of a layer, and the operators of bodies that
 // each does: bytedance/lightseq, lightseq/training/csrc/ops/transformer_encoder_layer.cpp and
-// transformer_decoder_layer.cpp, without quantization. Its attention is three kernels and two products, and one more
+// transformer_decoder_layer.cpp, without quantization. Its attention is two kernels and two products, and one more
 // kernel puts the heads in order; the keys and values of the cross-attentions of all layers are one product.
 struct Launch {
   std::string name;
