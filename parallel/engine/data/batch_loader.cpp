@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/data/batch_loader.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <array>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <span>
 #include <utility>
@@ -75,6 +77,24 @@ std::span<Value> memory_of(const at::Tensor& samples, std::int64_t sample) {
   return {reinterpret_cast<Value*>(begin), bytes / sizeof(Value)};
 }
 
+// Calls work(i) for each number below `count`, with the threads that LibTorch computes with. Throws what the lowest of
+// them throws whose work has failed, so that a message does not depend on the threads.
+template <class Work>
+void for_each_in_threads(std::int64_t count, Work work) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
+  at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      try {
+        work(i);
+      } catch (...) {
+        errors[static_cast<std::size_t>(i)] = std::current_exception();
+      }
+    }
+  });
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
 ReadSamples read_samples(const SampleSource& samples, const FieldSet& fields, std::int64_t first, std::int64_t count) {
   ReadSamples read;
   for (const SampleField& field : samples.fields()) {
@@ -85,13 +105,18 @@ ReadSamples read_samples(const SampleSource& samples, const FieldSet& fields, st
   }
   for (const SampleSequence& sequence : samples.sequences())
     read.starts.push_back(sequence.has_documents ? at::empty({count, sequence.length}, at::kLong) : at::Tensor());
-  for (std::int64_t i = 0; i < count; ++i) {
+  const auto read_one = [&](std::int64_t i) {
     FieldMemory memory;
     for (std::size_t field = 0; field < read.fields.size(); ++field)
       memory.fields[field] = memory_of<std::byte>(read.fields[field], i);
     for (const at::Tensor& starts : read.starts) memory.document_starts.push_back(memory_of<std::int64_t>(starts, i));
     samples.read(first + i, memory);
-  }
+  };
+  // Images are decoded, which takes longer than a thread's start; of others a sample is a copy of a few rows.
+  if (read.fields[index_of(BatchField::pixels)].defined())
+    for_each_in_threads(count, read_one);
+  else
+    for (std::int64_t i = 0; i < count; ++i) read_one(i);
   return read;
 }
 

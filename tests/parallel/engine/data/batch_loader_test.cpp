@@ -3,13 +3,20 @@
 #include "parallel/engine/data/batch_loader.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "core/base/error.h"
 #include "tests/parallel/engine/training_setting.h"
 
 namespace llmtrain::test {
@@ -52,7 +59,77 @@ std::vector<std::int64_t> range(std::int64_t begin, std::int64_t end) {
   return positions;
 }
 
+// Images whose every pixel is their number. A reader waits until another one reads, too, or for a while, and the first
+// of each pair takes longer than the second, so that threads end in another order than they began.
+class SlowImages final : public SampleSource {
+ public:
+  std::span<const SampleField> fields() const override { return fields_; }
+  std::span<const SampleSequence> sequences() const override { return {&sequence_, 1}; }
+  std::int64_t samples() const override { return 64; }
+  void read(std::int64_t number, const FieldMemory& into) const override {
+    if (number >= broken) throw Error(ExitCode::bad_data, "image " + std::to_string(number));
+    const auto label = into.values<std::int64_t>(BatchField::label);
+    if (!label.empty()) label[0] = number;
+    const auto pixels = into.values<float>(BatchField::pixels);
+    if (pixels.empty()) return;
+    const int readers = ++readers_;
+    most_readers = std::max(most_readers.load(), readers);
+    while (waits && most_readers < 2 && std::chrono::steady_clock::now() < end_) std::this_thread::yield();
+    if (number % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::ranges::fill(pixels, static_cast<float>(number));
+    --readers_;
+  }
+  double weight(std::size_t, std::int64_t, std::int64_t count) const override { return static_cast<double>(count); }
+
+  std::int64_t broken = 64;  // the first that cannot be read
+  bool waits = false;
+  mutable std::atomic<int> most_readers{0};
+
+ private:
+  mutable std::atomic<int> readers_{0};
+  const std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  SampleSequence sequence_{.length = 4};
+  std::vector<SampleField> fields_{{BatchField::pixels, ElementType::float32, {3, 2, 2}, {}},
+                                   {BatchField::label, ElementType::int64, {}, {}}};
+};
+
+// LibTorch's threads, as long as it lives.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace
+
+TEST_CASE("threads read the images of a batch, each to its own place", "[batch]") {
+  for (const int count : {1, 2, 3}) {
+    INFO(count << " threads");
+    const Threads threads(count);
+    SlowImages images;
+    images.waits = count > 1;
+    const Batch batch = load_samples(images, {0, 1, {}}, 7, 13, at::kCPU);
+    CHECK((images.most_readers > 1) == (count > 1));
+    const at::Tensor numbers = at::arange(7, 20, at::kLong);
+    CHECK(at::equal(batch.field(BatchField::label), numbers));
+    CHECK(at::equal(batch.field(BatchField::pixels), numbers.to(at::kFloat).view({13, 1, 1, 1}).expand({13, 3, 2, 2})));
+  }
+}
+
+TEST_CASE("of images that cannot be read the first is named, whatever the threads", "[batch]") {
+  for (const int count : {1, 2, 3}) {
+    INFO(count << " threads");
+    const Threads threads(count);
+    SlowImages images;
+    images.broken = 9;
+    CHECK_THROWS_WITH(load_samples(images, {0, 1, {}}, 4, 16, at::kCPU), "image 9");
+  }
+}
 
 TEST_CASE("a target is the token that follows in the text", "[batch]") {
   const TrainingSetting setting;
