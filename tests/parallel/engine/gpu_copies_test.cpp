@@ -98,12 +98,14 @@ TEST_CASE("an update waits for a copy of the state that begins as late as it can
   CHECK(emulated::counters(0).races == 0);
 }
 
-// What an update leaves: the host's of a GPU's weights, or a processor's of its own.
+// What an update leaves: the host's of a GPU's weights or of weights that it has itself, or a processor's of its own.
 struct Updated {
   at::Tensor weights, compute_weights, first, second;
 };
 
-Updated updated(std::int64_t elements, at::ScalarType gradient, at::ScalarType compute, bool is_gpu) {
+enum class UpdatedBy { host, host_of_weights, processor };
+
+Updated updated(std::int64_t elements, at::ScalarType gradient, at::ScalarType compute, UpdatedBy by) {
   std::vector<at::Tensor> states;
   const auto memory = [&](Moment) { return states.emplace_back(at::full({elements}, 0.25, at::kFloat)); };
   const std::unique_ptr<Optimizer> optimizer =
@@ -116,13 +118,16 @@ Updated updated(std::int64_t elements, at::ScalarType gradient, at::ScalarType c
   update.learning_rate = 0.01;
   update.gradient_scale = 0.5;
   update.step = 3;
-  if (is_gpu) {
+  if (by != UpdatedBy::processor) {
     HostUpdate host(gpu);
-    const at::Tensor there = at::full({elements}, 9, at::TensorOptions(compute).device(gpu));
+    const bool is_there = by == UpdatedBy::host;
+    const at::Tensor weights = is_there                ? at::full({elements}, 9, at::TensorOptions(compute).device(gpu))
+                               : compute == at::kFloat ? result.weights
+                                                       : at::full({elements}, 9, compute);
     // Work of the device makes the gradients, and reads the weights.
     update.gradients = update.gradients.to(gpu).mul_(2);
-    host.run(*optimizer, update, there);
-    result.compute_weights = (there * 1).cpu();
+    host.run(*optimizer, update, weights);
+    result.compute_weights = is_there ? (weights * 1).cpu() : weights;
     return result;
   }
   update.gradients.mul_(2);
@@ -136,13 +141,15 @@ TEST_CASE("the host updates a GPU's weights as it would its own, whatever their 
   constexpr std::int64_t piece = HostUpdate::piece;
   for (const std::int64_t elements : {std::int64_t{0}, std::int64_t{1}, piece, 3 * piece + 5})
     for (const auto& [gradient, compute] : {std::pair{at::kFloat, at::kBFloat16}, {at::kBFloat16, at::kFloat}}) {
-      CAPTURE(elements, gradient);
-      const Updated got = updated(elements, gradient, compute, true);
-      const Updated expected = updated(elements, gradient, compute, false);
-      CHECK(at::equal(got.weights, expected.weights));
-      CHECK(at::equal(got.compute_weights, expected.compute_weights));
-      CHECK(at::equal(got.first, expected.first));
-      CHECK(at::equal(got.second, expected.second));
+      const Updated expected = updated(elements, gradient, compute, UpdatedBy::processor);
+      for (const UpdatedBy by : {UpdatedBy::host, UpdatedBy::host_of_weights}) {
+        CAPTURE(elements, gradient, by == UpdatedBy::host);
+        const Updated got = updated(elements, gradient, compute, by);
+        CHECK(at::equal(got.weights, expected.weights));
+        CHECK(at::equal(got.compute_weights, expected.compute_weights));
+        CHECK(at::equal(got.first, expected.first));
+        CHECK(at::equal(got.second, expected.second));
+      }
     }
   CHECK(emulated::counters(0).races == 0);
 }
