@@ -28,4 +28,7 @@ std::string message_text(std::string_view text);
 // JSON of the same value in which all of these are escaped, as \u202e. `json` is well-formed.
 std::string escaped_json(std::string_view json);
 
+// Any bytes, of which there are less than 1 GiB, in base 64 (RFC 4648, section 4).
+std::string in_base64(std::string_view bytes);
+
 }  // namespace llmtrain

@@ -14,6 +14,7 @@
 
 #include "apps/llmtrain/serve/api_error.h"
 #include "apps/llmtrain/serve/request_fields.h"
+#include "core/base/printable.h"
 
 namespace llmtrain::app {
 namespace {
@@ -62,23 +63,14 @@ double short_number(float value) {
   return number;
 }
 
-// The bytes of little-endian fp32 in base64 (RFC 4648, section 4).
-std::string base64(const std::vector<float>& values) {
-  constexpr const char* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+// Little-endian, whatever the machine.
+std::string bytes_of(const std::vector<float>& values) {
   std::string bytes;
   for (const float value : values) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(bits >> shift & 0xffU);
   }
-  std::string text;
-  for (std::size_t begin = 0; begin < bytes.size(); begin += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - begin);
-    std::uint32_t group = 0;
-    for (std::size_t i = 0; i < 3; ++i)
-      group = group << 8U | (i < count ? static_cast<unsigned char>(bytes[begin + i]) : 0U);
-    for (std::size_t i = 0; i < 4; ++i) text += i <= count ? digits[group >> (18 - 6 * i) & 63U] : '=';
-  }
-  return text;
+  return bytes;
 }
 
 }  // namespace
@@ -113,7 +105,7 @@ Json embedding_answer(const ServedModel& model, const EmbeddingRequest& request,
     one["object"] = "embedding";
     one["index"] = index;
     if (request.encoding == EmbeddingRequest::Encoding::base64) {
-      one["embedding"] = base64(embedding);
+      one["embedding"] = in_base64(bytes_of(embedding));
     } else {
       one["embedding"] = Json::array();
       for (const float value : embedding) one["embedding"].push_back(short_number(value));

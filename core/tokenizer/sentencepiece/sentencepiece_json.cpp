@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/printable.h"
+
 namespace llmtrain {
 namespace {
 
@@ -17,19 +19,6 @@ using Algorithm = SentencePieceModel::Algorithm;
 using PieceType = SentencePieceModel::PieceType;
 
 constexpr const char* space_mark = "\xE2\x96\x81";  // U+2581, in place of a space
-
-std::string in_base64(std::string_view bytes) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t begin = 0; begin < bytes.size(); begin += 3) {
-    const std::string_view part = bytes.substr(begin, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i)
-      bits = bits << 8U | (i < part.size() ? static_cast<unsigned char>(part[i]) : 0U);
-    for (std::size_t i = 0; i < 4; ++i) text += i <= part.size() ? digits[bits >> (18 - 6 * i) & 63U] : '=';
-  }
-  return text;
-}
 
 Json replace(const char* kind, const char* pattern, const char* content) {
   return {{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};

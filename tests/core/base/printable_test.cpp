@@ -27,6 +27,18 @@ std::size_t columns_of(std::string_view text) {
 
 }  // namespace
 
+// RFC 4648, section 10.
+TEST_CASE("bytes are written in base 64 as its definition shows", "[printable]") {
+  CHECK(in_base64("").empty());
+  CHECK(in_base64("f") == "Zg==");
+  CHECK(in_base64("fo") == "Zm8=");
+  CHECK(in_base64("foo") == "Zm9v");
+  CHECK(in_base64("foob") == "Zm9vYg==");
+  CHECK(in_base64("fooba") == "Zm9vYmE=");
+  CHECK(in_base64("foobar") == "Zm9vYmFy");
+  CHECK(in_base64(std::string("\x00\xff\xfe", 3)) == "AP/+");
+}
+
 TEST_CASE("printable text is unchanged", "[printable]") {
   for (const std::string text : {"", "int main() {\n\treturn 0;\n}", "Grüße, 日本語 🙂", "\u00A0\uFFFD"})
     CHECK(printable(text) == text);
