@@ -18,11 +18,8 @@ namespace {
 // After so many corrections words for all layers are left.
 constexpr int most_corrections = 12;
 
-std::vector<Recompute> words_of(const Recipe& recipe) {
-  if (exchanges_activations(recipe.parallel))
-    return {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full};
-  return {Recompute::none, Recompute::selective, Recompute::full};
-}
+// The most that a rank needs.
+double peak_of(const Plan& plan) { return fullest_rank(plan.report).peak_bytes; }
 
 std::size_t rank_of(const Plan& plan, std::size_t stage) {
   return stage % static_cast<std::size_t>(plan.layout->mesh().pipeline);
@@ -30,14 +27,11 @@ std::size_t rank_of(const Plan& plan, std::size_t stage) {
 
 }  // namespace
 
-double fullest(const Plan& plan) {
-  double most = 0;
-  for (const PlannedRank& rank : plan.report.ranks) most = std::max(most, rank.peak_bytes);
-  return most;
-}
-
 LimitChooser::LimitChooser(Recipe recipe, const ClusterProfile& cluster, std::int64_t devices_per_node)
-    : recipe_(std::move(recipe)), cluster_(cluster), devices_per_node_(devices_per_node), words_(words_of(recipe_)) {
+    : recipe_(std::move(recipe)),
+      cluster_(cluster),
+      devices_per_node_(devices_per_node),
+      words_(recompute_choices(recipe_.parallel)) {
   uniform(Recompute::none);
 }
 
@@ -65,14 +59,14 @@ Recipe LimitChooser::with(const Layers& layers) const {
 
 const LimitChooser::Layers& LimitChooser::least_layers() {
   if (least_layers_) return *least_layers_;
-  const Recompute word = *std::ranges::min_element(words_, {}, [&](Recompute each) { return fullest(uniform(each)); });
-  double least = fullest(uniform(word));
+  const Recompute word = *std::ranges::min_element(words_, {}, [&](Recompute each) { return peak_of(uniform(each)); });
+  double least = peak_of(uniform(word));
   Layers layers(static_cast<std::size_t>(layer_count(recipe_.model)), word);
   for (std::size_t layer = layers.size(); layer-- > 0;)
     for (const Recompute other : words_) {
       Layers changed = layers;
       changed[layer] = other;
-      const double needed = fullest(planned(with(changed)));
+      const double needed = peak_of(planned(with(changed)));
       if (needed >= least) continue;
       least = needed;
       layers = std::move(changed);
@@ -161,7 +155,7 @@ std::optional<LimitChooser::Layers> LimitChooser::mixed(double limit) {
     Layers layers(count, Recompute::none);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) choose(rank, asked[rank], layers);
     const Plan plan = planned(with(layers));
-    if (fullest(plan) <= limit) return layers;
+    if (peak_of(plan) <= limit) return layers;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
       asked[rank] += std::max(0.0, plan.report.ranks[rank].peak_bytes - limit);
   }
@@ -178,7 +172,7 @@ void LimitChooser::quicken(double limit, Layers& layers) const {
       Layers less = layers;
       less[layer] = word;
       const Plan plan = planned(with(less));
-      if (fullest(plan) > limit || plan.report.step.seconds >= seconds) continue;
+      if (peak_of(plan) > limit || plan.report.step.seconds >= seconds) continue;
       seconds = plan.report.step.seconds;
       layers = std::move(less);
     }
@@ -186,13 +180,13 @@ void LimitChooser::quicken(double limit, Layers& layers) const {
 }
 
 std::optional<Recipe> LimitChooser::within(double limit) {
-  const bool fits = fullest(largest()) <= limit;
+  const bool fits = peak_of(largest()) <= limit;
   if (fits && none_is_fastest()) return with(Recompute::none);
   const auto count = static_cast<std::size_t>(layer_count(recipe_.model));
   std::optional<Layers> best;
   double least = std::numeric_limits<double>::infinity();
   const auto consider = [&](const Plan& plan, const Layers& layers) {
-    if (fullest(plan) > limit || plan.report.step.seconds >= least) return;
+    if (peak_of(plan) > limit || plan.report.step.seconds >= least) return;
     best = layers;
     least = plan.report.step.seconds;
   };
@@ -202,7 +196,7 @@ std::optional<Recipe> LimitChooser::within(double limit) {
     if (const std::optional<Layers> layers = mixed(limit)) consider(planned(with(*layers)), *layers);
   }
   if (!best) {
-    if (fullest(planned(smallest())) > limit) return std::nullopt;
+    if (peak_of(planned(smallest())) > limit) return std::nullopt;
     best = least_layers();
   }
   quicken(limit, *best);

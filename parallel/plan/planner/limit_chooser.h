@@ -13,9 +13,6 @@
 
 namespace llmtrain {
 
-// The most that a rank of the plan needs, in bytes.
-double fullest(const Plan& plan);
-
 // Plans of a recipe that differ in what layers recompute. Of each rank, layers are taken in the order of bytes per
 // second of recomputation, as in the greedy solution of a knapsack with several choices per item (Sinha and Zoltners,
 // 1979), whose last one is the cheapest that is enough; the plan of all of them corrects the estimate, and nothing is

@@ -22,7 +22,7 @@ namespace {
 
 // The buffers of the fullest rank, by size.
 std::string buffers_text(const Plan& plan) {
-  const PlannedRank& rank = *std::ranges::max_element(plan.report.ranks, {}, &PlannedRank::peak_bytes);
+  const PlannedRank& rank = fullest_rank(plan.report);
   std::vector<std::pair<double, std::string>> buffers;
   for (const MemoryName& name : memory_names)
     if (rank.bytes[name.category] > 0) buffers.emplace_back(rank.bytes[name.category], name.label);
@@ -77,7 +77,7 @@ class HostChooser {
     Plan least = here_.planned(here_.smallest());
     for (LimitChooser& chooser : there()) {
       Plan plan = chooser.planned(chooser.smallest());
-      if (fullest(plan) < fullest(least)) least = std::move(plan);
+      if (fullest_rank(plan.report).peak_bytes < fullest_rank(least.report).peak_bytes) least = std::move(plan);
     }
     return least;
   }
@@ -124,14 +124,15 @@ Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, 
       ExitCode::bad_recipe,
       fmt::format("/memory/limit: {} is {} for each rank, and the least that a plan needs is {} ({:.0f} bytes of a "
                   "device): {}; use a smaller batch.micro, more ranks that share the model, or a higher limit",
-                  *recipe.memory.limit, bytes_text(limit), bytes_text(fullest(smallest)),
-                  std::ceil(fullest(smallest) * sharing), buffers_text(smallest)));
+                  *recipe.memory.limit, bytes_text(limit), bytes_text(fullest_rank(smallest.report).peak_bytes),
+                  std::ceil(fullest_rank(smallest.report).peak_bytes * sharing), buffers_text(smallest)));
 }
 
 std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& cluster,
                                     std::int64_t devices_per_node) {
   HostChooser chooser(without_limit(recipe), cluster, devices_per_node);
-  const double least = fullest(chooser.smallest()), most = fullest(chooser.here().largest());
+  const double least = fullest_rank(chooser.smallest().report).peak_bytes,
+               most = fullest_rank(chooser.here().largest().report).peak_bytes;
   constexpr int points = 5;
   std::vector<LimitPoint> curve;
   for (int i = 0; i < points; ++i) {
@@ -140,8 +141,8 @@ std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& 
     if (!chosen) continue;
     const Plan plan = chooser.here().planned(*chosen);
     // With the states on the host a rank may need far less than several of the limits.
-    if (curve.empty() || fullest(plan) != curve.back().peak_bytes)
-      curve.push_back({fullest(plan), plan.report.step.seconds});
+    if (curve.empty() || fullest_rank(plan.report).peak_bytes != curve.back().peak_bytes)
+      curve.push_back({fullest_rank(plan.report).peak_bytes, plan.report.step.seconds});
   }
   return curve;
 }

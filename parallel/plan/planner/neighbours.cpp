@@ -54,11 +54,8 @@ class NeighbourList {
   }
 
   void change_memory() {
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full}) {
-      // Equal to full where there is nothing to exchange.
-      if (recompute == Recompute::computation && !exchanges_activations(recipe_.parallel)) continue;
+    for (const Recompute recompute : recompute_choices(recipe_.parallel))
       add([&](Recipe& other) { recompute_in_all_layers(other.memory, recompute); });
-    }
     add([](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
   }
 

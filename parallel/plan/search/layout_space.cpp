@@ -83,11 +83,8 @@ std::vector<PassChoice> LayoutSpace::passes(const DegreeChoice& degrees) const {
   const Recipe layout = recipe({.degrees = degrees, .sharding = {}, .passes = {}, .stages = {}});
   for (const std::int64_t micro : divisors(common_batch(recipe_.batch) / degrees.data)) {
     if (micro > largest_micro_batch) break;
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full}) {
-      // Equal to full where there is nothing to exchange.
-      if (recompute == Recompute::computation && !exchanges_activations(layout.parallel)) continue;
+    for (const Recompute recompute : recompute_choices(layout.parallel))
       for (const Fp8Level level : fp8_levels()) found.push_back({micro, recompute, level});
-    }
   }
   return found;
 }
