@@ -13,6 +13,7 @@
 #include "parallel/device/device.h"
 
 namespace llmtrain {
+
 StateCopy::StateCopy(const at::Device& device, std::vector<Piece> pieces)
     : device_(device),
       pieces_(std::move(pieces)),
