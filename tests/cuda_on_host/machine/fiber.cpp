@@ -24,19 +24,10 @@ std::byte* new_stack() {
   return static_cast<std::byte*>(memory) + page_bytes;
 }
 
-void leave(bool for_ever) {
-  Fiber& self = *machine.current;
-  // Without a place to keep it, the address sanitizer frees the fiber's fake stack.
-  __sanitizer_start_switch_fiber(for_ever ? nullptr : &self.fake_stack, machine.scheduler_stack,
-                                 machine.scheduler_stack_bytes);
-  __tsan_switch_to_fiber(machine.scheduler_fiber, unordered_switch);
-  self.context = context::jump_fcontext(self.context, nullptr).fctx;
-  __sanitizer_finish_switch_fiber(self.fake_stack, nullptr, nullptr);
-}
-
 void run_thread(context::transfer_t from) {
   machine.current->context = from.fctx;
-  __sanitizer_finish_switch_fiber(nullptr, &machine.scheduler_stack, &machine.scheduler_stack_bytes);
+  __sanitizer_finish_switch_fiber(machine.current->fake_stack, &machine.scheduler_stack,
+                                  &machine.scheduler_stack_bytes);
   __tsan_acquire(&machine.launch_begins);
   try {
     (*machine.thread)();
@@ -45,7 +36,7 @@ void run_thread(context::transfer_t from) {
   }
   __tsan_release(&machine.launch_ends);
   end_thread();
-  leave(true);
+  give_way();
   std::abort();
 }
 
@@ -54,6 +45,7 @@ void run_thread(context::transfer_t from) {
 void prepare(Fiber& fiber, unsigned number) {
   if (fiber.stack == nullptr) {
     fiber.stack = new_stack();
+    fiber.fake_stack = nullptr;
     fiber.for_thread_sanitizer = __tsan_create_fiber(0);
     fiber.copies.reserve(most_copies);  // not while a fiber runs: the thread sanitizer would see it
   }
@@ -84,7 +76,15 @@ void abandon(Fiber& fiber) {
   __tsan_switch_to_fiber(machine.scheduler_fiber, unordered_switch);
 }
 
-void give_way() { leave(false); }
+void give_way() {
+  Fiber& self = *machine.current;
+  // Kept also when the thread has ended: to map another one for each thread takes the address sanitizer longer than all
+  // that the threads do.
+  __sanitizer_start_switch_fiber(&self.fake_stack, machine.scheduler_stack, machine.scheduler_stack_bytes);
+  __tsan_switch_to_fiber(machine.scheduler_fiber, unordered_switch);
+  self.context = context::jump_fcontext(self.context, nullptr).fctx;
+  __sanitizer_finish_switch_fiber(self.fake_stack, nullptr, nullptr);
+}
 
 void copy_later(const LateCopy& copy, const Place& place) {
   Fiber& self = *machine.current;
