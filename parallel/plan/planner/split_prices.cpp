@@ -30,13 +30,16 @@ std::size_t first_block_with_experts(const Graph& graph) {
   return block;
 }
 
-// Prices the experts of one layer, forward and backward, in micro-batches of any size.
+// Prices one layer with experts, forward and backward, whose experts have micro-batches of any size.
 class ExchangePrices {
  public:
   ExchangePrices(const Partition& partition, const ClusterProfile& profile)
       : priced_(partition, profile),
         block_(first_block_with_experts(*partition.graph)),
-        load_(routed_load(*partition.graph, block_, tokens(), priced_.setting().shards.expert)) {}
+        load_(routed_load(*partition.graph, block_, tokens(), priced_.setting().shards.expert)) {
+    for (const Operator& item : priced_.operators.of(block_))
+      if (item.module != OperatorModule::experts) others_.push_back(item);
+  }
 
   // Tokens of a whole micro-batch.
   std::int64_t tokens() const { return priced_.setting().tokens.all(); }
@@ -56,7 +59,8 @@ class ExchangePrices {
       setting.exchange.node_ranks = relaying_ranks(priced_.mesh(), method.all_to_all);
     setting.exchange.parts = method.parts;
     const PricedLayout priced(priced_.partition, priced_.profile, setting);
-    OperatorList operators;
+    // With the layer's other operators: the host's work for many parts may hide behind what the device has to do.
+    OperatorList operators = others_;
     for (const Operator& item : priced.operators.of(block_))
       if (item.module == OperatorModule::experts) operators.push_back(item);
     const StageCost cost = block_cost(priced, operators, priced.operators.recompute_of(block_));
@@ -79,6 +83,7 @@ class ExchangePrices {
   PricedLayout priced_;
   std::size_t block_;
   RoutedLoad load_;
+  OperatorList others_;  // of the layer, in micro-batches as planned
 };
 
 // Prices the methods of a partition whose exchange between expert ranks is open, puts the cheapest one of each bucket
