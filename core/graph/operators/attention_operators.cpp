@@ -148,6 +148,7 @@ void write_core(OperatorWriter& writer, const AttentionSettings& attention, cons
 // One norm over the features of each head of queries and keys.
 void write_query_key_norm(OperatorWriter& writer, const AttentionShape& shape, double elements) {
   Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
+  norm.fused_pass = FusedPass::rms_norm;
   // Beside the sums, a GPU's backward holds the queries, their gradient and the gradient at the norm's input.
   if (writer.is_cuda())
     norm.backward_scratch = 3 * shape.element * shape.tokens * shape.query +
@@ -171,7 +172,7 @@ void write_projections(OperatorWriter& writer, const AttentionSettings& attentio
   if (attention.head_norm_epsilon) write_query_key_norm(writer, shape, normed);
   if (!attention.rope) return;
   const double rotated = normed * static_cast<double>(attention.rope->head_dim) / shape.head_dim;
-  writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+  writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated).fused_pass = FusedPass::rotation;
 }
 
 // The output times the sigmoid of the gate. Both are kept, and so is their product, by the output's projection.

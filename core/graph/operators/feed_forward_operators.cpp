@@ -55,6 +55,7 @@ void write_activation(OperatorWriter& writer, const Network& network) {
   const double read = rows * network.width * activation_inputs(network.activation), written = rows * network.width;
   // The backward reads the input and the output's gradient and writes the input's.
   Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
+  if (is_gated(network.activation)) activation.fused_pass = FusedPass::gate;
   writer.save(activation, network.saved + ".hidden", shape.element * read);
   activation.backward_working = shape.element * read;
   activation.parts = network.parts;

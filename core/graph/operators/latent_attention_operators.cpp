@@ -17,6 +17,7 @@ void write_latent(OperatorWriter& writer, const std::string& name, double width,
   const LocalShape& shape = writer.shape();
   const double rows = shape.split_tokens;
   Operator& norm = writer.elementwise(name + "_norm", 2 * rows * width, 3 * rows * width);
+  norm.fused_pass = FusedPass::rms_norm;
   if (writer.is_cuda()) norm.backward_scratch = OperatorWriter::norm_scratch(NormKind::rmsnorm, rows, width);
   writer.save(norm, name + "_latent", shape.element * rows * columns);
   writer.save(norm, name + "_norm.statistics", OperatorWriter::statistics_bytes({.kind = NormKind::rmsnorm}, rows));
@@ -32,7 +33,7 @@ void write_rotation(OperatorWriter& writer, const LatentAttentionRecipe& latent,
   const auto rope = static_cast<double>(latent.rope_head_dim), nope = static_cast<double>(latent.nope_head_dim);
   const double projected = shape.heads * (nope + shape.value_size) + rope;
   const double moved = shape.tokens * (2 * shape.heads * rope + projected + shape.key + shape.value);
-  writer.elementwise("attention.rotation", moved, moved);
+  writer.elementwise("attention.rotation", moved, moved).fused_pass = FusedPass::rotation;
 }
 
 }  // namespace

@@ -202,6 +202,7 @@ Operator& OperatorWriter::elementwise(std::string name, double forward_elements,
 // The forward reads and writes; the backward reads both operands of the forward and writes one.
 Operator& OperatorWriter::norm(std::string name, const NormSettings& settings) {
   Operator& item = elementwise(std::move(name), 2 * shape_.residual(), 3 * shape_.residual());
+  if (settings.kind == NormKind::rmsnorm) item.fused_pass = FusedPass::rms_norm;
   if (is_cuda()) item.backward_scratch = norm_scratch(settings.kind, shape_.split_tokens, shape_.hidden);
   return item;
 }

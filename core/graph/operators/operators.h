@@ -36,6 +36,10 @@ enum class OperatorKind {
   cross_entropy,     // passes over the logits in fp32
 };
 
+// Passes over memory that programs without fused kernels make of several operators each: root-mean-square norms, the
+// rotation of queries and keys, and the activation function of a gated feed-forward network with its product.
+enum class FusedPass { none, rms_norm, rotation, gate };
+
 // Traffic of a pass over memory: elements of the activations' type, and bytes of dropout masks.
 struct Movement {
   double elements = 0;
@@ -103,7 +107,8 @@ struct Operator {
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots
   Movement forward{}, backward{};
-  bool ends_micro_batch = false;  // the model's last one; the host's work for a micro-batch comes with it
+  FusedPass fused_pass = FusedPass::none;  // of passes over memory
+  bool ends_micro_batch = false;           // the model's last one; the host's work for a micro-batch comes with it
   // The lowest level of recompute at which the backward runs the forward again.
   enum class Repetition { never, full, selective_and_full };
   Repetition repetition = Repetition::full;

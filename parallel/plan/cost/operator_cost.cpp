@@ -78,10 +78,27 @@ WorkPair product_cost(const PricedLayout& priced, const Operator& item) {
   return {cost.forward * item.parts, cost.backward * item.parts};
 }
 
+// The program's traffic of a pass over memory, relative to that of the operator list.
+double elementwise_traffic(const TrafficFacts& traffic, FusedPass pass) {
+  const auto stated = [&](double own) { return own > 0 ? own : traffic.elementwise; };
+  switch (pass) {
+    case FusedPass::none:
+      return traffic.elementwise;
+    case FusedPass::rms_norm:
+      return stated(traffic.rms_norm);
+    case FusedPass::rotation:
+      return stated(traffic.rotation);
+    case FusedPass::gate:
+      return stated(traffic.gate);
+  }
+  return traffic.elementwise;
+}
+
 // Norms, activation functions and residuals are bound by memory: their time is that of their bytes.
 WorkPair elementwise_cost(const PricedLayout& priced, const Operator& item) {
+  const double traffic = elementwise_traffic(priced.program().traffic, item.fused_pass);
   const auto pass = [&](const Movement& movement) {
-    const double bytes = priced.program().traffic.elementwise * moved_bytes(priced, movement);
+    const double bytes = traffic * moved_bytes(priced, movement);
     return priced.roofline.pass(bytes / item.parts) * item.parts;
   };
   return {pass(item.forward), pass(item.backward)};

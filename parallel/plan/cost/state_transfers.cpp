@@ -65,7 +65,8 @@ class Writer {
     const double bytes = gradients.bytes;
     add(when, Collective::all_reduce, names.maxima, ranks.data, gradients.maxima,
         collectives.all_reduce(gradients.maxima, ranks.data));
-    if (ranks.zero_stage == 0)
+    const bool is_whole = ranks.zero_stage == 0 || (ranks.zero_stage == 1 && priced_.program().data.all_reduces);
+    if (is_whole)
       return add(when, Collective::all_reduce, names.gradients, ranks.data, bytes,
                  collectives.all_reduce(bytes, ranks.data));
     add(when, Collective::reduce_scatter, names.gradients, ranks.gathering, bytes,
@@ -96,6 +97,7 @@ std::vector<StateTransfer> state_transfers(const PricedLayout& priced, std::size
   const Partition& partition = priced.partition;
   // Where a step has one reduction it is the last one, and all gradients move together.
   const bool reduces_once = partition.shape.reduction_group() == partition.shape.micro_batches;
+  const double reduced = priced.program().data.reduced_bytes;
   Moved dense, experts;
   for (const StateGroup& group : partition.groups[stage]) {
     const bool is_expert = group.kind == StateGroup::Kind::experts;
@@ -103,7 +105,7 @@ std::vector<StateTransfer> state_transfers(const PricedLayout& priced, std::size
     const auto whole = static_cast<double>(group.whole());
     const bool is_last = !reduces_once && group.is_reduced_last(partition.shape);
     Gradients& gradients = is_last ? moved.last_gradients : moved.gradients;
-    gradients.bytes += whole * group.types.gradient_bytes();
+    gradients.bytes += whole * (reduced > 0 ? reduced : group.types.gradient_bytes());
     gradients.maxima += maxima_bytes(group);
     const auto tensors = static_cast<double>(group.parameters.size());
     gradients.tensors += tensors;

@@ -36,14 +36,17 @@ void add_emulated_layers(const PricedLayout& priced, const Stage& stage, StageCo
   cost.backward.seconds = std::max(cost.backward.seconds, passes.backward_seconds);
 }
 
-// Where gradients in the compute type stay beside wider sums, every backward adds them and clears them.
+// Where gradients in the compute type stay beside wider sums, every backward adds them and clears them; others it adds
+// as the program says.
 void add_gradient_sums(const PricedLayout& priced, std::size_t stage, StageCost& cost) {
-  if (!priced.program().memory.keeps_compute_gradients) return;
+  const Program& program = priced.program();
   double bytes = 0;
   for (const StateGroup& group : priced.partition.groups[stage]) {
     const double narrow = group.types.weight_bytes(), wide = group.types.gradient_bytes();
+    const bool is_kept_beside = program.memory.keeps_compute_gradients && wide > narrow;
     // Both are read and written.
-    if (wide > narrow) bytes += 2 * (narrow + wide) * static_cast<double>(group.elements());
+    const double of_element = is_kept_beside ? 2 * (narrow + wide) : program.traffic.gradient_sums * wide;
+    bytes += of_element * static_cast<double>(group.elements());
   }
   if (bytes > 0) cost.backward.seconds += priced.roofline.seconds(priced.roofline.pass(bytes));
 }
@@ -149,7 +152,8 @@ StepCosts make_step_costs(const PricedLayout& priced) {
   add_transfers(priced, costs);
   costs.optimizer_seconds = optimizer_seconds(priced);
   costs.step_overhead_seconds = profile.host.step_seconds;
-  costs.compute_slowdown = profile.compute_slowdown;
+  const double slowdown = profile.program.overlap.slowdown;
+  costs.compute_slowdown = slowdown > 0 ? slowdown : profile.compute_slowdown;
   costs.overlap = partition.recipe.parallel.overlap;
   // parallel.overlap covers both: programs that overlap neither wait for every transfer.
   costs.blocking_transfers = !partition.recipe.parallel.overlap;

@@ -15,6 +15,22 @@ constexpr ProfileRange ratio_range{0, 1e3};
 constexpr ProfileRange copies_range{0, 8};
 constexpr ProfileRange adapters_range{0, 1e6};
 
+void visit_traffic(ProfileReader& reader, TrafficFacts& traffic) {
+  reader.section("traffic", [&] {
+    reader.number("elementwise", traffic.elementwise, ratio_range);
+    reader.number("rms_norm", traffic.rms_norm, ratio_range);
+    reader.number("rotation", traffic.rotation, ratio_range);
+    reader.number("gate", traffic.gate, ratio_range);
+    reader.number("softmax_forward", traffic.softmax_forward, ratio_range);
+    reader.number("softmax_backward", traffic.softmax_backward, ratio_range);
+    reader.number("cross_entropy", traffic.cross_entropy, ratio_range);
+    reader.boolean("loss_in_fp32", traffic.loss_in_fp32);
+    reader.number("cast", traffic.cast, ratio_range);
+    reader.number("optimizer", traffic.optimizer, ratio_range);
+    reader.number("gradient_sums", traffic.gradient_sums, ratio_range);
+  });
+}
+
 void visit_memory(ProfileReader& reader, MemoryFacts& memory) {
   reader.section("memory", [&] {
     reader.boolean("keeps_gathered", memory.keeps_gathered);
@@ -56,19 +72,12 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.number("speed", program.kernels.speed, fraction_range);
   });
   reader.attention_by_device("attention", program.attention);
-  reader.section("traffic", [&] {
-    reader.number("elementwise", program.traffic.elementwise, ratio_range);
-    reader.number("softmax_forward", program.traffic.softmax_forward, ratio_range);
-    reader.number("softmax_backward", program.traffic.softmax_backward, ratio_range);
-    reader.number("cross_entropy", program.traffic.cross_entropy, ratio_range);
-    reader.boolean("loss_in_fp32", program.traffic.loss_in_fp32);
-    reader.number("cast", program.traffic.cast, ratio_range);
-    reader.number("optimizer", program.traffic.optimizer, ratio_range);
-  });
+  visit_traffic(reader, program.traffic);
   reader.section("overlap", [&] {
     reader.choice("tensor", program.overlap.tensor, tensor_overlap_words);
     reader.number("exposed", program.overlap.exposed, fraction_or_none_range);
     reader.number("sequence_regather", program.overlap.sequence_regather, fraction_or_none_range);
+    reader.number("slowdown", program.overlap.slowdown, slowdown_range);
   });
   reader.section("host", [&] {
     reader.number("launch", program.host.launch, ratio_range);
@@ -85,6 +94,8 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.section("data", [&] {
     reader.number("gather_adapters", program.data.gather_adapters, ratio_range);
     reader.number("tensor_messages", program.data.tensor_messages, ratio_range);
+    reader.boolean("all_reduces", program.data.all_reduces);
+    reader.number("reduced_bytes", program.data.reduced_bytes, copies_range);
   });
   reader.section("fp8", [&] {
     reader.boolean("states", program.fp8.states);

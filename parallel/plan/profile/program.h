@@ -44,13 +44,20 @@ struct KernelFacts {
 // Memory traffic relative to the least that the operators need to read and write: below 1 where fusion or caches save
 // some of it, above where a framework makes extra passes.
 struct TrafficFacts {
-  double elementwise = 0.8;        // norms, activation functions, residuals
+  double elementwise = 0.8;  // norms, activation functions, residuals
+  // Norms, rotations and gates that the program makes of several operators each; 0: as other elementwise passes.
+  double rms_norm = 0;
+  double rotation = 0;
+  double gate = 0;
   double softmax_forward = 0.602;  // stored attention: relative to one read and one write of the scores
   double softmax_backward = 2.49;  // relative to two reads and one write of the scores
   double cross_entropy = 4.5;      // passes over the logits in each direction
   bool loss_in_fp32 = true;        // these logits are fp32; otherwise of the compute type
   double cast = 1.0;               // FP8 casts and transposes
   double optimizer = 0.7;          // clipping and update
+  // Passes over the gradients in every backward that add them to those of earlier micro-batches, as PyTorch's autograd
+  // does; 0: the products that make gradients add to them.
+  double gradient_sums = 0;
 };
 
 struct OverlapFacts {
@@ -61,6 +68,8 @@ struct OverlapFacts {
   // Exposed share of the additional all-gather in the backward of sequence parallelism, which programs overlap with the
   // product of the input's gradient (Korthikanti et al., arXiv 2205.05198).
   double sequence_regather = 0.231;
+  // What a pass loses of the time of gathers and reductions beside it; 0: the profile's compute_slowdown.
+  double slowdown = 0;
 };
 
 struct HostFacts {
@@ -98,6 +107,10 @@ struct DataFacts {
   // Messages per parameter tensor in which ZeRO-1 and -2 move gradients and updated weights, each around a ring of all
   // ranks; 0: a few large ones, whose latency does not count.
   double tensor_messages = 0;
+  // ZeRO-1 adds up whole gradients on all ranks, of which each then uses its part; otherwise it scatters their sums.
+  bool all_reduces = false;
+  // Bytes of an element of gradients while data ranks reduce them; 0: those that it has otherwise.
+  double reduced_bytes = 0;
 };
 
 // When weights are cast to FP8.

@@ -82,6 +82,81 @@ TEST_CASE("products reach the part of their tables' rate that the program states
         Approx(0.5 * one.priced().roofline.product_efficiency(product, MatrixType::compute).fraction));
 }
 
+// Bytes that a forward moves beside those of fused kernels, by how much longer it takes on a device whose host takes no
+// time.
+double further_forward_bytes(const Program& program) {
+  const std::vector<std::string> overrides = {"model.ffn_hidden_size=4096", "model.kv_heads=8"};
+  PlannedAs apart(overrides, program), fused(overrides, {});
+  apart.profile.host.operator_seconds = fused.profile.host.operator_seconds = 0;
+  return (apart.forward_seconds() - fused.forward_seconds()) * fused.profile.device.memory_bandwidth *
+         fused.profile.memory.fraction;
+}
+
+TEST_CASE("norms, rotations and gates move as much as the program says of each, and no other pass does") {
+  constexpr double layers = 8, tokens = 1024, width = 1024, inner = 4096, keys = 512, element = 2;
+  const double fused = TrafficFacts{}.elementwise;
+  Program norms, rotations, gates, all;
+  norms.traffic.rms_norm = all.traffic.rms_norm = 12;
+  rotations.traffic.rotation = all.traffic.rotation = 6;
+  gates.traffic.gate = all.traffic.gate = 2;
+  // Read and written: the inputs of two norms per layer and of the one before the head, and queries and keys. A gate
+  // reads both halves and writes their product.
+  CHECK(further_forward_bytes(norms) == Approx((12 - fused) * element * (2 * layers + 1) * tokens * 2 * width));
+  CHECK(further_forward_bytes(rotations) == Approx((6 - fused) * element * layers * tokens * 2 * (width + keys)));
+  CHECK(further_forward_bytes(gates) == Approx((2 - fused) * element * layers * tokens * 3 * inner));
+  CHECK(further_forward_bytes(all) ==
+        Approx(further_forward_bytes(norms) + further_forward_bytes(rotations) + further_forward_bytes(gates)));
+}
+
+TEST_CASE("layer norms and activations without a gate are fused in every program") {
+  const std::vector<std::string> gpt = {"model.norm=layernorm", "model.activation=gelu"};
+  Program apart;
+  apart.traffic.rms_norm = apart.traffic.gate = 12;
+  CHECK(PlannedAs(gpt, apart).forward_seconds() == PlannedAs(gpt, {}).forward_seconds());
+}
+
+TEST_CASE("what passes lose beside gathers is the program's where it states it, otherwise the device's") {
+  Program slow;
+  slow.overlap.slowdown = 0.5;
+  const PlannedAs stated({}, slow), left_out({}, {});
+  CHECK(make_step_costs(stated.priced()).compute_slowdown == 0.5);
+  CHECK(make_step_costs(left_out.priced()).compute_slowdown == left_out.profile.compute_slowdown);
+}
+
+TEST_CASE("ZeRO-1 that adds up whole gradients on all ranks moves twice what scattering them does") {
+  Program whole;
+  whole.data.all_reduces = true;
+  const auto reduction = [](const std::string& stage, const Program& program) {
+    const PlannedAs planned({"parallel.zero_stage=" + stage}, program);
+    const PricedLayout priced = planned.priced();
+    return state_transfers(priced, 0).front();
+  };
+  const StateTransfer summed = reduction("1", whole), scattered = reduction("1", {});
+  CHECK(summed.collective == Collective::all_reduce);
+  CHECK(scattered.collective == Collective::reduce_scatter);
+  CHECK(summed.bytes == scattered.bytes);
+  CHECK(summed.seconds == Approx(2 * scattered.seconds));
+  CHECK(reduction("2", whole).collective == Collective::reduce_scatter);
+  // Gradients in 16 bits that are widened for it.
+  Program narrow;
+  narrow.data.reduced_bytes = 2;
+  CHECK(2 * reduction("1", narrow).bytes == scattered.bytes);
+}
+
+TEST_CASE("gradients that are added by passes of their own lengthen every backward by these") {
+  Program apart;
+  apart.traffic.gradient_sums = 3;
+  const std::vector<std::string> narrow = {"precision.gradients=bf16"};
+  const PlannedAs planned(narrow, apart), other(narrow, {});
+  const auto backward = [](const PlannedAs& of) { return make_step_costs(of.priced()).stages[0].backward.seconds; };
+  double elements = 0;
+  for (const StateGroup& group : planned.layout.partition().groups[0])
+    elements += static_cast<double>(group.elements());
+  const double bytes =
+      (backward(planned) - backward(other)) * planned.profile.device.memory_bandwidth * planned.profile.memory.fraction;
+  CHECK(bytes == Approx(3 * 2 * elements).epsilon(1e-2));
+}
+
 TEST_CASE("ZeRO-1 that moves tensors one by one waits for the ring of all ranks with each") {
   const std::vector<std::string> sharded = {"parallel.zero_stage=1"};
   Program tensors;

@@ -145,15 +145,16 @@ TEST_CASE("the memory of pipelines' first ranks is right with few and with many 
   }
 }
 
+struct Bound {
+  const char* key;
+  int rows;
+  double mean;
+  double held_out_mean;
+};
+
 // Output of scripts/score_planner when the constants were fitted, rounded up: a change that increases one of them needs
 // a justification.
 TEST_CASE("predictions stay as close to published measurements as they were") {
-  struct Bound {
-    const char* key;
-    int rows;
-    double mean;
-    double held_out_mean;
-  };
   const Bound bounds[] = {
       {"arXiv 2205.05198 Table 5", 4, 0.028, 0.046},
       {"SC21 Megatron-LM Table 1", 5, 0.027, 0.038},
@@ -176,6 +177,7 @@ TEST_CASE("predictions stay as close to published measurements as they were") {
       {"BigScience tr11-176B chr", 8, 0.026, 0.015},
       {"BigScience tr11-176B chr memory", 8, 0.037, 0.064},
       {"IBM fms-fsdp README", 4, 0.021, 0.011},
+      {"IBM fms-fsdp README, A10", 4, 0.045, 0.072},
       {"Fast-LLM docs", 2, 0.098, 0},
       {"FlashAttention training ", 3, 0.043, 0.015},
       {"BigScience chronicles, f", 49, 0.039, 0.046},
@@ -186,9 +188,12 @@ TEST_CASE("predictions stay as close to published measurements as they were") {
       {"nanotron ultrascale-play memory", 26, 0.095, 0.082},
       {"IST-DASLab/llmq benchmar", 14, 0.027, 0.023},
       {"NVIDIA/dgxc-benchmarking", 20, 0.076, 0.079},
-      {"karpathy/llm.c scripts/r", 5, 0.041, 0.014},
+      {"karpathy/llm.c scripts/r", 5, 0.041, 0.016},
       {"pytorch/torchtune README", 3, 0.08, 0.086},
       {"pytorch/torchtune README memory", 3, 0.029, 0.017},
+      {"Aleph-Alpha/NeurIPS-WANT", 67, 0.147, 0.145},
+      {"MT-NLG (arXiv 2201.11990", 3, 0.168, 0.188},
+      {"GPT-NeoX-20B (arXiv 2204", 1, 0.189, 0},
       {"nanotron sweep (ultrasca", 71, 0.099, 0.09},
       {"nanotron sweep (ultrasca memory", 71, 0.09, 0.082},
   };
