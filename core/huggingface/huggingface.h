@@ -18,19 +18,22 @@
 
 namespace llmtrain {
 
+// Whether an encoder's folder has to have the head that predicts tokens, which embeddings do not read.
+enum class TokenHead { needed, may_lack };
+
 // The weights of a folder with config.json and model.safetensors (or the sharded index) that transformers'
 // save_pretrained wrote: gpt2, llama, and those members of the Llama family that recipe keys can express (qwen2:
 // query-key-value biases; qwen3: query-key norms; mistral without a sliding window), also with experts (mixtral,
 // qwen3_moe, qwen2_moe). Dropout and initialization in config.json are ignored. Files may be links, as in the hub's
 // cache; an index may not name files outside the folder. Of a head for other classes than the model's, or for tokens,
-// it holds nothing (begins_anew()). Files stay mapped; what was read does not count as this
-// process's memory.
+// it holds nothing (begins_anew()), and neither of one that is not there. Files stay mapped; what was read does not
+// count as this process's memory.
 class HuggingfaceWeights final : public WeightSource {
  public:
   // Checks everything but values, and reads none, except the head of a tied model that has one. Throws
   // Error(missing_input); Error(bad_data) that names every tensor which is missing, unexpected or of another shape;
   // Error(bad_recipe) that names every key of `model` that disagrees with config.json.
-  HuggingfaceWeights(const std::filesystem::path& folder, const Graph& graph);
+  HuggingfaceWeights(const std::filesystem::path& folder, const Graph& graph, TokenHead head = TokenHead::needed);
 
   bool holds(const Parameter& parameter) const override;
   at::ScalarType type(const Parameter& parameter) const override;

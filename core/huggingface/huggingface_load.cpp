@@ -170,6 +170,19 @@ void take_head(std::vector<HuggingfaceTensor>& plans, StoredTensors& tensors, co
                 [&](const auto& tensor) { return is_of_head(tensor.first) && !expected.contains(tensor.first); });
 }
 
+// What sentence-transformers publishes are encoders without the head that predicts tokens.
+void take_absent_head(std::vector<HuggingfaceTensor>& plans, const StoredTensors& tensors, const Graph& graph,
+                      HuggingfaceType type, TokenHead head, TensorProblems& problems) {
+  if (!is_encoder(type) || graph.model.classifier) return;
+  const auto is_head = [&](const HuggingfaceTensor& plan) { return is_of_head(plan.name); };
+  if (std::ranges::any_of(tensors, [](const auto& tensor) { return is_of_head(tensor.first); })) return;
+  if (head == TokenHead::needed)
+    problems.push_back(
+        "the head that predicts tokens is missing, as from files of BertModel, RobertaModel and "
+        "XLMRobertaModel; `llmtrain serve` embeds texts without it");
+  std::erase_if(plans, is_head);
+}
+
 // Files of encoder-decoders may have the table of tokens once more for each of its readers.
 void take_copies(StoredTensors& tensors, const std::string& embedding, HuggingfaceType type, TensorProblems& problems) {
   if (!is_encoder_decoder(type)) return;
@@ -236,7 +249,7 @@ void require_read_weights(const ModelRecipe& model, const std::string& config) {
 
 }  // namespace
 
-HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& graph) {
+HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& graph, TokenHead head) {
   const std::string config = (folder / "config.json").string();
   const ModelRecipe origin = model_recipe_from_huggingface(folder);
   check_origin(graph.model, origin, config);
@@ -253,6 +266,7 @@ HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& grap
   take_logits_bias(tensors, type, problems);
   if (!graph.model.classifier) take_head_bias(tensors, graph, type, problems);
   take_head(plans, tensors, graph, origin, type);
+  take_absent_head(plans, tensors, graph, type, head, problems);
   check_tensors(plans, type, graph, tensors, problems);
   report(folder, problems);
 

@@ -24,7 +24,7 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
 
-  // Whether it has the parameter; all have those of a model without adapters.
+  // Whether it has the parameter; all have those of a model without adapters, but for heads (HuggingfaceWeights).
   virtual bool holds(const Parameter& parameter) const = 0;
   // The type that holds every value of the parameter exactly: fp32, bf16 or fp16.
   virtual at::ScalarType type(const Parameter& parameter) const = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/runtime/model_exchange.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +27,13 @@ namespace {
 // transformers.
 std::string base_model_of(const Recipe& recipe) {
   return huggingface_folder(recipe.training.init_from.value_or("")).value_or("");
+}
+
+// In fp32, a row at a time.
+void write_zeros(const Parameter& parameter, const WriteBytes& write) {
+  const std::vector<float> row(static_cast<std::size_t>(parameter.shape.back()));
+  const std::int64_t rows = parameter.elements() / parameter.shape.back();
+  for (std::int64_t i = 0; i < rows; ++i) write(row.data(), row.size() * sizeof(float));
 }
 
 }  // namespace
@@ -53,17 +62,20 @@ void export_checkpoint(const ExportRequest& request) {
 void import_checkpoint(const ImportRequest& request) {
   prepare_process();
   const Graph graph = Graph::build(request.recipe.model);
-  const HuggingfaceWeights stored(request.source, graph);
+  const HuggingfaceWeights stored(request.source, graph,
+                                  request.may_lack_head ? TokenHead::may_lack : TokenHead::needed);
   ProgressLines lines("writing " + request.destination);
   lines.show(0);
   const WatchedWeights weights(stored, graph, [&](double share) { lines.show(share); });
   std::vector<TensorSlice> slices;
   for (const Parameter& parameter : graph.parameters) {
-    const at::ScalarType type = weights.type(parameter);
+    const bool is_stored = weights.holds(parameter);
+    const at::ScalarType type = is_stored ? weights.type(parameter) : at::kFloat;
     const SliceBox box = whole_box(parameter);
     TensorSlice& slice =
         slices.emplace_back(TensorSlice{parameter.name, dtype_name(type), parameter.shape, box.offset, box.shape});
-    slice.content = [&weights, &parameter, type](const WriteBytes& write) {
+    slice.content = [&weights, &parameter, type, is_stored](const WriteBytes& write) {
+      if (!is_stored) return write_zeros(parameter, write);
       visit_pieces(weights, parameter, std::nullopt, type,
                    [&](const at::Tensor& piece) { write(piece.data_ptr(), piece.nbytes()); });
     };

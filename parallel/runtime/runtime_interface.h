@@ -205,9 +205,10 @@ struct ExportRequest {
 
 // A folder of transformers that becomes a checkpoint.
 struct ImportRequest {
-  Recipe recipe;            // whose model is that of config.json, and which the checkpoint holds
-  std::string source;       // the folder
-  std::string destination;  // a new folder, which will be the checkpoint
+  Recipe recipe;               // whose model is that of config.json, and which the checkpoint holds
+  std::string source;          // the folder
+  std::string destination;     // a new folder, which will be the checkpoint
+  bool may_lack_head = false;  // the one that predicts tokens, of an encoder: zeros take its place
   std::function<void(const std::filesystem::path&)> add_files;  // may write into the new folder before it is complete
 };
 

@@ -45,12 +45,12 @@ std::string without_recipe(const std::string& source, const std::vector<Override
   return fs::is_regular_file(source, failed) ? read_recipe(source, overrides).log.directory : source;
 }
 
-CheckpointSource imported_source(const fs::path& folder, const std::vector<Override>& overrides) {
+CheckpointSource imported_source(const fs::path& folder, const std::vector<Override>& overrides, bool may_lack_head) {
   const fs::path parent = fs::temp_directory_path();
   ScratchFolder::remove_abandoned(parent);
   const auto scratch = std::make_shared<const ScratchFolder>(parent);
   const fs::path checkpoint = scratch->path() / "checkpoint";
-  import_huggingface(folder, checkpoint);
+  import_huggingface(folder, checkpoint, may_lack_head);
   const CheckpointReader reader(checkpoint);
   return {without_training(recipe_of(reader, overrides)), reader, scratch};
 }
@@ -77,8 +77,8 @@ FoundCheckpoint find_source(const std::string& source) {
                   "checkpoint's folder");
 }
 
-CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides) {
-  if (const auto folder = huggingface_folder(source)) return imported_source(*folder, overrides);
+CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides, bool may_lack_head) {
+  if (const auto folder = huggingface_folder(source)) return imported_source(*folder, overrides, may_lack_head);
   const FoundCheckpoint found = find_source(without_recipe(source, overrides));
   warn_of_damaged(found.damaged);
   return {without_training(recipe_of(found.reader, overrides)), found.reader};

@@ -34,8 +34,10 @@ FoundCheckpoint find_source(const std::string& source);
 
 // The same with the recipe of the checkpoint's manifest, changed by `overrides`, without what only training asks of a
 // device; also accepts a recipe's file, meaning its log.directory, and "hf:" with a folder of transformers, of which a
-// checkpoint is made in TMPDIR that goes with the result. Damaged checkpoints are logged as warnings. Throws Error.
-CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides);
+// checkpoint is made in TMPDIR that goes with the result, of which with `may_lack_head` nobody reads the tokens' head
+// (import_huggingface()). Damaged checkpoints are logged as warnings. Throws Error.
+CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides,
+                             bool may_lack_head = false);
 
 // Throws Error(bad_recipe) for a model that was trained on ids whose tokenizer its recipe does not name, as of token
 // files made elsewhere: its texts would be read and written as bytes. `overrides` that say the tokenizer are believed.

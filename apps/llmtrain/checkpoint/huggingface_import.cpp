@@ -70,11 +70,11 @@ void keep_files(const fs::path& from, const fs::path& checkpoint) {
 
 }  // namespace
 
-void import_huggingface(const fs::path& folder, const fs::path& destination) {
+void import_huggingface(const fs::path& folder, const fs::path& destination, bool may_lack_head) {
   std::string no_tokenizer;
   const Recipe recipe = imported_recipe(folder, no_tokenizer);
   require_executable(recipe, folder.string());
-  load_runtime().import_model({recipe, folder.string(), destination.string(),
+  load_runtime().import_model({recipe, folder.string(), destination.string(), may_lack_head,
                                [&](const fs::path& checkpoint) { keep_files(folder, checkpoint); }});
   if (!no_tokenizer.empty()) log().warn("the checkpoint has no tokenizer: {}", no_tokenizer);
 }

@@ -13,8 +13,8 @@
 
 #include "apps/llmtrain/serve/api_error.h"
 #include "apps/llmtrain/serve/chat_page.h"
-#include "apps/llmtrain/serve/embedding_answers.h"
-#include "apps/llmtrain/serve/embedding_request.h"
+#include "apps/llmtrain/serve/embeddings/embedding_answers.h"
+#include "apps/llmtrain/serve/embeddings/embedding_request.h"
 #include "apps/llmtrain/serve/text_request.h"
 #include "core/base/error.h"
 #include "core/base/log.h"

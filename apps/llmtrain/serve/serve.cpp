@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
+#include "apps/llmtrain/serve/embeddings/sentence_pooling.h"
 #include "apps/llmtrain/serve/server.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -32,6 +34,9 @@ namespace {
 constexpr const char* key_variable = "LLMTRAIN_API_KEY";
 // Clients that are connected while others' texts grow and wait: those that ask for something else, or send slowly.
 constexpr std::int64_t further_clients = 64;
+
+const std::map<std::string, TextPooling> pooling_kinds{
+    {"mean", TextPooling::mean}, {"class", TextPooling::first}, {"last", TextPooling::last}};
 
 struct ServeOptions {
   std::string source;
@@ -48,15 +53,22 @@ struct ServeOptions {
   std::optional<std::string> pooling;
 };
 
-// What sentence-transformers takes of encoders, and the one token of a decoder that has seen the text.
-TextPooling pooling_of(const ServeOptions& options, const Recipe& recipe) {
+// What the flag says, else the folder of the model; none where neither does.
+std::optional<TextPooling> asked_pooling(const ServeOptions& options) {
+  const auto folder = huggingface_folder(options.source);
+  const auto config = folder ? pooling_config_in(*folder) : std::nullopt;
+  if (options.pooling) return pooling_kinds.at(*options.pooling);
+  return config ? std::optional(read_pooling(*config)) : std::nullopt;
+}
+
+// Where nobody says, what sentence-transformers takes of encoders, and the one token of a decoder that has seen the
+// text.
+TextPooling pooling_of(const std::optional<TextPooling>& asked, const Recipe& recipe) {
   const bool reads_both_sides = is_encoder(recipe.model.architecture);
-  if (options.pooling == "class" && !reads_both_sides)
-    throw Error(ExitCode::bad_recipe,
-                "--pooling class: the first token of a decoder sees no other; leave it out, or take last or mean");
-  if (options.pooling == "class") return TextPooling::first;
-  const bool is_mean = options.pooling ? options.pooling == "mean" : reads_both_sides;
-  return is_mean ? TextPooling::mean : TextPooling::last;
+  const TextPooling pooling = asked.value_or(reads_both_sides ? TextPooling::mean : TextPooling::last);
+  if (pooling == TextPooling::first && !reads_both_sides)
+    throw Error(ExitCode::bad_recipe, "--pooling class: the first token of a decoder sees no other; take last or mean");
+  return pooling;
 }
 
 // What the first line says that it has room for.
@@ -109,7 +121,8 @@ void serve_until_stopped(const ServeOptions& options, const std::string& key, st
 }
 
 int serve(const ServeOptions& options) {
-  auto source = open_source(options.source, options.overrides);
+  const std::optional<TextPooling> asked = asked_pooling(options);
+  auto source = open_source(options.source, options.overrides, true);
   const std::string checkpoint = source.checkpoint().string();
   require_executable(source.recipe, checkpoint);
   if (!is_encoder(source.recipe.model.architecture)) require_decoder(source.recipe, checkpoint, "serve");
@@ -124,7 +137,7 @@ int serve(const ServeOptions& options) {
   request.waiting = options.waiting;
   request.cache_bytes = static_cast<std::int64_t>(options.cache_bytes);
   request.is_exact = options.is_exact;
-  request.pooling = pooling_of(options, source.recipe);
+  request.pooling = pooling_of(asked, source.recipe);
   RuntimeInterface& runtime = load_runtime();
   const StopSignals signals;
   runtime.serve(request, [&](TextService& service) {
@@ -185,11 +198,12 @@ void add_serve(CLI::App& program, Action& action) {
   command->add_flag("--exact", options->is_exact,
                     "Log-probabilities with the bits that training and eval --exact compute; prompts take longer");
   command
-      ->add_option("--pooling", options->pooling,
-                   "Embeddings of texts: the mean of their tokens (default for encoders), the class token's, or the "
-                   "last one's (default for decoders)")
+      ->add_option(
+          "--pooling", options->pooling,
+          "Embeddings of texts: the mean of their tokens, the class token's, or the last one's (default: what a "
+          "folder of sentence-transformers says, else mean for encoders and last for decoders)")
       ->type_name("KIND")
-      ->check(CLI::IsMember({"mean", "class", "last"}));
+      ->check(CLI::IsMember(pooling_kinds));
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain serve runs/mine --port 8000\n\n"

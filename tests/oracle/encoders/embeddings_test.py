@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Embeddings that `llmtrain serve` answers are the pooled last_hidden_state of transformers' models."""
+import json
 import os
 import signal
 import subprocess
@@ -27,11 +28,6 @@ IDS = [[7 + i % 5 for i in range(length)] for length in (1, 15, 16, 17, 33, 60)]
 SHAPE = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4}
 
 
-def xlm_roberta(**shape):
-    return transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(
-        type_vocab_size=1, max_position_embeddings=62, pad_token_id=1, **shape))
-
-
 def bert(**shape):
     return transformers.BertForMaskedLM(transformers.BertConfig(max_position_embeddings=60, **shape))
 
@@ -41,8 +37,29 @@ def llama(**shape):
         max_position_embeddings=60, num_key_value_heads=2, tie_word_embeddings=True, **shape))
 
 
-MODELS = {"bert": bert, "xlm-roberta": xlm_roberta, "llama": llama}
-POOLINGS = {"bert": ["mean", "class"], "xlm-roberta": ["mean"], "llama": ["last", "mean"]}
+def bert_alone(**shape):
+    return bert(**shape).bert
+
+
+def roberta_shape(shape):
+    return {"type_vocab_size": 1, "max_position_embeddings": 62, "pad_token_id": 1, **shape}
+
+
+def roberta_alone(**shape):
+    return transformers.RobertaModel(transformers.RobertaConfig(tie_word_embeddings=False, **roberta_shape(shape)))
+
+
+def xlm_roberta_alone(**shape):
+    return transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**roberta_shape(shape)))
+
+
+MODELS = {"bert": bert, "llama": llama, "bert alone": bert_alone,
+          "roberta alone": roberta_alone, "xlm-roberta alone": xlm_roberta_alone}
+POOLINGS = {"bert": ["mean"], "llama": ["last", "mean"]}
+# What sentence-transformers writes to 1_Pooling/config.json, before and since 5.4, and the modules behind it.
+WAYS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+FOLDERS = {"bert alone": ("cls_token", ["Normalize"], "class"), "roberta alone": ({"pooling_mode": "cls"}, [], "class"),
+           "xlm-roberta alone": ("lasttoken", [], "last")}
 
 
 class Embeddings(unittest.TestCase):
@@ -63,6 +80,22 @@ class Embeddings(unittest.TestCase):
         self.model.save_pretrained(self.folder)
         self.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(self.folder / "tokenizer.json"),
                                                               pad_token="[PAD]")
+
+    def add_modules(self, pooling, further):
+        """What sentence-transformers writes beside the model: `pooling` is one way, several, or the file's content."""
+        ways = pooling.split() if isinstance(pooling, str) else []
+        config = pooling if isinstance(pooling, dict) else {f"pooling_mode_{way}": way in ways for way in WAYS}
+        (self.folder / "1_Pooling").mkdir(exist_ok=True)
+        (self.folder / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": 24, **config}))
+        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *((f"2_{name}", name) for name in further)]
+        (self.folder / "modules.json").write_text(json.dumps(
+            [{"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{name}"}
+             for place, (path, name) in enumerate(modules)]))
+
+    def refused(self, code, message, *command):
+        done = subprocess.run([os.environ["LLMTRAIN_PROGRAM"], *command], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertRegex(done.stderr, message)
 
     def start(self, *flags):
         command = [os.environ["LLMTRAIN_PROGRAM"], "serve", f"hf:{self.folder}", "--port", "0", "--name", "m", *flags]
@@ -135,6 +168,36 @@ class Embeddings(unittest.TestCase):
                     if place == 0:
                         self.check_company()
                         self.check_dimensions()
+
+    def test_a_folder_of_sentence_transformers_says_how_it_pools(self):
+        for name, (pooling, further, kind) in FOLDERS.items():
+            with self.subTest(name):
+                self.save(name)
+                self.add_modules(pooling, further)
+                self.start()
+                self.check_vectors(kind)
+        self.start("--pooling", "class")
+        self.check_vectors("class")
+
+    def test_other_ways_and_modules_are_refused_by_name(self):
+        self.save("bert alone")
+        for pooling, further, message in (
+                ("max_tokens", [], "1_Pooling/config.json: pools texts by \"max\"; one of.*--pooling"),
+                ("cls_token mean_tokens", [], "by \"cls\" and \"mean\""),
+                ({"pooling_mode": ["mean", "max"]}, [], "by \"mean\" and \"max\""),
+                ({"pooling_mode": 3}, [], "by \"3\""),
+                ("mean_tokens", ["Dense"], "modules.json: has the module \"Dense\"")):
+            with self.subTest(pooling=pooling, further=further):
+                self.add_modules(pooling, further)
+                self.refused(65, message, "serve", f"hf:{self.folder}", "--port", "0")
+        for path in ("../1_Pooling", "", None):
+            self.add_modules("mean_tokens", [])
+            text = (self.folder / "modules.json").read_text().replace('"1_Pooling"', json.dumps(path))
+            (self.folder / "modules.json").write_text(text)
+            self.refused(65, "modules.json: /path: is", "serve", f"hf:{self.folder}", "--port", "0")
+        # Whoever predicts tokens needs the head.
+        self.refused(65, "the head that predicts tokens is missing", "checkpoint", "import", str(self.folder),
+                     f"{self.folder}/made", "--from", "hf")
 
     def test_an_encoder_only_embeds(self):
         self.save("bert")

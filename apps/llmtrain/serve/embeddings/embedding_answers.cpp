@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/serve/embedding_answers.h"
+#include "apps/llmtrain/serve/embeddings/embedding_answers.h"
 
 #include <utility>
 

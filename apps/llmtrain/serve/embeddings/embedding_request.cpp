@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/serve/embedding_request.h"
+#include "apps/llmtrain/serve/embeddings/embedding_request.h"
 
 #include <spdlog/fmt/fmt.h>
 
