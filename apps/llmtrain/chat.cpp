@@ -27,6 +27,7 @@ struct ChatOptions {
   std::vector<Override> overrides;
   std::optional<std::string> system;
   ChoiceFlags choice;
+  KeyValueType key_values = KeyValueType::compute;
 };
 
 // What was said, and how it goes on: a line of standard input is a message of the user's.
@@ -78,6 +79,7 @@ int chat(const ChatOptions& options) {
   SampleRequest request;
   request.recipe = source.recipe;
   request.checkpoint = source.checkpoint().string();
+  request.key_values = options.key_values;
   take_choice(options.choice, request);
   prompts.add_end_of_answer(request.stop);
   Chat conversation(prompts, options.system);
@@ -95,6 +97,7 @@ void add_chat(CLI::App& program, Action& action) {
   command->add_option("--system", options->system, "A message of the role system that begins the conversation")
       ->type_name("TEXT");
   add_choice_flags(*command, options->choice);
+  add_key_value_flag(*command, options->key_values);
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain chat runs/mine --system \"You answer briefly.\"\n\n"

@@ -29,12 +29,13 @@ struct EvaluateOptions {
   std::string key = document_key;
   std::string delimiter = " ";
   bool is_packed = false, json = false;
+  KeyValueType key_values = KeyValueType::compute;
 };
 
 // `shown`: the model in what is reported.
 void score(const EvaluateRequest& request, const std::string& shown, const EvaluateOptions& options) {
   const std::vector<KnownQuestion> questions = read_questions(*options.choices, options.delimiter);
-  ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks};
+  ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks, options.key_values};
   for (const KnownQuestion& known : questions) scored.questions.push_back(known.question);
   const ChoiceScores scores = load_runtime().score(scored);
   options.json ? write_json(choices_as_json(shown, questions, scores))
@@ -67,6 +68,19 @@ int evaluate(const EvaluateOptions& options) {
   return 0;
 }
 
+// Returns --choices.
+CLI::Option* add_choices_flags(CLI::App& command, EvaluateOptions& options) {
+  CLI::Option* choices =
+      command.add_option("--choices", options.choices, "Multiple-choice questions to answer instead, as JSON Lines");
+  choices->type_name("FILE");
+  command.add_option("--delimiter", options.delimiter, "Text between a question's context and each of its choices")
+      ->type_name("TEXT")
+      ->capture_default_str()
+      ->needs(choices);
+  add_key_value_flag(command, options.key_values)->needs(choices);
+  return choices;
+}
+
 }  // namespace
 
 void add_evaluate(CLI::App& program, Action& action) {
@@ -95,13 +109,8 @@ void add_evaluate(CLI::App& program, Action& action) {
       ->type_name("N")
       ->check(whole_number_not_negative());
   window->excludes(packed)->excludes(batches);
-  CLI::Option* choices =
-      command->add_option("--choices", options->choices, "Multiple-choice questions to answer instead, as JSON Lines");
-  choices->type_name("FILE")->excludes(data)->excludes(batches)->excludes(packed)->excludes(window);
-  command->add_option("--delimiter", options->delimiter, "Text between a question's context and each of its choices")
-      ->type_name("TEXT")
-      ->capture_default_str()
-      ->needs(choices);
+  CLI::Option* choices = add_choices_flags(*command, *options);
+  choices->excludes(data)->excludes(batches)->excludes(packed)->excludes(window);
   command
       ->add_flag("--exact", options->request.is_exact,
                  "Each token's loss with the bits that it has alone, as serve --exact has them; takes longer")

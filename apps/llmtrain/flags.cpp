@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -93,6 +94,18 @@ void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks) {
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number_positive());
+}
+
+CLI::Option* add_key_value_flag(CLI::App& command, KeyValueType& type) {
+  static const std::map<std::string, KeyValueType> words{{"auto", KeyValueType::compute}, {"int8", KeyValueType::int8}};
+  return command
+      .add_option(
+          "--kv-cache-dtype", type,
+          "Keys and values of texts in the type that the model computes in, or in int8, which takes a half to a "
+          "quarter of the memory and rounds them")
+      ->type_name("TYPE")
+      ->default_str("auto")
+      ->transform(CLI::CheckedTransformer(words).description("{auto,int8}"));
 }
 
 Override texts_override(const std::string& pointer_path, const std::vector<std::string>& texts) {

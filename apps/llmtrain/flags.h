@@ -44,6 +44,9 @@ Override texts_override(const std::string& pointer_path, const std::vector<std::
 // `--tensor` and `--pipeline` of commands that use a trained model.
 void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks);
 
+// `--kv-cache-dtype` of commands with which texts grow.
+CLI::Option* add_key_value_flag(CLI::App& command, KeyValueType& type);
+
 // The option takes one of `words`; another is refused with the one that was probably meant.
 CLI::Option* choose_from(CLI::Option* option, const std::vector<std::string>& words);
 

@@ -135,6 +135,7 @@ void add_batch_flags(CLI::App& command, SampleOptions& options) {
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number_positive());
+  add_key_value_flag(command, options.request.key_values);
   add_inference_rank_flags(command, options.request.ranks);
   add_set_flag(command, options.overrides);
   CLI::Option* json = command.add_flag("--json", options.json, "Print JSON Lines");

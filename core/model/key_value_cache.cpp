@@ -14,6 +14,17 @@
 
 namespace llmtrain {
 
+std::int64_t key_value_bytes(KeyValueType type, std::int64_t kv_heads, std::int64_t head_dim,
+                             std::int64_t compute_bytes) {
+  switch (type) {
+    case KeyValueType::compute:
+      break;
+    case KeyValueType::int8:
+      return 2 * kv_heads * (head_dim + static_cast<std::int64_t>(sizeof(float)));
+  }
+  return 2 * kv_heads * head_dim * compute_bytes;
+}
+
 void KeyValueCache::start(kernels::CachedTokens tokens, std::optional<std::int64_t> of_source) {
   tokens_ = std::move(tokens);
   tokens_.blocks = tables_;
@@ -33,8 +44,15 @@ kernels::KeyValueMemory& KeyValueCache::memory_of(std::int64_t layer, const at::
   if (!memory.key.defined()) {
     const std::initializer_list<std::int64_t> shape{blocks_, key.size(2), block_tokens_, key.size(3)};
     // A GPU multiplies by 0 what is not there yet, which must be finite for that.
-    const auto make = [&] { return key.is_cpu() ? at::empty(shape, key.options()) : at::zeros(shape, key.options()); };
+    const bool is_int8 = type_ == KeyValueType::int8;
+    const auto options = is_int8 ? key.options().dtype(at::kChar) : key.options();
+    const auto make = [&] { return key.is_cpu() ? at::empty(shape, options) : at::zeros(shape, options); };
     memory = {make(), make()};
+    if (is_int8) {
+      const auto scales = [&] { return at::empty({blocks_, key.size(2), block_tokens_}, options.dtype(at::kFloat)); };
+      memory.key_scales = scales();
+      memory.value_scales = scales();
+    }
   }
   return memory;
 }
@@ -81,7 +99,8 @@ void KeyValueCache::copy(std::span<const Copy> copies) {
   for (std::size_t i = 0; i < copies.size(); ++i)
     sources_[static_cast<std::size_t>(copies[i].to)] = std::move(sources[i]);
   for (auto& [layer, memory] : layers_)
-    for (const at::Tensor& all : {memory.key, memory.value}) {
+    for (const at::Tensor& all : {memory.key, memory.value, memory.key_scales, memory.value_scales}) {
+      if (!all.defined()) continue;
       const auto held = [&](std::int64_t sequence, std::int64_t tokens) {
         return all.select(0, sequence).narrow(1, 0, tokens);
       };

@@ -11,22 +11,28 @@
 #include <span>
 #include <vector>
 
+#include "core/recipe/key_value_type.h"
 #include "core/model/layers/context_ranks.h"
 #include "kernels/attention/cached_attention.h"
 #include "kernels/rope.h"
 
 namespace llmtrain {
 
+// What a token's keys and values of one layer take, scales included, where an element of the compute type takes so
+// much.
+std::int64_t key_value_bytes(KeyValueType type, std::int64_t kv_heads, std::int64_t head_dim,
+                             std::int64_t compute_bytes);
+
 // What attention remembers of sequences that grow token by token: the keys and values of every layer on this rank, so
 // that a pass computes new tokens alone. A pass may have tokens of many sequences, each at its own position; the pass's
 // context names the cache and has its tokens as one sequence. Memory is taken at a layer's first use, for all blocks:
-// 2 · kv_heads · D elements of the compute type per token. Where a decoder also attends to the source of a sequence,
+// key_value_bytes() per token. Where a decoder also attends to the source of a sequence,
 // its keys and values are held once for all sequences that share it, as long as one does.
 class KeyValueCache {
  public:
   // `capacity`: the tokens of each sequence, which has a block of its own.
-  KeyValueCache(std::int64_t sequences, std::int64_t capacity)
-      : blocks_(sequences), block_tokens_(capacity), sources_(static_cast<std::size_t>(sequences)) {}
+  KeyValueCache(std::int64_t sequences, std::int64_t capacity, KeyValueType type)
+      : type_(type), blocks_(sequences), block_tokens_(capacity), sources_(static_cast<std::size_t>(sequences)) {}
 
   // Sequences whose tokens are in blocks that they share: each in those that its table names, in their order. On the
   // CPU.
@@ -34,9 +40,11 @@ class KeyValueCache {
     std::int64_t sequences = 0;
     std::int64_t blocks = 0;
     std::int64_t block_tokens = 16;  // a multiple of four
+    KeyValueType type = KeyValueType::compute;
   };
   explicit KeyValueCache(const Pages& pages)
-      : blocks_(pages.blocks),
+      : type_(pages.type),
+        blocks_(pages.blocks),
         block_tokens_(pages.block_tokens),
         tables_(static_cast<std::size_t>(pages.sequences)),
         sources_(static_cast<std::size_t>(pages.sequences)) {}
@@ -79,6 +87,7 @@ class KeyValueCache {
 
   kernels::KeyValueMemory& memory_of(std::int64_t layer, const at::Tensor& key);
 
+  KeyValueType type_;
   std::int64_t blocks_, block_tokens_;
   std::vector<std::vector<std::int64_t>> tables_;  // none: each sequence has its block
   std::vector<std::shared_ptr<Source>> sources_;   // by sequence

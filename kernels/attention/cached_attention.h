@@ -17,6 +17,12 @@ namespace llmtrain::kernels {
 // 4.1.)
 struct KeyValueMemory {
   at::Tensor key, value;
+  // [blocks, kv_heads, tokens], fp32: what each row of these is multiplied by where they are int8 (on the CPU, as
+  // vector::AttentionLoops::quantize() has it), else undefined. A scale for each token and head, so that what is stored
+  // of a token does not depend on those after it. (Per token, as KIVI's values, Liu et al., arXiv 2402.02750.)
+  at::Tensor key_scales{}, value_scales{};
+
+  bool is_int8() const { return key_scales.defined(); }
 };
 
 // Where a token's key and value are in that memory.
@@ -49,10 +55,10 @@ struct CachedAttentionCall {
 // Causal self-attention of tokens whose sequences began in earlier calls. query [T, heads, D], key and value
 // [T, kv_heads, D], with any strides except that the last axis is contiguous. Tokens of one sequence are adjacent and
 // at consecutive positions, tokens of no sequence behind all others, and the memory holds what is before them and
-// finite numbers elsewhere. Stores keys and values and returns [T, heads, D], zero for tokens of no sequence. Groups of
-// heads as in attention_forward(). What a single token gets on the CPU has the same bits whatever tokens are beside it
-// and however blocks are divided. On a GPU nobody waits, and one token of each of many sequences costs the launches of
-// one: two, for heads of up to 256 elements in fp32, bf16 or fp16.
+// finite numbers elsewhere. Stores keys and values, attends to them as they are stored, and returns [T, heads, D], zero
+// for tokens of no sequence. Groups of heads as in attention_forward(). What a single token gets on the CPU has the
+// same bits whatever tokens are beside it and however blocks are divided. On a GPU nobody waits, and one token of each
+// of many sequences costs the launches of one: two, for heads of up to 256 elements in fp32, bf16 or fp16.
 at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             CachedTokens& tokens, KeyValueMemory& memory, const CachedAttentionCall& call);
 

@@ -148,6 +148,7 @@ struct SampleRequest {
   std::int64_t samples = 1;       // texts of each prompt
   std::int64_t first_prompt = 0;  // those before it get no texts
   std::int64_t batch = 16;        // texts that grow together
+  KeyValueType key_values = KeyValueType::compute;
   std::vector<std::string> stop;  // a text ends before any of them
   InferenceRanks ranks;
 };
@@ -179,6 +180,7 @@ struct ScoreRequest {
   std::string checkpoint;
   std::vector<ChoiceQuestion> questions;
   InferenceRanks ranks;
+  KeyValueType key_values = KeyValueType::compute;
 };
 
 struct ChoiceScores {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/recipe/key_value_type.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -24,7 +25,8 @@ struct ServeRequest {
   std::int64_t waiting = 64;                         // further texts that may wait
   std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
   bool is_exact = false;                             // BatchLimits::is_exact
-  TextPooling pooling = TextPooling::mean;           // of embeddings
+  KeyValueType key_values = KeyValueType::compute;
+  TextPooling pooling = TextPooling::mean;  // of embeddings
 };
 
 struct ServedText {

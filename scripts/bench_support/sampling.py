@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times each token that llmtrain and transformers' generate() write on this machine's CPU, after prompts of several
-lengths.
+lengths. With --against int8 the other side is llmtrain with keys and values in int8.
 
 Both sides have the same weights (llmtrain's checkpoint, exported for transformers), precision and number of threads, and
 take turns of one batch of texts per length, so that both see the same state of the machine. A token's time is that
@@ -19,14 +19,14 @@ import cases
 from bench import busy_cores_while_waiting, processor, warn_when_loaded
 from worker import Worker
 
-PREFIXES = (64, 128, 256, 512, 1024)
+PROMPTS = [64, 128, 256, 512, 1024]
 MODELS = {"quickstart": "quickstart", "gpt2": "gpt2-4x64"}
 
 
 def make_model(options, folder):
     """A checkpoint of the model after one step, but for texts long enough, and its export."""
     recipe, path = cases.write_case(MODELS[options.model], options.precision, folder)
-    recipe["model"]["max_sequence_length"] = max(PREFIXES) + options.tokens
+    recipe["model"]["max_sequence_length"] = max(options.prompts) + options.tokens
     recipe.update(batch={"global": 1, "micro": 1, "sequence_length": 64}, log={"directory": str(folder / "run")},
                   training={"steps": 1}, cluster={"device": "cpu"})
     path.write_text(json.dumps(recipe), encoding="utf-8")
@@ -39,21 +39,23 @@ def start(options, folder):
     checkpoint, export = make_model(options, folder)
     dtype = "float32" if options.precision == "fp32" else "bfloat16"
     script = str(Path(__file__).with_name("transformers_worker.py"))
+    others = {"transformers": [sys.executable, script, str(export), dtype],
+              "int8": [options.sample_worker, str(checkpoint), "int8"]}
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), TOKENIZERS_PARALLELISM="false",
                        HF_HUB_OFFLINE="1")
     for name, command in (("llmtrain", [options.sample_worker, str(checkpoint)]),
-                          ("transformers", [sys.executable, script, str(export), dtype])):
+                          (options.against, others[options.against])):
         yield Worker(name, command, environment, folder / f"{name}.log")
 
 
 def measure(options, workers):
     """{side: {prefix: [answers]}} of the rounds; the turns begin with another side in each."""
-    answers = {worker.name: {prefix: [] for prefix in PREFIXES} for worker in workers}
+    answers = {worker.name: {prefix: [] for prefix in options.prompts} for worker in workers}
     for worker in workers:
-        for prefix in PREFIXES:
+        for prefix in options.prompts:
             worker.ask(f"run {prefix} 4 {options.batch}")
     for number in range(options.rounds):
-        for prefix in PREFIXES:
+        for prefix in options.prompts:
             for worker in workers[number % 2:] + workers[:number % 2]:
                 answers[worker.name][prefix].append(worker.ask(f"run {prefix} {options.tokens} {options.batch}"))
     return answers
@@ -63,18 +65,18 @@ def median_of(answers, batch):
     return statistics.median(seconds for answer in answers for seconds in answer["seconds"]) / batch
 
 
-def print_table(answers, batch):
-    print(f"  {'prompt':>6} {'llmtrain ms/token':>18} {'transformers ms/token':>22} {'ratio':>7} {'first token ms':>15} "
-          f"{'transformers':>13}")
-    for prefix in PREFIXES:
-        ours, theirs = answers["llmtrain"][prefix], answers["transformers"][prefix]
+def print_table(answers, batch, other, prompts):
+    print(f"  {'prompt':>6} {'llmtrain ms/token':>18} {f'{other} ms/token':>22} {'ratio':>7} {'first token ms':>15} "
+          f"{other:>13}")
+    for prefix in prompts:
+        ours, theirs = answers["llmtrain"][prefix], answers[other][prefix]
         first = [statistics.median(answer["first"] for answer in side) * 1e3 for side in (ours, theirs)]
         per_token = [median_of(side, batch) for side in (ours, theirs)]
         print(f"  {prefix:>6} {per_token[0] * 1e3:>18.3f} {per_token[1] * 1e3:>22.3f} {per_token[1] / per_token[0]:>6.2f}x "
               f"{first[0]:>15.2f} {first[1]:>13.2f}")
     for name, by_prefix in answers.items():
-        growth = median_of(by_prefix[PREFIXES[-1]], batch) / median_of(by_prefix[PREFIXES[0]], batch)
-        print(f"  {name}: a token after {PREFIXES[-1]} takes {growth:.2f} times that after {PREFIXES[0]}")
+        growth = median_of(by_prefix[prompts[-1]], batch) / median_of(by_prefix[prompts[0]], batch)
+        print(f"  {name}: a token after {prompts[-1]} takes {growth:.2f} times that after {prompts[0]}")
 
 
 def parse_arguments():
@@ -83,7 +85,10 @@ def parse_arguments():
     parser.add_argument("--model", choices=MODELS, default="quickstart",
                         help="gpt2 has 124 million parameters, more than caches hold (default: quickstart)")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--against", choices=["transformers", "int8"], default="transformers",
+                        help="the other side (default: transformers)")
     parser.add_argument("--rounds", type=int, default=10, help="texts per side and length (default: 10)")
+    parser.add_argument("--prompts", type=int, nargs="+", default=PROMPTS, help="tokens of prompts, ascending")
     parser.add_argument("--tokens", type=int, default=33, help="tokens of each text (default: 33)")
     parser.add_argument("--batch", type=int, default=1, help="texts that grow at once (default: 1)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads per side (default: all cores)")
@@ -103,7 +108,7 @@ def main():
         workers = list(start(options, Path(folder)))
         busy = busy_cores_while_waiting(workers)
         answers = measure(options, workers)
-    print_table(answers, options.batch)
+    print_table(answers, options.batch, options.against, options.prompts)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps({"processor": processor(), "threads": options.threads, "model": options.model,
                                           "batch": options.batch,

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/elapsed_time.h"
@@ -20,19 +21,21 @@
 // The sampling process that scripts/benchmarks/bench_sampling controls: it reads the command "run PREFIX TOKENS BATCH"
 // from standard input, one per line, generates TOKENS tokens after each of BATCH prompts of PREFIX, all at once, and
 // answers with one line of JSON: the seconds until all have their first token, and those of each step after it, in
-// which every text grows by a token.
+// which every text grows by a token. With "int8" behind the checkpoint, keys and values are kept so.
 
 namespace {
 
 using nlohmann::json;
 
-json generate(llmtrain::LocalModel& model, std::int64_t prefix, std::int64_t tokens, std::int64_t batch) {
+json generate(llmtrain::LocalModel& model, llmtrain::KeyValueType key_values, std::int64_t prefix, std::int64_t tokens,
+              std::int64_t batch) {
   using Clock = std::chrono::steady_clock;
   std::vector<std::vector<std::int64_t>> prompts(static_cast<std::size_t>(batch));
   for (std::int64_t text = 0; text < batch; ++text)
     for (std::int64_t i = 0; i < prefix; ++i)
       prompts[static_cast<std::size_t>(text)].push_back((i * 7 + 3 + text) % model.graph().model.vocab_size);
-  const llmtrain::GenerateOptions options{.tokens = tokens, .choice = {.temperature = 0}, .batch = batch};
+  const llmtrain::GenerateOptions options{
+      .tokens = tokens, .choice = {.temperature = 0}, .batch = batch, .key_values = key_values};
   std::vector<double> seconds;
   auto last = Clock::now();
   std::int64_t count = 0;
@@ -48,22 +51,23 @@ json generate(llmtrain::LocalModel& model, std::int64_t prefix, std::int64_t tok
   return {{"first", first}, {"seconds", seconds}};
 }
 
-void serve(llmtrain::LocalModel& model) {
+void serve(llmtrain::LocalModel& model, llmtrain::KeyValueType key_values) {
   std::cout << json{{"ready", true}} << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string command;
     std::int64_t prefix = 1, tokens = 1, batch = 1;
     words >> command >> prefix >> tokens >> batch;
-    std::cout << generate(model, prefix, tokens, batch) << std::endl;
+    std::cout << generate(model, key_values, prefix, tokens, batch) << std::endl;
   }
 }
 
 }  // namespace
 
 int main(int argument_count, char** arguments) {
-  if (argument_count != 2) {
-    std::cerr << "usage: sample_worker CHECKPOINT\n";
+  const bool is_int8 = argument_count == 3 && arguments[2] == std::string_view("int8");
+  if (argument_count != 2 && !is_int8) {
+    std::cerr << "usage: sample_worker CHECKPOINT [int8]\n";
     return 2;
   }
   try {
@@ -75,7 +79,7 @@ int main(int argument_count, char** arguments) {
     llmtrain::LocalModel model(layout, *alone, llmtrain::choose_device(recipe.cluster.device),
                                llmtrain::StateContents::weights);
     llmtrain::load_weights(model, checkpoint);
-    serve(model);
+    serve(model, is_int8 ? llmtrain::KeyValueType::int8 : llmtrain::KeyValueType::compute);
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 1;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/vector/math.h"
+#include "kernels/vector/products/int8_rows.h"
 #include "kernels/vector/products/lanes.h"
 #include "kernels/vector/products/row_products.h"
 
@@ -96,11 +97,11 @@ float dot(const Value* a, const Value* b, std::int64_t count) {
 
 // sums = weights · values of `columns` times 16 elements of each row, from element `first` on. Four rows at a time,
 // with sums of their own: a sum waits for the one before it longer than a row takes to arrive.
-template <int columns, class Value>
-void sum_columns(const SingleQuery<Value>& single, std::int64_t first, const float* weights, float* sums) {
+template <int columns, class Value, class Stored>
+void sum_columns(const SingleQuery<Value, Stored>& single, std::int64_t first, const float* weights, float* sums) {
   Lanes partial[4][columns] = {}, lanes;
   for (std::int64_t r = 0; r < single.run_count; ++r) {
-    const KeyRun<Value>& run = single.runs[r];
+    const KeyRun<Stored>& run = single.runs[r];
     const auto add = [&](int row, std::int64_t i) {
       for (int column = 0; column < columns; ++column) {
         load(lanes, run.values + i * single.dim + first + column * lane_count);
@@ -119,29 +120,94 @@ void sum_columns(const SingleQuery<Value>& single, std::int64_t first, const flo
   }
 }
 
-// sums = weights · values.
-template <class Value>
-void weighted_sum(const SingleQuery<Value>& single, const float* weights, float* sums) {
+// sums = weights · values, of the elements from `e` on.
+template <class Value, class Stored>
+void sum_from(const SingleQuery<Value, Stored>& single, std::int64_t e, const float* weights, float* sums) {
   const std::int64_t dim = single.dim;
-  std::int64_t e = 0;
   for (; e + 2 * lane_count <= dim; e += 2 * lane_count) sum_columns<2>(single, e, weights, sums + e);
   for (; e + lane_count <= dim; e += lane_count) sum_columns<1>(single, e, weights, sums + e);
   clear(sums + e, dim - e);
   for (std::int64_t r = 0; e < dim && r < single.run_count; ++r) {
-    const KeyRun<Value>& run = single.runs[r];
+    const KeyRun<Stored>& run = single.runs[r];
     for (std::int64_t i = 0; i < run.count; ++i)
       for (std::int64_t rest = e; rest < dim; ++rest) sums[rest] += weights[i] * to_float(run.values[i * dim + rest]);
     weights += run.count;
   }
 }
 
+// sums = weights · values of 64 elements of each row of int8, which stay arranged. Two rows at a time.
 template <class Value>
-void attend(const SingleQuery<Value>& single) {
-  float* scores = single.scratch;
-  float* sums = single.scratch + single.count;
+void sum_arranged(const SingleQuery<Value, std::int8_t>& single, std::int64_t first, const float* weights,
+                  float* sums) {
+  Quarters partial[2] = {}, lanes;
+  for (std::int64_t r = 0; r < single.run_count; ++r) {
+    const KeyRun<std::int8_t>& run = single.runs[r];
+    const auto add = [&](int row, std::int64_t i) {
+      load_arranged(lanes, run.values + i * single.dim + first);
+      for (int j = 0; j < quarters; ++j) partial[row][j] += weights[i] * lanes[j];
+    };
+    std::int64_t i = 0;
+    for (; i + 2 <= run.count; i += 2) {
+      add(0, i);
+      add(1, i + 1);
+    }
+    if (i < run.count) add(0, i);
+    weights += run.count;
+  }
+  for (int j = 0; j < quarters; ++j) {
+    const Lanes sum = partial[0][j] + partial[1][j];
+    __builtin_memcpy(sums + j * lane_count, &sum, sizeof sum);
+  }
+}
+
+// The scores of all keys, before their scale.
+template <class Value>
+void score(const SingleQuery<Value>& single, float* scores) {
   for (std::int64_t r = 0; r < single.run_count; scores += single.runs[r++].count)
     row_products(single.query, single.runs[r].keys, single.runs[r].count, single.dim, scores);
+}
+
+template <class Value>
+void score(const SingleQuery<Value, std::int8_t>& single, float* scores) {
+  float* query = single.scratch + single.count;
+  float* arranged = query + single.dim;
+  for (std::int64_t e = 0; e < single.dim; ++e) query[e] = to_float(single.query[e]);
+  arrange(query, single.dim, arranged);
+  for (std::int64_t r = 0; r < single.run_count; ++r) {
+    const KeyRun<std::int8_t>& run = single.runs[r];
+    row_products(arranged, run.keys, run.count, single.dim, scores);
+    for (std::int64_t i = 0; i < run.count; ++i) scores[i] *= run.key_scales[i];
+    scores += run.count;
+  }
+}
+
+// sums = weights · values.
+template <class Value>
+void weighted_sum(const SingleQuery<Value>& single, const float* weights, float* sums) {
+  sum_from(single, 0, weights, sums);
+}
+
+// The values' scales become factors of their weights.
+template <class Value>
+void weighted_sum(const SingleQuery<Value, std::int8_t>& single, float* weights, float* sums) {
+  float* factors = weights;
+  for (std::int64_t r = 0; r < single.run_count; ++r) {
+    const KeyRun<std::int8_t>& run = single.runs[r];
+    for (std::int64_t i = 0; i < run.count; ++i) factors[i] *= run.value_scales[i];
+    factors += run.count;
+  }
+  float* arranged = sums + single.dim;
+  std::int64_t e = 0;
+  for (; e + arranged_count <= single.dim; e += arranged_count) sum_arranged(single, e, weights, arranged + e);
+  sum_from(single, e, weights, arranged);
+  restore_order(arranged, single.dim, sums);
+}
+
+template <class Value, class Stored>
+void attend(const SingleQuery<Value, Stored>& single) {
+  float* sums = single.scratch + single.count;
   float* weights = single.scratch;
+  score(single, weights);
   clear(weights, single.unseen);
   if (single.bias != nullptr)
     for (std::int64_t i = single.unseen; i < single.count; ++i) weights[i] += single.bias[i] / single.scale;
@@ -161,12 +227,42 @@ void attend(const SingleQuery<Value>& single) {
   for (std::int64_t e = 0; e < single.dim; ++e) store(single.out[e], sums[e] / total);
 }
 
+// The largest magnitude, by its bits: a NaN's are larger than any number's.
+template <class Value>
+float largest_magnitude(const Value* x, std::int64_t count) {
+  std::int32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int32_t bits = __builtin_bit_cast(std::int32_t, to_float(x[i])) & 0x7FFFFFFF;
+    largest = bits > largest ? bits : largest;
+  }
+  return __builtin_bit_cast(float, largest);
+}
+
+template <class Value>
+void quantize(const Value* x, std::int64_t count, std::int8_t* payload, float& scale) {
+  constexpr float most = 127, rounding = 12582912.0F;  // 1.5·2²³, which leaves an integer in the low bits
+  const float largest = largest_magnitude(x, count) / most;
+  scale = largest < std::numeric_limits<float>::min() ? 0 : largest;
+  const float inverse = scale > 0 && scale <= std::numeric_limits<float>::max() ? 1 / scale : 0;
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float shifted = to_float(x[i]) * inverse + rounding;
+    payload[i] = static_cast<std::int8_t>(__builtin_bit_cast(std::int32_t, shifted) - 0x4B400000);
+  }
+}
+
+template <class Value>
+AttentionLoops<Value> loops_of() {
+  return {softmax<Value>,       softmax_backward<Value>,    dot<Value>,
+          attend<Value, Value>, attend<Value, std::int8_t>, quantize<Value>};
+}
+
 }  // namespace
 
 template <>
 AttentionKernels attention_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
-  return {.fp32 = {softmax<float>, softmax_backward<float>, dot<float>, attend<float>},
-          .bf16 = {softmax<std::uint16_t>, softmax_backward<std::uint16_t>, dot<std::uint16_t>, attend<std::uint16_t>}};
+  return {.fp32 = loops_of<float>(), .bf16 = loops_of<std::uint16_t>()};
 }
 
 }  // namespace llmtrain::kernels::vector

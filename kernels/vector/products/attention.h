@@ -18,19 +18,22 @@ struct ScoreBlock {
   std::int64_t window = unlimited_window;
 };
 
-// Consecutive keys in rows of `dim` elements one after the other, with their values.
-template <class Value>
+// Consecutive keys in rows of `dim` elements one after the other, with their values. Those of int8 are to be multiplied
+// by a scale for each row.
+template <class Stored>
 struct KeyRun {
-  const Value* keys;
-  const Value* values;
+  const Stored* keys;
+  const Stored* values;
   std::int64_t count = 0;
+  const float* key_scales = nullptr;  // [count], of int8 alone
+  const float* value_scales = nullptr;
 };
 
 // One query and all the keys that it sees, in runs of which each but the last has a multiple of four.
-template <class Value>
+template <class Value, class Stored = Value>
 struct SingleQuery {
   const Value* query;
-  const KeyRun<Value>* runs;
+  const KeyRun<Stored>* runs;
   std::int64_t run_count = 0;
   std::int64_t count = 0;   // of keys in all runs
   std::int64_t unseen = 0;  // keys at the first run's beginning, less than all, that it does not see
@@ -38,7 +41,7 @@ struct SingleQuery {
   float scale = 1;
   float sink = -std::numeric_limits<float>::infinity();  // a further score, of no value
   const float* bias = nullptr;                           // [count], added to scaled scores; null: none
-  float* scratch = nullptr;                              // [count + dim]
+  float* scratch = nullptr;                              // [count + dim], and dim more for keys of int8
   Value* out = nullptr;                                  // [dim]
   float* log_sum_exp = nullptr;                          // of the scaled scores and the sink; null: not asked for
 };
@@ -59,6 +62,11 @@ struct AttentionLoops {
   // out = softmax(scale · query · keysᵀ) · values, all in fp32 until it is stored: the same bits however the keys are
   // divided into runs.
   void (*attend)(const SingleQuery<Value>& single);
+  // The same of keys and values as quantize() stores them.
+  void (*attend_int8)(const SingleQuery<Value, std::int8_t>& single);
+  // payload = x / scale of `count` elements, rounded to nearest, ties to even; scale = max |x| / 127. Zeros, and what
+  // is too small for a normal scale, have the scale 0; with a number that is not finite neither is the scale.
+  void (*quantize)(const Value* x, std::int64_t count, std::int8_t* payload, float& scale);
 };
 
 struct AttentionKernels {

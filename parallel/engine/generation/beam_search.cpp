@@ -36,7 +36,7 @@ class BeamSearcher {
         together_(
             std::clamp<std::int64_t>(options.batch / beams_.beams, 1, std::ssize(prompts) - options.first_prompt)),
         decoder_(model, together_ * beams_.beams,
-                 std::min(window_, longest_beginning(prompts, options) + options.tokens)),
+                 std::min(window_, longest_beginning(prompts, options) + options.tokens), options.key_values),
         searches_(static_cast<std::size_t>(together_)),
         next_(options.first_prompt) {
     if (options.samples > beams_.beams)

@@ -34,17 +34,23 @@ LocalModel& supported(LocalModel& model, const BatchLimits& limits) {
   if (!model.device().is_cpu())
     throw Error(ExitCode::bad_recipe,
                 "/cluster/device: texts that come and go share a cache on processors alone; --set cluster.device=cpu");
+  if (limits.is_exact && limits.key_values != KeyValueType::compute)
+    throw Error(
+        ExitCode::bad_recipe,
+        "--kv-cache-dtype: training reads keys and values that are not rounded, so that --exact does not apply to "
+        "such as are; leave one of the two out");
   if (limits.is_exact) require_exactness(model, "--exact");
   return model;
 }
 
 // Keys and values of all layers, of so many tokens.
-std::int64_t cache_bytes(const LocalModel& model, std::int64_t tokens) {
-  std::int64_t elements = 0;
+std::int64_t cache_bytes(const LocalModel& model, KeyValueType type, std::int64_t tokens) {
+  const auto element = static_cast<std::int64_t>(c10::elementSize(model.compute_type()));
+  std::int64_t of_token = 0;
   for (const Block& block : model.graph().blocks)
     if (const LayerSettings* layer = block.layer())
-      elements += 2 * layer->attention.kv_heads * layer->attention.head_dim;
-  return tokens * elements * static_cast<std::int64_t>(c10::elementSize(model.compute_type()));
+      of_token += key_value_bytes(type, layer->attention.kv_heads, layer->attention.head_dim, element);
+  return tokens * of_token;
 }
 
 // No more than all sequences can use: more would be touched for nothing.
@@ -63,9 +69,9 @@ std::int64_t blocks_of(const LocalModel& model, const BatchLimits& limits, std::
 ContinuousBatch::ContinuousBatch(LocalModel& model, const BatchLimits& limits)
     : model_(supported(model, limits)),
       is_exact_(limits.is_exact),
-      block_bytes_(cache_bytes(model, block_tokens)),
+      block_bytes_(cache_bytes(model, limits.key_values, block_tokens)),
       pool_(blocks_of(model, limits, block_bytes_)),
-      decoder_(model, KeyValueCache::Pages{limits.sequences, pool_.blocks(), block_tokens}),
+      decoder_(model, KeyValueCache::Pages{limits.sequences, pool_.blocks(), block_tokens, limits.key_values}),
       free_places_(static_cast<std::size_t>(limits.sequences)) {
   std::iota(free_places_.rbegin(), free_places_.rend(), std::int64_t{0});
 }

@@ -23,6 +23,7 @@ struct BatchLimits {
   // Whether logits and log-probabilities are, bit for bit, those of a forward pass of training or evaluation over the
   // same tokens under kernels::SeparateRows (an exact replay). Prompts take longer. Models as require_exactness() has.
   bool is_exact = false;
+  KeyValueType key_values = KeyValueType::compute;  // of an exact batch no other
 };
 
 struct TextRequest {

@@ -56,9 +56,18 @@ TokenRows rows_of(std::span<const NewTokens> pieces, Decoder::Rows asked, std::i
   return rows;
 }
 
-void require_whole_sequences(const LocalModel& model) {
+void require_supported(const LocalModel& model, KeyValueType type) {
   if (model.layout().mesh().context > 1)
     throw Error(ExitCode::internal_error, "decoder: context ranks hold parts of sequences, which no cache is made for");
+  if (type == KeyValueType::compute) return;
+  if (!model.device().is_cpu())
+    throw Error(ExitCode::bad_recipe,
+                "/cluster/device: keys and values are kept in int8 on processors alone; leave --kv-cache-dtype out, or "
+                "--set cluster.device=cpu");
+  if (is_encoder_decoder(model.graph().model.architecture))
+    throw Error(ExitCode::bad_recipe,
+                "/model/architecture: an encoder-decoder's keys and values are mostly those of its source, which are "
+                "not kept in int8; leave --kv-cache-dtype out");
 }
 
 }  // namespace
@@ -74,13 +83,13 @@ void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary)
                                       "): check that the text was made with the model's tokenizer");
 }
 
-Decoder::Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity)
-    : model_(model), cache_(sequences, capacity), pass_(model) {
-  require_whole_sequences(model);
+Decoder::Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity, KeyValueType type)
+    : model_(model), cache_(sequences, capacity, type), pass_(model) {
+  require_supported(model, type);
 }
 
 Decoder::Decoder(LocalModel& model, const KeyValueCache::Pages& pages) : model_(model), cache_(pages), pass_(model) {
-  require_whole_sequences(model);
+  require_supported(model, pages.type);
 }
 
 at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int64_t divisor) {

@@ -28,12 +28,14 @@ void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary)
 
 // The model with a memory of the sequences that it is given piece by piece: each pass costs the new tokens' work alone.
 // The ranks of the model share a pass; all make the same calls. Ranks may split layers (tensor), hold different layers
-// (pipeline) or copies (data), at every ZeRO stage. Throws Error(internal_error) where ranks split the sequences.
+// (pipeline) or copies (data), at every ZeRO stage. Throws Error(internal_error) where ranks split the sequences,
+// and Error(bad_recipe) that names the key where keys and values are not kept in this type: int8 is for decoders on
+// processors.
 class Decoder {
  public:
   // For this many sequences of up to `capacity` tokens, of which a pass has at most max_sequence_length. The model
   // outlives this.
-  Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity);
+  Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity, KeyValueType type = KeyValueType::compute);
   // For sequences that share blocks, on a processor: cache() has their tables.
   Decoder(LocalModel& model, const KeyValueCache::Pages& pages);
 

@@ -34,7 +34,8 @@ class Generator {
         window_(model.graph().model.max_sequence_length),
         places_(std::min(options.batch, (std::ssize(prompts) - options.first_prompt) * options.samples)),
         // One more place, for the prompt that several texts begin with.
-        decoder_(model, places_ + 1, std::min(window_, longest_beginning(prompts, options) + options.tokens)),
+        decoder_(model, places_ + 1, std::min(window_, longest_beginning(prompts, options) + options.tokens),
+                 options.key_values),
         texts_(static_cast<std::size_t>(places_)),
         next_{options.first_prompt, 0} {
     if (options.decoder_start) options_.tokens = std::min(options_.tokens, window_);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/recipe/key_value_type.h"
 #include "parallel/engine/generation/beam_hypotheses.h"
 #include "parallel/engine/generation/logit_rules.h"
 #include "parallel/engine/generation/token_choice.h"
@@ -22,6 +23,7 @@ struct GenerateOptions {
   std::int64_t samples = 1;       // texts of each prompt
   std::int64_t first_prompt = 0;  // those before it are left out; numbers of texts count them
   std::int64_t batch = 16;        // texts that grow together
+  KeyValueType key_values = KeyValueType::compute;
   // For an encoder-decoder, whose prompts are sources: what its texts are written after. None of others.
   std::optional<std::int64_t> decoder_start{};
   std::optional<BeamSearch> beams{};                      // in place of the choice; texts are the best, in order

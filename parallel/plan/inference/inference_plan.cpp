@@ -63,7 +63,7 @@ double least_bytes(const Graph& graph, const PassPricer& pricer, const ServedPas
     for (const ServedProduct& each : block_work(graph, block, pricer.compute(), {}, pass).products)
       bytes += each.product.batch * each.product.inner * each.product.columns *
                (each.of_layer ? pricer.weight_bytes() : pricer.element_bytes());
-    if (!pass.is_prefill()) bytes += cached_elements(layer_shape(graph, block), {}, pass) * pricer.cache_bytes();
+    if (!pass.is_prefill()) bytes += pricer.cached_bytes(cached_numbers(layer_shape(graph, block), {}, pass));
   }
   return bytes;
 }

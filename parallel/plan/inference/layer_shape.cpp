@@ -22,6 +22,7 @@ double matrix_elements(const Graph& graph, std::size_t block, std::string_view h
 // so that single tokens attend to the latent itself (DeepSeek-AI, arXiv 2405.04434, section 2.1.2).
 void set_latent(const LatentAttentionRecipe& latent, LayerShape& shape) {
   shape.key_heads = 1;
+  shape.cached_rows = 1;
   shape.cached = as_real(latent.key_value_rank + latent.rope_head_dim);
   shape.score_width = shape.cached;
   shape.value_width = as_real(latent.key_value_rank);

@@ -21,6 +21,7 @@ struct LayerShape {
   double heads = 1;
   double key_heads = 1;    // of which each is cached whole; 1 with latent attention, whose heads share one
   double cached = 0;       // elements of a token that each of these has in the cache
+  double cached_rows = 2;  // a key and a value, in which they are; 1 with latent attention
   double score_width = 0;  // elements of a key that a query is multiplied with in a pass of single tokens
   double value_width = 0;  // and of a value that its scores weigh
   double window = 0;       // the most tokens that a query sees; 0: all before it

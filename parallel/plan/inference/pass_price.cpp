@@ -45,6 +45,7 @@ PassPricer::PassPricer(const Graph& graph, const ClusterProfile& profile, const 
       devices_per_node_(devices_per_node) {
   weight_bytes_ = stored_bytes(request.weights, roofline_.element_bytes());
   cache_bytes_ = stored_bytes(request.cache, roofline_.element_bytes());
+  if (request.cache == ServedType::int8) cache_scale_bytes_ = sizeof(float);
   // Weights of 4 bits are widened to FP8, int8 ones to the compute type, as they are read.
   multiplies_fp8_ = (request.weights == ServedType::fp8 || request.weights == ServedType::fp4) &&
                     profile.device.peak_flops.fp8 > 0 && profile.matrix.fp8_peak_fraction > 0;
@@ -69,7 +70,7 @@ Work PassPricer::product_work(const ServedProduct& served) const {
 
 // The slower of arithmetic and of reading the cache. Prompts find keys and values where they have just been made.
 Work PassPricer::attention_work(const ServedAttention& attention, bool is_prefill) const {
-  Work work = roofline_.pass(attention.cached_elements * cache_bytes_);
+  Work work = roofline_.pass(cached_bytes(attention.cached));
   AttentionSizes sizes = attention.sizes;
   // Single tokens of several sequences fill the device as one longer sequence does.
   if (!is_prefill) sizes.sequence = std::max(sizes.sequence, sizes.heads);

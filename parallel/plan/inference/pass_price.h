@@ -37,9 +37,12 @@ class PassPricer {
   // The split is one that refusal() has nothing against.
   PassPrice price(const DeviceSplit& split, const ServedPass& pass) const;
 
-  // Bytes of an element of the layers' matrices, with its scale, and of the cache.
+  // Bytes of an element of the layers' matrices, with its scale.
   double weight_bytes() const { return weight_bytes_; }
-  double cache_bytes() const { return cache_bytes_; }
+  // With a scale for each row of int8.
+  double cached_bytes(const CachedNumbers& cached) const {
+    return cached.elements * cache_bytes_ + cached.rows * cache_scale_bytes_;
+  }
   DataType compute() const { return compute_; }
   double element_bytes() const { return roofline_.element_bytes(); }
   const ServingFacts& facts() const { return profile_.program.serving; }
@@ -60,7 +63,7 @@ class PassPricer {
   CollectiveCost collectives_;
   std::int64_t devices_per_node_;
   bool multiplies_fp8_ = false;
-  double weight_bytes_ = 2, cache_bytes_ = 2, peak_ = 0;
+  double weight_bytes_ = 2, cache_bytes_ = 2, cache_scale_bytes_ = 0, peak_ = 0;
 };
 
 }  // namespace llmtrain

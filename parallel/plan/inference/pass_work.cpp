@@ -89,7 +89,7 @@ ServedAttention served_attention(const LayerShape& shape, const Operator& item, 
   const double elements = pass.is_prefill() ? item.product.inner + value_size : shape.score_width + shape.value_width;
   ServedAttention attention;
   attention.flops = 2 * sequences * heads * elements * scores(shape, pass);
-  attention.cached_elements = cached_elements(shape, split, pass);
+  attention.cached = cached_numbers(shape, split, pass);
   attention.sizes = {seen(shape, as_real(pass.context)), sequences * heads,
                      heads / own_key_heads(shape, share.head_ranks), item.product.inner};
   return attention;
@@ -97,10 +97,11 @@ ServedAttention served_attention(const LayerShape& shape, const Operator& item, 
 
 }  // namespace
 
-double cached_elements(const LayerShape& shape, const DeviceSplit& split, const ServedPass& pass) {
+CachedNumbers cached_numbers(const LayerShape& shape, const DeviceSplit& split, const ServedPass& pass) {
   const AttentionShare share = attention_share(split, pass.sequences);
-  return as_real(share.sequences) * seen(shape, as_real(pass.context)) * own_key_heads(shape, share.head_ranks) *
-         shape.cached;
+  const double of_heads =
+      as_real(share.sequences) * seen(shape, as_real(pass.context)) * own_key_heads(shape, share.head_ranks);
+  return {.elements = of_heads * shape.cached, .rows = of_heads * shape.cached_rows};
 }
 
 BlockWork block_work(const Graph& graph, std::size_t block, DataType compute, const DeviceSplit& split,

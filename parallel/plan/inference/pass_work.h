@@ -19,10 +19,16 @@ struct ServedProduct {
   bool of_layer = true;  // a matrix of a layer, which is stored as the request says
 };
 
+// Cached keys and values of one device.
+struct CachedNumbers {
+  double elements = 0;
+  double rows = 0;  // in which they are: a token's key or value of one head
+};
+
 // Attention of one device to the cached keys and values.
 struct ServedAttention {
   double flops = 0;
-  double cached_elements = 0;  // that it reads
+  CachedNumbers cached{};  // that it reads
   AttentionSizes sizes{};
 };
 
@@ -37,7 +43,7 @@ struct BlockWork {
 BlockWork block_work(const Graph& graph, std::size_t block, DataType compute, const DeviceSplit& split,
                      const ServedPass& pass);
 
-// Elements of a layer's keys and values that one device caches for sequences of so many tokens.
-double cached_elements(const LayerShape& shape, const DeviceSplit& split, const ServedPass& pass);
+// What of a layer one device caches for sequences of so many tokens.
+CachedNumbers cached_numbers(const LayerShape& shape, const DeviceSplit& split, const ServedPass& pass);
 
 }  // namespace llmtrain

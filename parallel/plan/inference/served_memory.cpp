@@ -64,7 +64,7 @@ ServedMemory served_memory(const Graph& graph, const PassPricer& pricer, const D
   memory.weights = weight_bytes(graph, pricer, decode_split);
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
     if (graph.blocks[block].layer() != nullptr && is_served(graph.blocks[block]))
-      memory.cache += cached_elements(layer_shape(graph, block), decode_split, last_token) * pricer.cache_bytes();
+      memory.cache += pricer.cached_bytes(cached_numbers(layer_shape(graph, block), decode_split, last_token));
   memory.working = std::max(working_bytes(graph, pricer, prefill_split, prefill),
                             working_bytes(graph, pricer, decode_split, last_token));
   return memory;

@@ -101,6 +101,7 @@ GenerateOptions options_of(const SampleRequest& request, const std::vector<std::
   options.samples = request.samples;
   options.first_prompt = request.first_prompt;
   options.batch = request.batch;
+  options.key_values = request.key_values;
   if (const BeamRequest& beams = request.beams; beams.beams > 1)
     options.beams = BeamSearch{beams.beams, beams.length_penalty, early_stopping_of(beams.early_stopping), ends};
   return options;

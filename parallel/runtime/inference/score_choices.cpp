@@ -56,7 +56,7 @@ ChoiceScores score_choices(const ScoreRequest& request) {
   ChoiceScores result;
   result.step = with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     const std::int64_t window = model.graph().model.max_sequence_length;
-    Decoder decoder(model, static_cast<std::int64_t>(most), std::min(window, longest));
+    Decoder decoder(model, static_cast<std::int64_t>(most), std::min(window, longest), request.key_values);
     std::vector<std::vector<double>> scores;
     for (const std::vector<ScoredText>& texts : questions)
       scores.push_back(continuation_scores(decoder, texts, window));

@@ -59,9 +59,10 @@ class BatchService final : public TextService {
       : embedder_(model, pooling_of(request.pooling)), most_(request.sequences + request.waiting) {
     // The batch refuses what is exact for no decoder.
     if (!is_encoder(request.recipe.model.architecture))
-      batch_.emplace(
-          model, BatchLimits{
-                     .sequences = request.sequences, .cache_bytes = request.cache_bytes, .is_exact = request.is_exact});
+      batch_.emplace(model, BatchLimits{.sequences = request.sequences,
+                                        .cache_bytes = request.cache_bytes,
+                                        .is_exact = request.is_exact,
+                                        .key_values = request.key_values});
     else if (request.is_exact)
       require_exactness(model, "--exact");
     load_ = load_of_batch();

@@ -73,6 +73,8 @@ class Denoising(TrainingTest):
         result = self.run_program("eval", "runs/one", "--data", "texts.jsonl", "--packed", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads(result.stdout)["loss"], self.values("runs/one", "validation_loss")[-1])
+        self.refused(2, ["/model/architecture", "--kv-cache-dtype"], "sample", "runs/one", "--prompt", "x",
+                     "--kv-cache-dtype", "int8")
 
     def inspected(self, noise, **changes):
         setting = json.dumps({**NOISES[noise], **changes})

@@ -135,6 +135,16 @@ class Completions(Served):
         self.assertEqual(self.metric("llmtrain_growing_texts"), 0)
         self.assertEqual(self.metric("llmtrain_cache_used_bytes"), 0)
 
+    def test_keys_and_values_in_int8(self):
+        self.prepare({"model.layers": 1, "model.heads": 4, "model.kv_heads": 2})
+        choice = {"temperature": 0.9, "seed": 5}
+        line, = self.sampled(choice, "--prompt", "The", "--kv-cache-dtype", "int8")
+        self.start("--batch", "2", "--kv-cache-dtype", "int8")
+        answer = self.post("/v1/completions", {"prompt": "The", "max_tokens": 40, "return_token_ids": True, **choice})
+        self.assertEqual(answer["choices"][0]["token_ids"], line["tokens"])
+        # Two texts of 512 tokens, each with keys and values of two heads of eight, and their scales.
+        self.assertEqual(self.metric("llmtrain_cache_bytes"), 2 * 512 * 2 * 2 * (8 + 4))
+
     def test_exact_log_probabilities_are_those_of_eval(self):
         self.prepare({"precision.compute": "bf16"})
         self.start("--exact")
@@ -292,6 +302,7 @@ class Completions(Served):
         self.refused(2, ["--batch"], "serve", "runs/small", "--batch", "0")
         self.refused(2, ["/precision/fp8_level"], "serve", "runs/small", "--set", "precision.compute=bf16",
                      "--set", "precision.fp8_level=O0")
+        self.refused(2, ["--kv-cache-dtype", "--exact"], "serve", "runs/small", "--exact", "--kv-cache-dtype", "int8")
         self.refused(66, ["nowhere"], "serve", "nowhere")
         self.refused(66, ["--host"], "serve", "runs/small", "--host", "no host")
         with socket.create_server(("127.0.0.1", 0)) as taken:

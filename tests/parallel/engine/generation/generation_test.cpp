@@ -203,8 +203,10 @@ TEST_CASE("ranks generate the texts of one rank", "[ranks]") {
       {4, {"parallel.tensor=2", "parallel.pipeline=2", "batch.micro=2"}, gpt2 + Overrides{"model.layers=4"}},
       {2, {zero(3), "pipeline.loops=3", "batch.micro=2"}, llama},
   }));
+  // Each rank rounds its own heads' keys and values.
+  const KeyValueType type = ranks == 4 ? KeyValueType::int8 : KeyValueType::compute;
   INFO(in_words(ranks, overrides + model));
-  const GenerateOptions options{.tokens = 24, .choice = {.temperature = 1}, .samples = 2};
+  const GenerateOptions options{.tokens = 24, .choice = {.temperature = 1}, .samples = 2, .key_values = type};
   LoneTrainer trainer(setting.recipe(large + model));
   const Texts expected = texts_of(trainer.model(), options);
   const Recipe recipe = setting.recipe(large + model + overrides);

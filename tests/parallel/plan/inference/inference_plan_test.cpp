@@ -80,6 +80,13 @@ TEST_CASE("weights and cache take their types' bytes", "[inference_plan]") {
   // 80 layers, 8 key heads of 128, keys and values: 8 sequences on 8 devices.
   CHECK(whole.memory.cache == 80.0 * 8 * 128 * 2 * 2 * 1024);
   CHECK(small.memory.cache == whole.memory.cache / 2);
+  // Each key and value has four bytes of scale, with latent attention both together.
+  const InferencePlan scaled = plan_of("models/llama3-70b", request + ",cache=int8");
+  CHECK(scaled.memory.cache == 80.0 * 8 * (128 + 4) * 2 * 1024);
+  CHECK(scaled.decode.price.attention_seconds < whole.decode.price.attention_seconds);
+  const std::string latent = "models/deepseek-v3";
+  CHECK(plan_of(latent, request + ",cache=int8").memory.cache / plan_of(latent, request).memory.cache ==
+        Approx((512.0 + 64 + 4) / (2 * (512 + 64))));
   // Both embeddings and norms stay in bf16.
   const double tables = 2.0 * 128256 * 8192 * 2 / 8;
   CHECK(std::abs((whole.memory.weights - tables) / (small.memory.weights - tables) - 2) < 0.001);

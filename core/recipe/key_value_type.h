@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace llmtrain {
+
+// How the keys and values of texts that grow are kept.
+enum class KeyValueType {
+  compute,  // as the model computes with them
+  int8,     // rounded, with a scale for each token and head
+};
+
+}  // namespace llmtrain
