@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "core/recipe/key_value_type.h"
 #include "core/model/layers/context_ranks.h"
+#include "core/recipe/key_value_type.h"
 #include "kernels/attention/cached_attention.h"
 #include "kernels/rope.h"
 
