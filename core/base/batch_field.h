@@ -18,10 +18,11 @@ enum class BatchField : std::size_t {
   label,        // int64, of each sample: its class
   pixels,       // fp32 [channels, height, width], of each sample
   source_ids,   // int64, of each row of the source: the encoder's tokens, where token_ids are the decoder's
+  span,         // int64 [2], of each sample: the rows in which an answer starts and ends
 };
 
-inline constexpr std::array<std::string_view, 7> batch_field_names{
-    "token_ids", "targets", "counted_rows", "token_types", "label", "pixels", "source_ids"};
+inline constexpr std::array<std::string_view, 8> batch_field_names{
+    "token_ids", "targets", "counted_rows", "token_types", "label", "pixels", "source_ids", "span"};
 
 constexpr std::size_t index_of(BatchField field) { return static_cast<std::size_t>(field); }
 

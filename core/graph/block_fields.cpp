@@ -22,6 +22,7 @@ std::vector<BatchField> sample_fields(const DataRecipe& data) {
     return {BatchField::token_ids, BatchField::token_types, BatchField::label};
   if (data.labels)
     return {BatchField::token_ids, BatchField::token_types, BatchField::targets, BatchField::counted_rows};
+  if (data.spans) return {BatchField::token_ids, BatchField::token_types, BatchField::span};
   if (data.pairs || data.denoising)
     return {BatchField::source_ids, BatchField::token_ids, BatchField::targets, BatchField::counted_rows};
   std::vector<BatchField> fields{BatchField::token_ids, BatchField::targets};

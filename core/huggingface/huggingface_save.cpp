@@ -140,9 +140,16 @@ void add_encoder(Json& config, const ModelRecipe& model, HuggingfaceType type) {
 std::string class_name_of(const ModelRecipe& model, std::string_view name) {
   constexpr std::string_view of_tokens = "ForMaskedLM";
   if (!model.classifier) return std::string(name);
-  const bool is_of_sequences = model.classifier->of == ClassifiedPart::sequence;
-  return fmt::format("{}{}", name.substr(0, name.size() - of_tokens.size()),
-                     is_of_sequences ? "ForSequenceClassification" : "ForTokenClassification");
+  const std::string family(name.substr(0, name.size() - of_tokens.size()));
+  switch (model.classifier->of) {
+    case ClassifiedPart::sequence:
+      return family + "ForSequenceClassification";
+    case ClassifiedPart::token:
+      return family + "ForTokenClassification";
+    case ClassifiedPart::span:
+      break;
+  }
+  return family + "ForQuestionAnswering";
 }
 
 void add_bart(Json& config, const ModelRecipe& model) {

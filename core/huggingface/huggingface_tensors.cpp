@@ -138,9 +138,16 @@ constexpr Place roberta_sequence_places[] = {
     {"head.classifier.bias", "classifier.out_proj.bias"},
 };
 
+constexpr Place span_places[] = {
+    {"head.classifier.weight", "qa_outputs.weight"},
+    {"head.classifier.bias", "qa_outputs.bias"},
+};
+
 std::vector<std::span<const Place>> places_of(const ModelRecipe& model, HuggingfaceType type) {
   if (is_encoder_decoder(type)) return encoder_decoder_places(type, model.activation);
   if (is_image_classifier(type)) return {vit_places()};
+  if (model.classifier && model.classifier->of == ClassifiedPart::span && is_encoder(type))
+    return {span_places, bert_places};
   if (type == HuggingfaceType::bert) return {bert_places};
   if (model.classifier && model.classifier->of == ClassifiedPart::sequence && is_encoder(type))
     return {roberta_sequence_places, bert_places};

@@ -29,7 +29,7 @@ double share(std::int64_t part, std::int64_t whole) {
 std::string figure_words(std::string name) {
   if (name == "bleu") return "BLEU";
   std::ranges::replace(name, '_', ' ');
-  if (name.ends_with(" f1")) name.replace(name.size() - 2, 2, "F1");
+  if (name == "f1" || name.ends_with(" f1")) name.replace(name.size() - 2, 2, "F1");
   return name;
 }
 

@@ -3,6 +3,8 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/lt.h>
+#include <ATen/ops/masked_fill.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -80,6 +82,15 @@ at::Tensor counted(const at::Tensor& rows, const Batch& batch) {
 at::TensorOptions index_options(const Batch& batch) {
   const auto field = std::ranges::find_if(batch.fields, &at::Tensor::defined);
   return field == batch.fields.end() ? at::TensorOptions(at::kLong) : field->options().dtype(at::kLong);
+}
+
+// padding_field, in the type of the weight: positions count anew behind the first document.
+at::Tensor padding_of(const Sequences& sequences, const at::Tensor& weight) {
+  constexpr double none_is_left = -30000;  // of a softmax, and not infinite in fp16
+  const at::Tensor padding = at::zeros({sequences.rows()}, weight.options().requires_grad(false));
+  if (!sequences.positions.defined()) return padding;
+  const at::Tensor rows = at::arange(sequences.length, sequences.positions.options()).repeat({sequences.count});
+  return padding.masked_fill_(sequences.positions.reshape({-1}).lt(rows), none_is_left);
 }
 
 std::optional<at::Device> device_of(const Tensors& values) {
@@ -237,7 +248,10 @@ at::Tensor ComposedBlock::field_of(const body::BodyTensor& tensor, const Batch& 
     return predicts ? at::zeros({sequences_of(batch).count}, options) : batch.field(BatchField::label);
   if (name == batch_field_names[index_of(BatchField::pixels)])
     return batch.field(BatchField::pixels).to(bound_.begin()->second.weight().scalar_type());
+  if (name == batch_field_names[index_of(BatchField::span)])
+    return predicts ? at::zeros({2 * sequences_of(batch).count}, options) : batch.field(BatchField::span);
   const Sequences& sequences = batch.rows.at(axes_.rows_of(tensor));
+  if (name == padding_field) return padding_of(sequences, bound_.begin()->second.weight());
   if (name == positions_field) {
     if (sequences.positions.defined()) return sequences.positions;
     return at::arange(sequences.length, options).repeat({sequences.count});

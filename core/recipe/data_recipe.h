@@ -190,6 +190,21 @@ struct PairsRecipe {
 inline std::string source_key(const PairsRecipe& pairs) { return pairs.source.value_or("source"); }
 inline std::string target_key(const PairsRecipe& pairs) { return pairs.target.value_or("target"); }
 
+// Questions whose answers stand in a text, which a model is to find. Without a name a key is called as it is by custom.
+struct SpansRecipe {
+  std::optional<std::string> question{}, context{}, answers{};  // keys of rows
+  bool unanswerable = false;                                    // a question may have no answer
+  std::int64_t question_length = 64;                            // tokens that are kept of a question
+  std::int64_t overlap = 128;                                   // tokens of a text that two of its windows share
+  std::int64_t answer_length = 30;                              // tokens of the longest answer that is told
+
+  bool operator==(const SpansRecipe&) const = default;
+};
+
+inline std::string question_key(const SpansRecipe& spans) { return spans.question.value_or("question"); }
+inline std::string context_key(const SpansRecipe& spans) { return spans.context.value_or("context"); }
+inline std::string answers_key(const SpansRecipe& spans) { return spans.answers.value_or("answers"); }
+
 // A number for each colour.
 struct ColoursRecipe {
   double red = 0.5;
@@ -245,6 +260,7 @@ struct DataRecipe {
   std::optional<DenoisingRecipe> denoising;
   std::optional<LabelsRecipe> labels;
   std::optional<PairsRecipe> pairs;
+  std::optional<SpansRecipe> spans;
   std::optional<ImagesRecipe> images;
   CurriculumRecipe curriculum;
   std::vector<DataSource> train;
@@ -257,7 +273,7 @@ struct DataRecipe {
 
 // Whether each of the texts in files is an example of its own, so that files of tokens have no place for them.
 inline bool are_examples(const DataRecipe& data) {
-  return data.fine_tuning || data.labels || data.pairs || (data.masking && data.masking->single_texts) ||
+  return data.fine_tuning || data.labels || data.pairs || data.spans || (data.masking && data.masking->single_texts) ||
          (data.denoising && data.denoising->single_texts);
 }
 

@@ -221,8 +221,9 @@ struct MultiTokenPredictionRecipe {
   bool operator==(const MultiTokenPredictionRecipe&) const = default;
 };
 
-// What a head for classes tells the class of: each sample, or each of its tokens.
-enum class ClassifiedPart { sequence, token };
+// What a head for classes tells the class of: each sample, or each of its tokens. Of a span each class, "start" and
+// "end", is that of one token of a sample.
+enum class ClassifiedPart { sequence, token, span };
 
 // A head for classes in place of the one for tokens.
 struct ClassifierRecipe {
@@ -231,6 +232,9 @@ struct ClassifierRecipe {
 
   bool operator==(const ClassifierRecipe&) const = default;
 };
+
+// Those of a span.
+inline std::vector<std::string> span_classes() { return {"start", "end"}; }
 
 // The images that a model reads, which are square, and the square patches into which it cuts them.
 struct ImageInputRecipe {

@@ -14,9 +14,10 @@
 #include "kernels/host_copy.h"
 #include "parallel/comm/stop_agreement.h"
 #include "parallel/device/transfers.h"
-#include "parallel/engine/class_tally.h"
 #include "parallel/engine/data/batch_loader.h"
 #include "parallel/engine/forward_pass.h"
+#include "parallel/engine/tally/class_tally.h"
+#include "parallel/engine/tally/span_tally.h"
 
 namespace llmtrain {
 namespace {
@@ -28,20 +29,24 @@ PassInput evaluated(Batch batch, ExpertDrops drops) {
 }
 
 // Evaluates the first `count` samples; each rank has the sums of the losses of those rows that it has computed, by
-// term, and its counts of classes. Collective.
+// term, its counts of classes and the spans that it has found. Collective.
 Evaluation evaluation_of(const LocalModel& model, const SampleSource& data, std::int64_t count,
-                         const std::vector<at::Tensor>& sums, const ClassTally& classes) {
+                         const std::vector<at::Tensor>& sums, const ClassTally& classes, const SpanTally& spans) {
   const std::span<const LossTerm> terms = model.graph().row_losses();
   // All tensor ranks have the same losses: count them once.
   const bool counts = model.groups().tensor.position() == 0;
   std::vector<double> own = read_numbers(sums);
   std::ranges::copy(classes.numbers(), std::back_inserter(own));
+  const std::size_t before_spans = own.size();
+  std::ranges::copy(spans.numbers(), std::back_inserter(own));
   if (!counts) std::ranges::fill(own, 0);
   const std::vector<double> all = model.groups().exchange(own);
   std::vector<double> total(own.size());
   for (std::size_t i = 0; i < all.size(); ++i) total[i % own.size()] += all[i];
   Evaluation evaluation;
-  evaluation.figures = classes.figures(std::span(total).subspan(terms.size()));
+  const std::span<const double> counted(total);
+  evaluation.figures = classes.figures(counted.subspan(terms.size(), before_spans - terms.size()));
+  std::ranges::copy(spans.figures(counted.subspan(before_spans)), std::back_inserter(evaluation.figures));
   for (std::size_t term = 0; term < terms.size(); ++term) {
     const double sum = total[term];
     const double value = sum / data.weight(term, 0, count);
@@ -68,6 +73,7 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
   // By term of rows. Where they are computed: read once, at the end.
   std::vector<at::Tensor> sums(model.graph().row_losses().size(), at::scalar_tensor(0, at::kDouble));
   ClassTally classes(recipe.model);
+  SpanTally spans(recipe, data, count);
   RoundAhead ahead(model.device());
   StopAgreement agreement(model.groups().communicator());
   // Every rank takes part in every round, with or without samples: gathering ZeRO-3 weights is collective.
@@ -90,11 +96,14 @@ std::optional<Evaluation> evaluate(LocalModel& model, const SampleSource& data, 
     const StagePasses::Output output = pass.run(input);
     for (const auto& [term, rows] : output.losses)
       if (!only_helps) sums[term] = rows.sum(at::kDouble).add_(sums[term]);
-    if (input && !only_helps) classes.add(input->batch, output.logits);
+    if (input && !only_helps) {
+      classes.add(input->batch, output.logits);
+      spans.add(first, input->batch, output.logits);
+    }
     ahead.end_round();
   }
   pass.finish();
-  return evaluation_of(model, data, count, sums, classes);
+  return evaluation_of(model, data, count, sums, classes, spans);
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {

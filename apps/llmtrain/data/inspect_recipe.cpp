@@ -90,9 +90,11 @@ std::string document_text(const ShownSample::Document& document, bool has_labels
   return text.ends_with('\n') ? text : text + "\n";
 }
 
-std::string sample_text(const ShownSample& sample, std::size_t number, bool has_labels, const TextStyle& style) {
+// `marked` says of which tokens' text is marked; empty: of none.
+std::string sample_text(const ShownSample& sample, std::size_t number, const std::string& marked,
+                        const TextStyle& style) {
   const Paint paint{style.colour};
-  const std::string counted = has_labels ? fmt::format(", {} count in the loss", counted_of(sample)) : "";
+  const std::string counted = marked.empty() ? "" : fmt::format(", {} {}", counted_of(sample), marked);
   const std::string padding = sample.padding > 0 ? fmt::format(", {} of padding", sample.padding) : "";
   std::string text = "\n" +
                      paint(Ink::strong, fmt::format("sample {}: {}, {} tokens{}{}", number,
@@ -104,9 +106,14 @@ std::string sample_text(const ShownSample& sample, std::size_t number, bool has_
     const std::string name = document.name.empty() ? fmt::format("document {}", i + 1) : document.name;
     if (sample.documents.size() > 1)
       text += paint(Ink::memory, fmt::format("- {}, {} tokens", name, document.tokens)) + "\n";
-    text += document_text(sample.documents[i], has_labels, style);
+    text += document_text(sample.documents[i], !marked.empty(), style);
   }
   return text;
+}
+
+std::string marked_tokens(const DataRecipe& data) {
+  if (data.spans) return "stand in the answer";
+  return data.fine_tuning || data.masking || data.pairs || data.denoising ? "count in the loss" : "";
 }
 
 // The class of a sample of images, whose pixels are not read for it.
@@ -169,16 +176,17 @@ void inspect_recipe(const InspectRecipeOptions& options) {
   if (options.json) return write_json(as_json(options, described, samples));
   const TextStyle style = style_of_output();
   const std::vector<LeftOut> left_out = dataset.left_out();
-  const bool has_labels = recipe.data.fine_tuning || recipe.data.masking || recipe.data.pairs || recipe.data.denoising;
+  const std::string marked = marked_tokens(recipe.data);
   std::string text;
   for (std::size_t i = 0; i < sources.size(); ++i)
     text += source_text(options.is_validation ? "data.validation" : "data.train", i, described[i], left_out[i],
                         recipe.batch.sequence_length);
-  if (has_labels && !samples.empty())
-    text += style.colour == TextColour::on
-                ? "tokens that count in the loss: " + Paint{style.colour}(Ink::good, "in this colour") + "\n"
-                : fmt::format("tokens that count in the loss: {}in these brackets{}\n", counted_begin, counted_end);
-  for (std::size_t i = 0; i < samples.size(); ++i) text += sample_text(samples[i], i, has_labels, style);
+  if (!marked.empty() && !samples.empty())
+    text +=
+        fmt::format("tokens that {}: {}\n", marked,
+                    style.colour == TextColour::on ? Paint{style.colour}(Ink::good, "in this colour")
+                                                   : fmt::format("{}in these brackets{}", counted_begin, counted_end));
+  for (std::size_t i = 0; i < samples.size(); ++i) text += sample_text(samples[i], i, marked, style);
   write_result(text);
 }
 

@@ -15,8 +15,9 @@ namespace {
 // conversations only the answers count. Of texts with hidden tokens only these count.
 EvaluationMethod method_for(const Recipe& recipe, const std::vector<DataSource>& sources, bool is_packed) {
   const auto has_tokens = [](const DataSource& source) { return is_token_file(source.path); };
-  return is_packed || recipe.data.fine_tuning || recipe.data.masking || recipe.data.labels || recipe.data.pairs ||
-                 recipe.data.denoising || recipe.data.images || std::ranges::any_of(sources, has_tokens)
+  return is_packed || recipe.data.fine_tuning || recipe.data.masking || recipe.data.labels || recipe.data.spans ||
+                 recipe.data.pairs || recipe.data.denoising || recipe.data.images ||
+                 std::ranges::any_of(sources, has_tokens)
              ? EvaluationMethod::packed
              : EvaluationMethod::rolling;
 }

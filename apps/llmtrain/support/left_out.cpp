@@ -33,11 +33,14 @@ const KeyGroup data_group{"needs files",
                           {"model.from", "model.moe.routing_trace", "data.train", "data.validation",
                            "training.init_from", "training.adapters_from", "checkpoint.resume"}};
 
+const KeyGroup encoder_group{
+    "needs an encoder", {"model.classifier", "data.masking", "data.labels", "data.spans", "training.label_smoothing"}};
+
 const std::array left_out_groups = {
     KeyGroup{"a name or a note", {"$schema", "name", "description", "cluster.currency", "log.directory"}},
     data_group,
     files_group,
-    KeyGroup{"needs an encoder", {"model.classifier", "data.masking", "data.labels", "training.label_smoothing"}},
+    encoder_group,
     KeyGroup{"needs an encoder beside the decoder",
              {"data.denoising", "data.pairs", "model.decoder_layers", "training.generation"}},
     KeyGroup{"needs a model of images", {"data.images", "model.image", "model.resnet"}},

@@ -39,4 +39,12 @@ TensorId write_classification_head(BodyWriter& writer, const ClassificationHead&
   return write_linear(writer, {"classifier", {hidden}, {writer.axis("classes", head.classes)}}, read);
 }
 
+TensorId write_span_head(BodyWriter& writer, TensorId x, TensorId padding) {
+  const AxisId sequences = writer.axes_of(x).at(0), tokens = writer.axes_of(x).at(1), hidden = writer.axes_of(x).back();
+  const AxisId edges = writer.axis("edges", 2);
+  const TensorId both = write_linear(writer, {"classifier", {hidden}, {edges}}, x);
+  const TensorId within = writer.elementwise(ElementwiseKind::add, {both, padding});
+  return writer.permute(writer.named(within, "edges_of_tokens"), {sequences, edges, tokens});
+}
+
 }  // namespace llmtrain::body

@@ -34,4 +34,8 @@ struct ClassificationHead {
 };
 TensorId write_classification_head(BodyWriter& writer, const ClassificationHead& head, TensorId x);
 
+// Logits of where a span of tokens starts and ends, by a linear layer "classifier" of x [sequences, tokens, hidden]:
+// [sequences, edges, tokens]. What `padding` [sequences, tokens] has of each token is added to both of its logits.
+TensorId write_span_head(BodyWriter& writer, TensorId x, TensorId padding);
+
 }  // namespace llmtrain::body

@@ -23,6 +23,7 @@
 #include "core/data/samples/labelled_samples.h"
 #include "core/data/samples/token_samples.h"
 #include "core/data/samples/vocabulary_rarity.h"
+#include "core/data/spans/span_samples.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
@@ -84,6 +85,12 @@ std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::fi
             report),
         samples.sequence_length);
   if (format.pairs) return open_pairs(path, format, samples, report);
+  if (format.spans)
+    return std::make_unique<SpanSamples>(
+        SpanTexts::open(
+            {path, format.tokenizer, *format.spans, samples.sequence_length, samples.vocab_size, format.on_bad_line},
+            report),
+        samples.sequence_length);
   if (format.fine_tuning)
     return std::make_unique<LabelledSamples>(
         LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, samples.sequence_length,
@@ -139,6 +146,7 @@ TextFormat text_format(const Recipe& recipe) {
   format.denoising = denoising_of(recipe);
   format.labels = recipe.data.labels;
   format.pairs = recipe.data.pairs;
+  format.spans = recipe.data.spans;
   if (recipe.data.images) format.images = {*recipe.data.images, recipe.model.image.value().size};
   return format;
 }
@@ -314,6 +322,9 @@ std::vector<LeftOut> Dataset::left_out() const {
       left_out.push_back({pairs->texts().bad_lines()});
       left_out.back().cut_pairs = pairs->texts().truncated();
       left_out.back().without_words = pairs->texts().without_words();
+    } else if (const auto* const spans = dynamic_cast<const SpanSamples*>(source.get())) {
+      left_out.push_back({spans->texts().bad_lines()});
+      left_out.back().without_words = spans->texts().without_words();
     } else {
       left_out.emplace_back();
     }
@@ -325,6 +336,13 @@ Dataset::WrittenPair Dataset::pair(std::int64_t number) const {
   const Place place = place_of(number, 100);
   const PairTexts& texts = dynamic_cast<const PairSamples&>(*sources_[place.source]).texts();
   return {texts.pair(place.sample).source, texts.written_target(place.sample)};
+}
+
+bool Dataset::has_questions() const { return dynamic_cast<const SpanSamples*>(sources_.front().get()) != nullptr; }
+
+Dataset::QuestionPlace Dataset::question(std::int64_t number) const {
+  const Place place = place_of(number, 100);
+  return {&dynamic_cast<const SpanSamples&>(*sources_[place.source]).texts(), place.sample};
 }
 
 std::int64_t Dataset::decoder_start() const {

@@ -18,6 +18,7 @@
 #include "core/data/samples/left_out.h"
 #include "core/data/samples/sample_order.h"
 #include "core/data/samples/sample_source.h"
+#include "core/data/spans/span_texts.h"
 #include "core/data/token_source.h"
 #include "core/recipe/recipe.h"
 
@@ -49,6 +50,7 @@ struct TextFormat {
   std::optional<PairsRecipe> pairs{};            // each text is to be made of another one
   bool keeps_targets = false;                    // of pairs, as they are written: Dataset::pair()
   std::optional<LabelsRecipe> labels{};          // the texts have labels
+  std::optional<SpansRecipe> spans{};            // the texts answer questions
   std::optional<ImageFormat> images{};           // there are no texts
   SampleDraws draws = SampleDraws::by_seed;
 };
@@ -124,6 +126,13 @@ class Dataset final : public SampleSource {
     std::string target;
   };
   WrittenPair pair(std::int64_t number) const;
+  // Which window of which texts a sample is, where these answer questions.
+  struct QuestionPlace {
+    const SpanTexts* texts = nullptr;
+    std::int64_t window = 0;
+  };
+  bool has_questions() const;
+  QuestionPlace question(std::int64_t number) const;
   // The id after which targets of pairs are predicted.
   std::int64_t decoder_start() const;
 

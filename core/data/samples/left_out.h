@@ -16,7 +16,7 @@ struct LeftOut {
   std::int64_t truncated = 0;      // longer than a sample: their end was cut off
   std::int64_t too_long = 0;       // left out, as no token counts before the cut
   std::int64_t no_answer = 0;      // left out, as no token counts at all
-  std::int64_t without_words = 0;  // texts with labels or pairs that have no tokens, left out
+  std::int64_t without_words = 0;  // examples of which a text has no tokens, left out
   std::int64_t cut_pairs = 0;      // pairs of which a text is longer than its sequence: its end was cut off
 };
 

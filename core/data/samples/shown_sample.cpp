@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 
 namespace llmtrain {
 namespace {
@@ -117,9 +118,34 @@ ShownSample shown_pair(const Dataset& dataset, std::int64_t number, const Tokeni
   return sample;
 }
 
+// A question with a window of its text, whose answer is a part of its own.
+ShownSample shown_question(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer) {
+  const Dataset::QuestionPlace place = dataset.question(number);
+  const SpanTexts::Window window = place.texts->window(place.window);
+  ShownSample::Document document;
+  document.tokens = std::ssize(window.ids);
+  const auto add = [&](std::size_t begin, std::size_t end, bool is_answer) {
+    const std::vector<std::int64_t> ids(window.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                        window.ids.begin() + static_cast<std::ptrdiff_t>(end));
+    const bool is_first = document.parts.empty();
+    if (!ids.empty())
+      document.parts.push_back({is_first ? tokenizer.decode(ids) : tokenizer.decode_continuation(ids), is_answer});
+    document.counted += is_answer ? std::ssize(ids) : 0;
+  };
+  const auto begin = static_cast<std::size_t>(window.answer[0]), end = static_cast<std::size_t>(window.answer[1]) + 1;
+  add(0, begin, false);
+  add(begin, end, true);
+  add(end, window.ids.size(), false);
+  ShownSample sample;
+  sample.padding = dataset.sequences().front().length - document.tokens;
+  sample.documents.push_back(std::move(document));
+  return sample;
+}
+
 }  // namespace
 
 ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer) {
+  if (dataset.has_questions()) return shown_question(dataset, number, tokenizer);
   if (are_pairs(dataset)) return shown_pair(dataset, number, tokenizer);
   const Fields fields = read_fields(dataset, number);
   ShownSample sample;

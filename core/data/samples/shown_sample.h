@@ -32,7 +32,8 @@ struct ShownSample {
 // Sample `number` in the order of training. A token counts if predicting it does; a document's first one is not
 // predicted, and its last one is seen only if it counts. Of text and token files all tokens count, and only those of
 // the sample are shown. Of masked texts it is what the model sees; of pairs it
-// is the source, and then the target, of which all tokens count. Throws what reading the dataset does.
+// is the source, and then the target, of which all tokens count; of questions it is the window, of which the answer's
+// tokens count, or where there is none the first one. Throws what reading the dataset does.
 ShownSample shown_sample(const Dataset& dataset, std::int64_t number, const Tokenizer& tokenizer);
 
 }  // namespace llmtrain

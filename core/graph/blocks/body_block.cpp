@@ -46,7 +46,7 @@ std::vector<BlockField> fields_of(const BodyDescription& described) {
       fields.push_back({static_cast<BatchField>(found - batch_field_names.begin())});
     else if (name == buckets_field && !described.buckets)
       refuse("it does not say which relative positions share a bucket");
-    else if (name != positions_field && name != buckets_field)
+    else if (name != positions_field && name != buckets_field && name != padding_field)
       refuse("samples have no field " + name);
   }
   // A batch says where it is with a field, and a value where it is itself.

@@ -46,6 +46,10 @@ inline constexpr std::string_view positions_field = "positions";
 // Another one: the buckets of relative positions [queries, keys] (core/body/parts/relative_bias.h).
 inline constexpr std::string_view buckets_field = "relative_buckets";
 
+// And one of floating-point numbers [sequences, tokens]: 0 for the rows of a sequence's first document, and behind it,
+// where padding is, so low a number that a softmax leaves nothing of a logit to which it is added.
+inline constexpr std::string_view padding_field = "padding";
+
 // What a block computes that is written as a body. Immutable, and shared by the blocks that are alike.
 struct BodyDescription {
   body::Body body;  // its axes of the batch have any extents

@@ -83,6 +83,13 @@ TensorId write_pooled(TokenBody& of, const ModelRecipe& model) {
 Body classifier_body(const ModelRecipe& model) {
   TokenBody of = begun(model);
   const ClassifierRecipe& classifier = *model.classifier;
+  if (classifier.of == ClassifiedPart::span) {
+    const TensorId x = of.x(), padding = of.writer.field(std::string(padding_field), {of.sequences, of.tokens});
+    const TensorId logits = write_span_head(of.writer, x, padding);
+    const std::vector<AxisId>& axes = of.writer.axes_of(logits);
+    const TensorId span = of.writer.field("span", {axes[0], axes[1]});
+    return of.finished(of.writer.cross_entropy(logits, span));
+  }
   const bool is_of_tokens = classifier.of == ClassifiedPart::token;
   const TensorId x = is_of_tokens ? of.x() : write_pooled(of, model);
   const TensorId logits = write_classification_head(of.writer, {std::ssize(classifier.classes), model.dropout}, x);

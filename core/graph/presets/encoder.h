@@ -16,7 +16,8 @@ class GraphWriter;
 //   layers.N    attention to all of the document and a feed-forward network, each followed by a norm of its sum with
 //               what it reads
 //   head        a linear layer, activation, norm, and logits by the embedding's table or one of its own, with a bias;
-//               or with a classifier logits of classes, of each token or of the first one's pooled row
+//               or with a classifier logits of classes, of each token or of the first one's pooled row, or by token of
+//               where a span starts and ends
 // Of their model's keys architecture, layers, hidden_size, heads, ffn_hidden_size, vocab_size, max_sequence_length,
 // activation (but swiglu), norm_eps, dropout, tie_embeddings, init_std and classifier matter; rules refuse others
 // (core/recipe/rules/rules_encoder.cpp).

@@ -37,6 +37,7 @@ void describe_sliding_window(KeyVisitor& keys, SlidingWindowRecipe& window, cons
 void describe_layer_variants(KeyVisitor& keys, ModelRecipe& model);  // which are planned
 void describe_data(KeyVisitor& keys, DataRecipe& data);
 void describe_denoising(KeyVisitor& keys, DenoisingRecipe& denoising);
+void describe_spans(KeyVisitor& keys, SpansRecipe& spans);
 void describe_images(KeyVisitor& keys, ImagesRecipe& images);
 void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model);
 void describe_training(KeyVisitor& keys, TrainingRecipe& training);

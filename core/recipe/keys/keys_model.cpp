@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 8> activation_words = {"gelu",   "gelu_ta
 constexpr std::array<std::string_view, 3> norm_words = {"layernorm", "rmsnorm", "groupnorm"};
 constexpr std::array<std::string_view, 2> residual_words = {"basic", "bottleneck"};
 constexpr std::array<std::string_view, 4> position_words = {"learned", "rope", "relative", "none"};
-constexpr std::array<std::string_view, 2> classified_words = {"sequence", "token"};
+constexpr std::array<std::string_view, 3> classified_words = {"sequence", "token", "span"};
 constexpr std::array<std::string_view, 2> lora_base_words = {"compute", "nf4"};
 constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
 
@@ -240,10 +240,13 @@ void describe_rope_scaling(KeyVisitor& keys, RopeScalingRecipe& scaling, const M
 }
 
 void describe_classifier(KeyVisitor& keys, ClassifierRecipe& classifier) {
-  keys.choice({"of", "What has a class: a sequence as a whole, or each of its tokens."}, classifier.of,
-              classified_words);
-  keys.texts({"classes", "Names of the classes, in the order of the logits.", "", Presence::required},
-             classifier.classes, "a list of names");
+  keys.choice({"of",
+               "What has a class: a sequence as a whole, or each of its tokens; span: one token is the start of an "
+               "answer, and one its end."},
+              classifier.of, classified_words);
+  keys.texts(
+      {"classes", "Names of the classes, in the order of the logits; of a span start and end.", "", Presence::required},
+      classifier.classes, "a list of names");
 }
 
 void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
@@ -312,7 +315,7 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
                       {0, 1e6, RangeEnds::open_minimum});
         });
     keys.optional_section({"classifier", "A head for classes in place of the one for tokens; null: none.",
-                           "of data.labels or data.images, if there are any"},
+                           "of data.labels, data.images or data.spans, if there are any"},
                           model.classifier,
                           [&](ClassifierRecipe& classifier) { describe_classifier(keys, classifier); });
     keys.optional_section({"lora", "Low-rank adapters, which are trained in place of the model; null: none."},

@@ -277,6 +277,9 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                           [&](LabelsRecipe& labels) { describe_labels(keys, labels); });
     keys.optional_section({"pairs", "Trains on texts that are to be made of others, in rows; null: texts have none."},
                           data.pairs, [&](PairsRecipe& pairs) { describe_pairs(keys, pairs); });
+    keys.optional_section(
+        {"spans", "Trains to find the answers of questions in texts, in rows; null: there are no questions."},
+        data.spans, [&](SpansRecipe& spans) { describe_spans(keys, spans); });
     keys.optional_section({"images", "Trains on images, whose folders are their classes; null: data are texts."},
                           data.images, [&](ImagesRecipe& images) { describe_images(keys, images); });
     keys.section({"curriculum", "In which order training goes from easy to hard."},

@@ -23,6 +23,7 @@ constexpr std::array rules{
     ResumeRule{"/data/document_mask", "what a token attends to follows from it"},
     ResumeRule{"/data/masking", "the run has learned to tell tokens that are hidden so"},
     ResumeRule{"/data/denoising", "the run has learned to restore texts that are damaged so"},
+    ResumeRule{"/data/spans", "the run has learned to find the answers of these questions"},
     ResumeRule{"/data/labels", "the run has learned to tell these labels"},
     ResumeRule{"/data/images", "the run has learned to tell these classes of images that are seen so"},
     ResumeRule{"/data/pairs", "the run has learned to make targets that are read so"},

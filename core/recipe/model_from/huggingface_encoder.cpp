@@ -51,6 +51,7 @@ std::optional<ClassifiedPart> read_classified_part(ConfigReader& reader) {
   if (name.ends_with("ForSequenceClassification") || name.ends_with("ForImageClassification"))
     return ClassifiedPart::sequence;
   if (name.ends_with("ForTokenClassification")) return ClassifiedPart::token;
+  if (name.ends_with("ForQuestionAnswering")) return ClassifiedPart::span;
   return {};
 }
 
@@ -75,7 +76,11 @@ std::optional<ClassifierRecipe> read_classifier(ConfigReader& reader) {
   const std::string problem = reader.text("problem_type", "single_label_classification");
   if (problem != "single_label_classification")
     reader.problem("problem_type", "is " + quoted_text(problem) + "; single_label_classification is needed");
-  return ClassifierRecipe{*part, read_class_names(reader)};
+  const std::vector<std::string> names = read_class_names(reader);
+  if (part != ClassifiedPart::span) return ClassifierRecipe{*part, names};
+  if (names.size() != span_classes().size())
+    reader.problem("id2label", "names " + std::to_string(names.size()) + " labels; a start and an end are needed");
+  return ClassifierRecipe{*part, span_classes()};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/json/json_text.h"
+#include "core/recipe/model_recipe.h"
 
 namespace llmtrain {
 namespace {
@@ -41,6 +42,8 @@ void fill_classifier(Document& document) {
     const Json& labels = data.at("labels");
     const bool is_of_words = labels.contains("of") && labels.at("of") == "words";
     model["classifier"] = {{"of", is_of_words ? "token" : "sequence"}, {"classes", labels.at("classes")}};
+  } else if (data.contains("spans") && data.at("spans").is_object() && may_be(model, encoders)) {
+    model["classifier"] = {{"of", "span"}, {"classes", span_classes()}};
   } else if (has_classes("images") && may_be(model, image_classifiers)) {
     model["classifier"] = {{"of", "sequence"}, {"classes", data.at("images").at("classes")}};
   }

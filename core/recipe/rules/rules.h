@@ -59,6 +59,7 @@ const std::vector<Rule>& all_rules();
 std::vector<Rule> model_rules();       // and of training
 std::vector<Rule> masking_rules();     // of hidden tokens
 std::vector<Rule> label_rules();       // of texts with labels
+std::vector<Rule> span_rules();        // of questions and their answers in texts
 std::vector<Rule> classifier_rules();  // of heads for classes
 std::vector<Rule> denoising_rules();   // of texts that are damaged
 std::vector<Rule> pair_rules();        // of sources and targets

@@ -25,11 +25,22 @@ Verdict check_image_classifier(const Recipe& recipe) {
         "null, which leaves no head",
         "must be a section, such as {\"classes\": [\"cat\", \"dog\"]}, where model.architecture is \"vit\" or "
         "\"resnet\", or be left out with data.images"};
-  if (classifier->of == ClassifiedPart::token)
+  if (classifier->of != ClassifiedPart::sequence)
     return Refusal{"tells classes of tokens, and images have none", "must be of \"sequence\", an image"};
   if (!images || classifier->classes == images->classes) return {};
   return Refusal{"has other classes than data.images.classes, or another order",
                  "must have the same ones in the same order, or be left out"};
+}
+
+Verdict check_span_head(const ClassifierRecipe& classifier, const DataRecipe& data) {
+  if (classifier.of != ClassifiedPart::span)
+    return Refusal{"tells classes, where data.spans has answers that begin and end somewhere",
+                   "must be of \"span\", or be left out"};
+  if (!data.spans && !data.train.empty())
+    return Refusal{"tells where answers begin and end, of which these data have none", "needs data.spans"};
+  if (classifier.classes == span_classes()) return {};
+  return Refusal{"has classes of its own, where a span has a start and an end",
+                 "must have the classes [\"start\", \"end\"] where it is of \"span\""};
 }
 
 Verdict check_classifier(const Recipe& recipe, const Known&) {
@@ -37,17 +48,19 @@ Verdict check_classifier(const Recipe& recipe, const Known&) {
   const auto& classifier = recipe.model.classifier;
   const DataRecipe& data = recipe.data;
   if (!classifier) {
-    if (!data.labels || !is_encoder(recipe.model.architecture)) return {};
-    return Refusal{"null, which leaves the head for tokens", "must be a section, or be left out, with data.labels"};
+    if ((!data.labels && !data.spans) || !is_encoder(recipe.model.architecture)) return {};
+    return Refusal{"null, which leaves the head for tokens",
+                   std::string("must be a section, or be left out, with data.") + (data.labels ? "labels" : "spans")};
   }
   if (!is_encoder(recipe.model.architecture)) {
-    // Another rule says so of labels, and the classifier may be theirs.
-    if (data.labels) return {};
+    // Other rules say so of labels and spans, and the classifier may be theirs.
+    if (data.labels || data.spans) return {};
     return Refusal{"tells classes, and this model predicts the tokens that follow",
                    "needs an encoder, \"vit\" or \"resnet\" as model.architecture", "null"};
   }
   if (data.masking)
     return Refusal{"tells classes, not the tokens that data.masking hides", "must be null with data.masking", "null"};
+  if (data.spans || classifier->of == ClassifiedPart::span) return check_span_head(*classifier, data);
   if (!data.labels) {
     if (data.train.empty()) return {};
     return Refusal{"tells classes, of which these data have none", "needs data.labels"};
@@ -70,7 +83,7 @@ std::vector<Rule> classifier_rules() {
       {"/model/classifier/classes", {"/data/labels", "/data/images"}, check_head_classes},
       {"/model/classifier",
        {"/model/architecture", "/data/labels", "/data/labels/of", "/data/labels/classes", "/data/masking",
-        "/data/images", "/data/images/classes", "/data/train"},
+        "/data/images", "/data/images/classes", "/data/spans", "/data/train"},
        check_classifier},
   };
 }

@@ -20,8 +20,8 @@ Verdict check_same_work(const Recipe& recipe) {
     return not_with_graphs("dropout of adapters draws other masks in every step", "model.lora.dropout 0");
   if (recipe.data.document_mask || recipe.data.fine_tuning)
     return not_with_graphs("the documents of every step are others", "data without document_mask and fine_tuning");
-  if (recipe.data.labels || recipe.data.pairs || recipe.data.denoising)
-    return not_with_graphs("the lengths of texts are others in every step", "data without labels and pairs");
+  if (recipe.data.labels || recipe.data.spans || recipe.data.pairs || recipe.data.denoising)
+    return not_with_graphs("the lengths of texts are others in every step", "data without labels, spans and pairs");
   if (recipe.data.masking)
     return not_with_graphs("the rows that count are others in every step", "data without masking");
   if (recipe.data.curriculum.sequence_length)
@@ -86,6 +86,7 @@ std::vector<Rule> cuda_graph_rules() {
             "/data/fine_tuning",
             "/data/masking",
             "/data/labels",
+            "/data/spans",
             "/data/pairs",
             "/data/curriculum/sequence_length",
             "/batch/growth",

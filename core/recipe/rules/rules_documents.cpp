@@ -15,6 +15,7 @@ namespace {
 const char* key_of_documents(const Recipe& recipe) {
   if (recipe.data.document_mask) return "data.document_mask is given";
   if (recipe.data.labels) return "data.labels is given";
+  if (recipe.data.spans) return "data.spans is given";
   if (recipe.data.pairs) return "data.pairs is given";
   if (recipe.data.masking && recipe.data.masking->single_texts) return "data.masking.single_texts is true";
   return recipe.data.fine_tuning && recipe.data.fine_tuning->packing ? "data.fine_tuning.packing is true" : nullptr;
@@ -65,6 +66,7 @@ Verdict check_text_keys(const Recipe& recipe, const std::vector<DataSource>& sou
     if (source.text_key == document_key) continue;
     const std::string named = shown_text(source.text_key) + " is the text_key of " + shown_text(source.path);
     if (recipe.data.labels) return Refusal{named, "must be left out with data.labels, which names the keys of rows"};
+    if (recipe.data.spans) return Refusal{named, "must be left out with data.spans, which names the keys of rows"};
     if (recipe.data.pairs) return Refusal{named, "must be left out with data.pairs, which names the keys of rows"};
     if (recipe.data.images) return Refusal{named, "must be left out with data.images, which have no keys"};
     if (recipe.data.fine_tuning)
@@ -85,11 +87,16 @@ Verdict check_validation_keys(const Recipe& recipe, const Known&) {
 
 std::vector<Rule> document_rules() {
   return {
-      {"/data/train", {"/data/fine_tuning", "/data/labels", "/data/pairs", "/data/images"}, check_train_keys},
-      {"/data/validation", {"/data/fine_tuning", "/data/labels", "/data/pairs", "/data/images"}, check_validation_keys},
+      {"/data/train",
+       {"/data/fine_tuning", "/data/labels", "/data/spans", "/data/pairs", "/data/images"},
+       check_train_keys},
+      {"/data/validation",
+       {"/data/fine_tuning", "/data/labels", "/data/spans", "/data/pairs", "/data/images"},
+       check_validation_keys},
       {"/data/fine_tuning/date", {}, check_date},
       {"/model/dropout",
-       {"/data/fine_tuning", "/data/document_mask", "/data/masking/single_texts", "/data/labels", "/data/pairs"},
+       {"/data/fine_tuning", "/data/document_mask", "/data/masking/single_texts", "/data/labels", "/data/spans",
+        "/data/pairs"},
        check_dropout},
       {"/data/document_mask", {"/data/fine_tuning"}, check_mask},
       {"/data/document_mask/end_of_text",

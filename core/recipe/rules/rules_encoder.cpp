@@ -208,7 +208,12 @@ Verdict check_decoder_layers(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_label_smoothing(const Recipe& recipe, const Known&) {
-  if (recipe.training.label_smoothing == 0 || is_of_encoder(recipe)) return {};
+  if (recipe.training.label_smoothing == 0) return {};
+  const auto& classifier = recipe.model.classifier;
+  if (classifier && classifier->of == ClassifiedPart::span)
+    return Refusal{"is above 0, and would have answers begin and end in padding, too",
+                   "must be 0 where model.classifier.of is \"span\"", "0"};
+  if (is_of_encoder(recipe)) return {};
   return Refusal{"is above 0, and a decoder's head has plain targets",
                  "must be 0 where model.architecture is a decoder's", "0"};
 }
@@ -227,7 +232,7 @@ std::vector<Rule> encoder_rules() {
       {"/model/head_dim", {architecture, "/model/heads", "/model/hidden_size"}, check_encoder_head_dim},
       {"/model/decoder_layers", {architecture, "/model/layers"}, check_decoder_layers},
       {"/model/tie_embeddings", {architecture}, check_bart_head},
-      {"/training/label_smoothing", {architecture}, check_label_smoothing},
+      {"/training/label_smoothing", {architecture, "/model/classifier/of"}, check_label_smoothing},
       {"/model/activation", {architecture}, check_encoder_activation},
       {"/model/norm", {architecture}, check_encoder_norm},
       {"/model/position", {architecture}, check_encoder_position},

@@ -13,7 +13,8 @@ namespace {
 Verdict check_masking(const Recipe& recipe, const Known&) {
   const DataRecipe& data = recipe.data;
   if (!data.masking) {
-    if (!is_encoder(recipe.model.architecture) || data.train.empty() || data.labels || recipe.model.classifier)
+    if (!is_encoder(recipe.model.architecture) || data.train.empty() || data.labels || data.spans ||
+        recipe.model.classifier)
       return {};
     return Refusal{"null, with which an encoder would see the token that it is to tell",
                    "must be a section, such as {\"probability\": 0.15}, with an encoder", "{}"};
@@ -85,7 +86,7 @@ std::vector<Rule> masking_rules() {
       {"/data/masking/whole_words", {"/data/tokenizer", "/data/train", "/data/validation"}, check_whole_words},
       {"/data/masking/single_texts", {"/data/document_mask", "/data/train", "/data/validation"}, check_single_texts},
       {"/data/masking",
-       {"/model/architecture", "/model/classifier", "/data/train", "/data/labels", "/data/fine_tuning",
+       {"/model/architecture", "/model/classifier", "/data/train", "/data/labels", "/data/spans", "/data/fine_tuning",
         "/data/curriculum/sequence_length", "/data/curriculum/vocabulary_rarity"},
        check_masking},
   };

@@ -328,7 +328,7 @@ std::vector<Rule> model_rules() {
       {"/kernels/attention",
        {"/model/dropout", "/model/head_dim", "/model/heads", "/model/hidden_size", "/precision/compute",
         "/cluster/device", "/data/document_mask", "/data/fine_tuning", "/data/masking/single_texts", "/data/labels",
-        "/data/pairs", "/parallel/context"},
+        "/data/spans", "/data/pairs", "/parallel/context"},
        check_attention},
   };
 }

@@ -31,7 +31,7 @@ bool is_mark(const DocumentMarks& marks, std::int64_t id) {
 // made by another tokenizer, and a conversation's marks are no text; or where not all of the text is predicted.
 std::optional<double> evaluated_bytes(const Dataset& dataset, const Recipe& recipe, std::int64_t tokens) {
   if (recipe.data.tokenizer.kind == TokenizerKind::sentencepiece || recipe.data.fine_tuning || recipe.data.masking ||
-      recipe.data.labels || recipe.data.pairs || recipe.data.denoising || recipe.data.images)
+      recipe.data.labels || recipe.data.spans || recipe.data.pairs || recipe.data.denoising || recipe.data.images)
     return std::nullopt;
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   const std::int64_t length = recipe.batch.sequence_length;

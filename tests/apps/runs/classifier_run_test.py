@@ -15,10 +15,10 @@ NAMES = {"PER": ["ada", "grace", "alan"], "LOC": ["paris", "oslo"]}
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
 
-def tokenizer():
+def tokenizer_of(plain):
     """A tokenizer.json of whole words that stand as BERT's do: [CLS] text [SEP] other [SEP]."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    words = [*special, *PLAIN, *sum(MOODS.values(), []), *sum(NAMES.values(), [])]
+    words = [*special, *plain]
     ids = {word: number for number, word in enumerate(words)}
     return {"version": "1.0", "normalizer": None, "decoder": None, "truncation": None, "padding": None,
             "added_tokens": [{"id": ids[word], "content": word, "single_word": False, "lstrip": False, "rstrip": False,
@@ -27,6 +27,10 @@ def tokenizer():
             "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", ids["[SEP]"]], "cls": ["[CLS]", ids["[CLS]"]]},
             "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                       "max_input_chars_per_word": 100, "vocab": ids}}
+
+
+def tokenizer():
+    return tokenizer_of([*PLAIN, *sum(MOODS.values(), []), *sum(NAMES.values(), [])])
 
 
 def of_moods(draw):

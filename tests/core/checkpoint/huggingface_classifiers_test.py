@@ -14,20 +14,23 @@ import torch
 import transformers
 
 CLASSES = ["sad", "glad", "calm"]
-OF = {"sequence": "Sequence", "token": "Token"}
+SPAN = ["start", "end"]
+OF = {"sequence": "SequenceClassification", "token": "TokenClassification", "span": "QuestionAnswering"}
 FAMILIES = {"bert": "Bert", "roberta": "XLMRoberta"}
 # By family and what has a class, our names of the head's parts and theirs.
 HEADS = {("bert", "sequence"): {"head.pooler": "bert.pooler.dense", "head.classifier": "classifier"},
          ("roberta", "sequence"): {"head.pooler": "classifier.dense", "head.classifier": "classifier.out_proj"},
-         ("bert", "token"): {"head.classifier": "classifier"}, ("roberta", "token"): {"head.classifier": "classifier"}}  # fmt: skip
+         ("bert", "token"): {"head.classifier": "classifier"}, ("roberta", "token"): {"head.classifier": "classifier"},
+         ("bert", "span"): {"head.classifier": "qa_outputs"}, ("roberta", "span"): {"head.classifier": "qa_outputs"}}  # fmt: skip
 
 
-def keys_of(family, of, classes=tuple(CLASSES)):
+def keys_of(family, of, classes=None):
+    classes = classes or (SPAN if of == "span" else CLASSES)
     return decoders.SHAPE | {"architecture": family, "classifier": {"of": of, "classes": list(classes)}}
 
 
 def class_of(family, of):
-    return f"{FAMILIES[family]}For{OF[of]}Classification"
+    return f"{FAMILIES[family]}For{OF[of]}"
 
 
 def state_of(ours, family, of):
@@ -63,12 +66,13 @@ class Classifiers(unittest.TestCase):
                 for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
                     self.assertFalse(report[kind], f"{kind}: {report[kind]}")
                 self.assertEqual(json.loads((folder / "config.json").read_text())["architectures"], [name])
-                self.assertEqual(model.config.id2label, dict(enumerate(CLASSES)))
-                self.assertEqual(model.config.label2id["calm"], 2)
+                classes = keys_of(family, of)["classifier"]["classes"]
+                self.assertEqual(model.config.id2label, dict(enumerate(classes)))
+                self.assertEqual(model.config.label2id[classes[-1]], len(classes) - 1)
                 self.assert_same(model.state_dict(), state_of(ours, family, of))
                 model.save_pretrained(folder / "again")
                 keys = json.loads(self.tool("model", folder / "again"))
-                self.assertEqual(keys["classifier"], {"of": of, "classes": CLASSES})
+                self.assertEqual(keys["classifier"], {"of": of, "classes": classes})
                 self.assert_same(self.imported(folder / "again", keys), ours)
 
     def test_classes_without_names_are_those_of_the_recipe(self):
@@ -81,12 +85,13 @@ class Classifiers(unittest.TestCase):
 
     def test_heads_of_other_classes_are_not_taken_over(self):
         for family in FAMILIES:
-            for of in OF:
+            for of in ("sequence", "token"):
                 for before, keys in (
                     ("tokens", decoders.SHAPE | {"architecture": family}),
                     ("other order", keys_of(family, of, reversed(CLASSES))),
                     ("fewer", keys_of(family, of, CLASSES[:2])),
                     ("other part", keys_of(family, "token" if of == "sequence" else "sequence")),
+                    ("span", keys_of(family, "span")),
                 ):
                     with self.subTest(f"{family} {of} after {before}"):
                         folder, ours = self.export(keys, f"{family}-{of}-{before}")
@@ -94,6 +99,25 @@ class Classifiers(unittest.TestCase):
                         if of == "sequence" and before in ("other order", "fewer"):
                             kept |= {f"head.pooler.{kind}": ours[f"head.pooler.{kind}"] for kind in ("weight", "bias")}
                         self.assert_same(self.imported(folder, keys_of(family, of)), kept)
+
+    def test_heads_of_spans_begin_anew_after_others(self):
+        for family in FAMILIES:
+            for of in ("sequence", "token"):
+                with self.subTest(f"{family} {of}"):
+                    folder, ours = self.export(keys_of(family, of, CLASSES[:2]), f"{family}-{of}")
+                    kept = {name: tensor for name, tensor in ours.items() if not name.startswith("head.")}
+                    self.assert_same(self.imported(folder, keys_of(family, "span")), kept)
+
+    def test_labels_of_spans_are_a_start_and_an_end(self):
+        folder, ours = self.export(keys_of("bert", "span"))
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps(config | {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}))
+        self.assertEqual(json.loads(self.tool("model", folder))["classifier"]["classes"], SPAN)
+        self.assert_same(self.imported(folder, keys_of("bert", "span")), ours)
+        path.write_text(json.dumps(config | {"id2label": {"0": "a", "1": "b", "2": "c"}}))
+        with self.assertRaisesRegex(AssertionError, "/id2label: names 3 labels"):
+            self.tool("model", folder)
 
     def test_poolers_of_the_hub_are_taken_over(self):
         folder, ours = self.export(decoders.SHAPE | {"architecture": "bert"})

@@ -23,7 +23,7 @@ TEST_CASE("what data lack of the fields that blocks need is said by name") {
   CHECK(missing_fields(graph, outputs) == std::vector<std::string>{"token_ids, which the embedding reads"});
 }
 
-TEST_CASE("heads for classes read a label of each sample, or targets of the rows that count") {
+TEST_CASE("heads for classes read a label or a span of each sample, or targets of the rows that count") {
   ModelRecipe model = gpt2_model(2, 64, 4);
   model.architecture = Architecture::bert;
   const auto read = [&](ClassifiedPart part) {
@@ -42,6 +42,15 @@ TEST_CASE("heads for classes read a label of each sample, or targets of the rows
   of_tokens[index_of(BatchField::targets)] = of_tokens[index_of(BatchField::counted_rows)] = true;
   CHECK(read(ClassifiedPart::sequence) == of_samples);
   CHECK(read(ClassifiedPart::token) == of_tokens);
+
+  model.classifier = {ClassifiedPart::span, span_classes()};
+  const Graph graph = Graph::build(model);
+  DataRecipe data;
+  data.spans.emplace();
+  CHECK(missing_fields(graph, sample_fields(data)).empty());
+  FieldSet of_spans{};
+  of_spans[index_of(BatchField::span)] = true;
+  CHECK(fields_read(graph, std::vector<std::size_t>{graph.blocks.size() - 1}) == of_spans);
 }
 
 }  // namespace llmtrain::test

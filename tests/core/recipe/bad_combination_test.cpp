@@ -103,6 +103,7 @@ TEST_CASE("Documents that share a sequence need a mark and no dropout", "[recipe
   check(test::document_combinations());
   check(test::masking_combinations());
   check(test::label_combinations());
+  check(test::span_combinations());
   check(test::pair_combinations());
 }
 

@@ -21,6 +21,7 @@ std::vector<Combination> model_combinations();
 std::vector<Combination> document_combinations();
 std::vector<Combination> masking_combinations();
 std::vector<Combination> label_combinations();
+std::vector<Combination> span_combinations();
 std::vector<Combination> pair_combinations();
 std::vector<Combination> curriculum_combinations();
 std::vector<Combination> attention_combinations();

@@ -63,6 +63,9 @@ TEST_CASE("The classes of labels are those of an encoder's head, unless it says 
   json["data"]["labels"]["of"] = "words";
   CHECK(classifier() == ClassifierRecipe{ClassifiedPart::token, {"sad", "glad"}});
   json["data"].erase("labels");
+  json["data"]["spans"] = {{"question_length", 8}, {"overlap", 8}};
+  CHECK(classifier() == ClassifierRecipe{ClassifiedPart::span, {"start", "end"}});
+  json["data"].erase("spans");
   CHECK_FALSE(parse(json).model.classifier);
   json["model"]["classifier"] = {{"classes", {"a", "b"}}};
   CHECK(classifier() == ClassifierRecipe{ClassifiedPart::sequence, {"a", "b"}});
@@ -133,7 +136,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
   const auto json = to_json(parse(small_recipe()));
   auto expected = Json::parse(R"({
     "name": "run", "description": "", "seed": 1234,
-    "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "masking": null, "denoising": null, "labels": null, "pairs": null, "images": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true, "on_bad_line": "stop"},
+    "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "masking": null, "denoising": null, "labels": null, "pairs": null, "spans": null, "images": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true, "on_bad_line": "stop"},
     "batch": {"global": 8, "micro": 2, "sequence_length": 128, "growth": null},
     "training": {"steps": 100, "epochs": null, "init_from": null, "adapters_from": null, "evaluate_every": 0, "evaluate_batches": 0, "judged_by": null, "early_stopping": null, "generation": null, "label_smoothing": 0.0, "clip_norm": 1.0,
       "spikes": {"loss": 0.0, "gradient_norm": 0.0, "window": 128}, "skip_limit": 10, "rollbacks": 0, "freeze": [],

@@ -49,7 +49,7 @@ inline Json large_recipe() {
         "fields": {"messages": "a", "role": "b", "content": "c", "prompt": "d", "completion": "e", "instruction": "f",
           "input": "g", "output": "h", "chosen": "i", "rejected": "j"},
         "roles": {"system": ["A"], "user": ["B", "C"], "assistant": ["D"], "tool": ["E"]}},
-      "document_mask": null, "masking": null, "denoising": null, "labels": null, "pairs": null, "images": null,
+      "document_mask": null, "masking": null, "denoising": null, "labels": null, "pairs": null, "spans": null, "images": null,
       "curriculum": {"sequence_length": {"start": 32, "steps": 400, "multiple": 16, "degree": 2, "method": "reshape"},
         "vocabulary_rarity": {"start": 5, "steps": 300, "degree": 3}},
       "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],

@@ -110,17 +110,19 @@ TEST_CASE("The schema, the reference and a written recipe have the same keys", "
   for (const auto& pointer : pointers) {
     CAPTURE(pointer);
     // A tokenizer has one of two files; what model.from names is written out; a mask goes with neither dropout nor
-    // conversations, and these with neither hidden tokens, labels, damaged texts nor pairs, of which targets are
-    // written; attention is latent or has groups of queries; states of linear attention follow whole sequences; further
-    // tokens are predicted without adapters, classes by encoders, and those of images by models that read no tokens.
+    // conversations, and these with neither hidden tokens, labels, answers, damaged texts nor pairs, of which targets
+    // are written; attention is latent or has groups of queries; states of linear attention follow whole sequences;
+    // further tokens are predicted without adapters, classes by encoders, and those of images by models that read no
+    // tokens.
     CHECK((written.contains(Json::json_pointer(pointer)) || pointer == "/data/tokenizer/huggingface" ||
            pointer == "/model/from" || pointer.starts_with("/model/latent_attention/") ||
            pointer.starts_with("/model/resnet/") || pointer.starts_with("/model/linear_attention/") ||
            pointer.starts_with("/model/multi_token_prediction/") || pointer.starts_with("/model/classifier/") ||
            pointer == "/data/document_mask/end_of_text" || pointer.starts_with("/data/masking/") ||
            pointer.starts_with("/data/labels/") || pointer.starts_with("/data/pairs/") ||
-           pointer.starts_with("/data/images/") || pointer.starts_with("/data/denoising/") ||
-           pointer.starts_with("/training/generation/") || pointer.starts_with("/model/image/")));
+           pointer.starts_with("/data/spans/") || pointer.starts_with("/data/images/") ||
+           pointer.starts_with("/data/denoising/") || pointer.starts_with("/training/generation/") ||
+           pointer.starts_with("/model/image/")));
   }
   const auto reference = recipe_reference_markdown();
   for (auto pointer : pointers) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helper of masked_tokens_test.py, classifiers_test.py, source_and_target_test.py and image_classifiers_test.py: what
-// encoders, models of sources and targets, and models of images compute and learn.
+// Helper of masked_tokens_test.py, classifiers_test.py, spans_test.py, source_and_target_test.py and
+// image_classifiers_test.py: what encoders, models of sources and targets, and models of images compute and learn.
 //   passes ORIGIN SAMPLES SMOOTHING OUTPUT   of a folder of transformers, or of a recipe's model, in float64: logits
 //   and
 //                                            losses of all rows, and gradients of the mean loss, whose targets are
@@ -8,8 +8,9 @@
 //   train RECIPE SAMPLES OUTPUT              the weights after the recipe's steps, and the losses of the steps
 // A recipe's model without an origin begins with weights.safetensors beside the recipe, by our names.
 // SAMPLES is a safetensors file of int64 [samples, rows]: token_ids, starts (1 where a document begins), and what there
-// is of token_types, targets with marks (1 where a row counts), and label [samples]; and of another number of rows,
-// where there is a source, source_ids and source_starts. Of models of images it is one of saved_images.h.
+// is of token_types, targets with marks (1 where a row counts), label [samples], and span [samples, 2]; and of another
+// number of rows, where there is a source, source_ids and source_starts. Of models of images it is one of
+// saved_images.h.
 #include <ATen/ATen.h>
 
 #include <cstring>
@@ -57,6 +58,7 @@ class SavedSamples final : public SampleSource {
         fields_.push_back({field, ElementType::int64, {shape_[1]}, last});
     if (has("marks")) fields_.push_back({BatchField::counted_rows, ElementType::uint8, {shape_[1]}, last});
     if (has("label")) fields_.push_back({BatchField::label, ElementType::int64, {}, std::nullopt});
+    if (has("span")) fields_.push_back({BatchField::span, ElementType::int64, {2}, std::nullopt});
   }
 
   std::span<const SampleField> fields() const override { return fields_; }
@@ -71,6 +73,7 @@ class SavedSamples final : public SampleSource {
     copy("token_types", into.values<std::int64_t>(BatchField::token_types));
     copy("targets", into.values<std::int64_t>(BatchField::targets));
     copy("label", into.values<std::int64_t>(BatchField::label));
+    copy("span", into.values<std::int64_t>(BatchField::span));
     copy("marks", into.values<std::uint8_t>(BatchField::counted_rows));
     copy("starts", into.document_starts.back());
     if (sequences_.size() == 1) return;
@@ -79,6 +82,7 @@ class SavedSamples final : public SampleSource {
   }
   double weight(std::size_t, std::int64_t first, std::int64_t count) const override {
     if (has("label")) return static_cast<double>(count);
+    if (has("span")) return 2 * static_cast<double>(count);
     double weight = 0;
     for (std::int64_t number = first; number < first + count; ++number)
       for (std::size_t row = 0; row < static_cast<std::size_t>(shape_[1]); ++row)

@@ -13,7 +13,7 @@
 
 namespace llmtrain {
 
-// What evaluation counts of a model with a head for classes; of other models nothing.
+// What evaluation counts of a model with a head for classes of samples or tokens; of other models nothing.
 class ClassTally {
  public:
   explicit ClassTally(const ModelRecipe& model);

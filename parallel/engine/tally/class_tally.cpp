@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/class_tally.h"
+#include "parallel/engine/tally/class_tally.h"
 
 #include <ATen/ops/argmax.h>
 
@@ -17,8 +17,10 @@ std::vector<std::int64_t> numbers_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-ClassTally::ClassTally(const ModelRecipe& model) : classifier_(model.classifier) {
-  if (classifier_) counts_.emplace(classifier_->classes);
+ClassTally::ClassTally(const ModelRecipe& model) {
+  if (!model.classifier || model.classifier->of == ClassifiedPart::span) return;
+  classifier_ = model.classifier;
+  counts_.emplace(classifier_->classes);
 }
 
 void ClassTally::add(const Batch& batch, const at::Tensor& logits) {
