@@ -114,6 +114,8 @@ class Spans(TrainingTest):
         shown = self.run_program("eval", "runs/one", "--data", "held-out.jsonl").stdout
         self.assertIn(f"exact_match  {figures['exact_match']:.6f}", shown)
         self.assertIn("exact match", (self.folder / "runs/one/report.html").read_text())
+        inspected = self.run_program("data", "inspect", "recipe.json").stdout
+        self.assertRegex(inspected, "⟦ *(ada|grace|alan|new|old) [a-z]+⟧")
         plan = self.run_program("plan", "recipe.json", "--json")
         self.assertEqual(plan.returncode, 0, plan.stderr)
 
