@@ -32,9 +32,18 @@ Word largest_bits(std::span<const std::byte> values) {
 bool is_weight(const TensorSlice& slice) { return !slice.name.ends_with(".m") && !slice.name.ends_with(".v"); }
 
 bool is_finite(const TensorSlice& slice) {
-  const auto* data = static_cast<const std::byte*>(slice.data);
-  // Scaled formats are made from one of the others.
-  return std::isfinite(largest_magnitude(slice.dtype, {data, static_cast<std::size_t>(bytes_of(slice))}).value_or(0));
+  bool all = true;
+  const auto look = [&](const void* bytes, std::size_t count) {
+    // Scaled formats are made from one of the others.
+    const std::span values(static_cast<const std::byte*>(bytes), count);
+    all = all && std::isfinite(largest_magnitude(slice.dtype, values).value_or(0));
+  };
+  if (slice.content) {
+    slice.content(look);
+  } else {
+    look(slice.data, static_cast<std::size_t>(bytes_of(slice)));
+  }
+  return all;
 }
 
 }  // namespace

@@ -56,8 +56,10 @@ class Adamw final : public Optimizer {
     const std::int64_t begin = stretch.begin, end = stretch.end;
     if (begin == end) return;
     const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin - update.begin, end - update.begin); };
-    kernels::AdamwState state{part(update.weights), first_moment_.slice(0, begin, end),
-                              second_moment_.slice(0, begin, end)};
+    const auto moment = [&](std::size_t index, const at::Tensor& own) {
+      return update.states.empty() ? own.slice(0, begin, end) : part(update.states[index]);
+    };
+    kernels::AdamwState state{part(update.weights), moment(0, first_moment_), moment(1, second_moment_)};
     std::optional<at::Tensor> compute_weights;
     if (update.compute_weights) compute_weights = part(*update.compute_weights);
     kernels::adamw_(state, part(update.gradients), step_of(update), compute_weights, stretch.runs);

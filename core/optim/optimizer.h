@@ -33,6 +33,9 @@ struct OptimizerUpdate {
   double gradient_scale = 1;  // the clipping coefficient
   std::int64_t step = 1;      // counts from 1
   std::int64_t begin = 0;     // where the tensors start in the optimizer's flat memory, of which they may be a part
+  // The optimizer's states of these elements, in the order of states(), where it has no memory of its own for them;
+  // changed in place.
+  std::vector<at::Tensor> states{};
 };
 
 // State that an optimizer keeps per weight, as checkpoints name it: "<parameter>.m".
@@ -72,7 +75,7 @@ class Optimizer {
 };
 
 // Allocates flat memory for a state, zero: fp32, or with scaled updates the first moment in E4M3 and the second in
-// fp16.
+// fp16. On the Meta device where each update brings its states.
 enum class Moment { first, second };
 using StateMemory = std::function<at::Tensor(Moment)>;
 

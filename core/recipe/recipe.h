@@ -95,10 +95,16 @@ inline bool exchanges_activations(const ParallelRecipe& parallel) {
   return parallel.tensor > 1 || parallel.context > 1 || parallel.expert > 1 || expert_tensor(parallel) > 1;
 }
 
+// Where the optimizer's states and master weights are: with the weights, in the host's memory, or in a file of it.
+enum class StatesPlace { device, host, disk };
+
 struct OffloadRecipe {
-  bool optimizer = false;
+  StatesPlace optimizer = StatesPlace::device;
   bool weights = false;
   bool activations = false;
+  std::optional<std::string> folder{};  // of the file; none: the run directory
+
+  bool moves_states() const { return optimizer != StatesPlace::device; }
 
   bool operator==(const OffloadRecipe&) const = default;
 };

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -81,7 +82,9 @@ void ScratchFile::choose_direct() {
   if (flags < 0 || ::fcntl(*file_, F_SETFL, flags | O_DIRECT) != 0) return;
   const std::unique_ptr<std::byte, void (*)(void*)> block(
       static_cast<std::byte*>(std::aligned_alloc(alignment, alignment)), std::free);
-  is_direct_ = ::pread(*file_, block.get(), alignment, 0) == alignment;
+  std::memset(block.get(), 0, alignment);
+  is_direct_ = ::pwrite(*file_, block.get(), alignment, 0) == alignment &&
+               ::pread(*file_, block.get(), alignment, 0) == alignment;
   if (!is_direct_ && ::fcntl(*file_, F_SETFL, flags) != 0) fail("cannot be read", errno);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/graph/fp8_products.h"
 #include "kernels/attention/cudnn_support.h"
 #include "parallel/engine/emulated_device.h"
@@ -60,11 +61,24 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
                          recipe().precision.high_precision.fallback_steps);
   if (recipe().precision.gradients_may_fall_back())
     gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
-  if (offload.optimizer) host_update_.emplace(device_);
+  if (offload.moves_states() && !device.is_cpu()) host_update_.emplace(device_);
+  if (offload.optimizer == StatesPlace::disk) open_state_disk(offload);
   if (offload.weights) weight_fetch_.emplace(device_);
   if (offload.activations) activation_offload_.emplace(device_);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents, make);
+}
+
+// All of it at once, before anything is trained: a disk that is too small is found here.
+void LocalModel::open_state_disk(const OffloadRecipe& offload) {
+  state_disk_.emplace(offload.folder.value_or(recipe().log.directory),
+                      state_file(layout_->partition(), groups_.pipeline.position(), device_.is_cuda()));
+  if (!groups_.is_first()) return;
+  const std::string folder = state_disk_->file().folder().string();
+  if (state_disk_->file().is_in_memory())
+    log().warn("memory.offload.folder: {} is in memory, of which its files take as much as they save", folder);
+  else if (!state_disk_->file().is_direct())
+    log().info("memory.offload.folder: {} has no direct access (O_DIRECT): the system keeps copies in memory", folder);
 }
 
 ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) {
@@ -83,7 +97,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 fp8_history(),
                                 gradient_fallback(),
                                 host_update_ ? &*host_update_ : nullptr,
-                                weight_fetch_ ? &*weight_fetch_ : nullptr};
+                                weight_fetch_ ? &*weight_fetch_ : nullptr,
+                                state_disk_ ? &*state_disk_ : nullptr};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   if (group.is_shared())

@@ -76,6 +76,9 @@ class LocalModel {
   // Pinned memory of the host that activations have taken (memory.offload.activations), in bytes.
   std::int64_t offloaded_activation_bytes() const { return activation_offload_ ? activation_offload_->bytes() : 0; }
 
+  // The disk that has this rank's optimizer states (memory.offload.optimizer "disk"); null without.
+  const StateDisk* state_disk() const { return state_disk_ ? &*state_disk_ : nullptr; }
+
   // All parameter memory of this rank.
   std::vector<const ParameterUnit*> units() const;
   // Those whose gradients are reduced at the end of a step, in an order on which ranks with copies of the same
@@ -121,6 +124,7 @@ class LocalModel {
  private:
   std::size_t pipeline_ranks() const { return static_cast<std::size_t>(groups_.pipeline.ranks()); }
   const std::vector<Stage>& placed() const { return layout_->partition().stages; }
+  void open_state_disk(const OffloadRecipe& offload);
   ParameterUnit make_unit(const StateGroup& group, StateContents contents);
   void add_stage(std::size_t stage, StateContents contents, const BlockFactory& make);
   CaptureSetting capture_setting(std::size_t stage);
@@ -133,7 +137,8 @@ class LocalModel {
   SpikeDetector spikes_;
   std::optional<Fp8History> fp8_history_;
   std::optional<GradientFallback> gradient_fallback_;
-  std::optional<HostUpdate> host_update_;    // where the host has the optimizer's states
+  std::optional<HostUpdate> host_update_;    // where the host or the disk has a GPU's optimizer states
+  std::optional<StateDisk> state_disk_;      // where the disk has them
   std::optional<WeightFetch> weight_fetch_;  // where it has the shards of the weights
   std::optional<ActivationOffload> activation_offload_;
   RopeTables rope_;

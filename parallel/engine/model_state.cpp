@@ -25,64 +25,13 @@
 #include "kernels/host_copy.h"
 #include "parallel/engine/fp8_history_state.h"
 #include "parallel/engine/left_out_state.h"
-#include "parallel/layout/flat_shards.h"
+#include "parallel/shard/states/owned_elements.h"
 
 namespace llmtrain {
 namespace {
 
-// Elements [begin, end) of this rank's part of a parameter, without padding. They start at index `place` in the tensors
-// over the rank's owned range.
-struct OwnedElements {
-  const Parameter* parameter = nullptr;
-  LocalPart part;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t place = 0;
-
-  std::int64_t count() const { return end - begin; }
-  // The elements' slice of a tensor over the owned range.
-  at::Tensor in(const at::Tensor& owned) const { return owned.slice(0, place, place + count()); }
-
-  // Elements [first, last) of the part as boxes of the whole parameter, in the order of memory.
-  std::vector<SliceBox> boxes(std::int64_t first, std::int64_t last) const {
-    std::vector<SliceBox> boxes = boxes_of_range(part.real_shape, first, last);
-    for (SliceBox& box : boxes)
-      // From the rank's part to the whole parameter, whose coordinates checkpoints use.
-      std::transform(box.offset.begin(), box.offset.end(), part.offset.begin(), box.offset.begin(), std::plus<>());
-    return boxes;
-  }
-};
-
-// The elements of a unit's parameters that lie in an interval of its flat memory.
-std::vector<OwnedElements> elements_in(const LocalModel& model, const ParameterUnit& unit,
-                                       const FlatInterval& interval) {
-  std::vector<OwnedElements> list;
-  const std::int64_t start = unit.parameters->owned().begin;
-  for (const FlatRange& range : unit.store->ranges()) {
-    // Padding (vocabulary, ZeRO) is not part of a parameter: it is neither loaded nor saved.
-    const LocalPart& part = unit.store->part(range.parameter);
-    const FlatInterval common = intersection({range.begin, range.begin + part.real_elements()}, interval);
-    if (common.count() == 0) continue;
-    list.push_back({&model.graph().parameters[range.parameter], part, common.begin - range.begin,
-                    common.end - range.begin, common.begin - start});
-  }
-  return list;
-}
-
-// The part of the unit's elements that this rank writes to a checkpoint: ranks that own the same elements share them
-// evenly, and all ranks together write every element once.
-std::vector<OwnedElements> saved_elements(const LocalModel& model, const ParameterUnit& unit) {
-  if (!model.counts(unit)) return {};
-  std::vector<OwnedElements> list = elements_in(model, unit, unit.parameters->saved());
-  for (OwnedElements& elements : list) {
-    // Tensor ranks may hold copies of key-value heads; each writes its share of them.
-    const FlatInterval own = FlatShards{elements.count(), elements.part.copies}.shard(elements.part.copy);
-    elements.place += own.begin;
-    elements.end = elements.begin + own.end;
-    elements.begin += own.begin;
-  }
-  std::erase_if(list, [](const OwnedElements& elements) { return elements.count() == 0; });
-  return list;
+std::vector<OwnedElements> owned_elements(const LocalModel& model, const ParameterUnit& unit) {
+  return elements_in(model.graph(), *unit.store, *unit.parameters, unit.parameters->owned());
 }
 
 // Reads into flat memory, directly if type and device match, else through a temporary tensor: of a GPU's memory pinned,
@@ -116,16 +65,19 @@ void visit_owned(const OwnedElements& elements, Visit visit) {
   }
 }
 
-// Copies the owned part of a logical tensor of the checkpoint, without its scale, into the owned memory. `look` is
-// given each piece as the host has read it.
+// Copies the owned part of a logical tensor of the checkpoint, without its scale, to the owned values. `look` is given
+// each piece as the host has read it.
 template <class Look>
 void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
-               const at::Tensor& owned, Look look) {
+               const StateValues& owned, Look look) {
   const LogicalTensor& tensor = find_tensor(checkpoint, name, *elements.parameter);
+  const std::optional<float> scale = read_number(checkpoint, scale_name(name));
   visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
-    look(read_box(checkpoint, tensor, box, owned.slice(0, place, place + element_count(box.shape))));
+    owned.write({place, place + element_count(box.shape)}, [&](const at::Tensor& values) {
+      look(read_box(checkpoint, tensor, box, values));
+      if (scale) values.div_(*scale);
+    });
   });
-  if (const auto scale = read_number(checkpoint, scale_name(name))) elements.in(owned).div_(*scale);
 }
 
 // Those of the optimizer's states that have scales.
@@ -161,8 +113,7 @@ void read_scales(const CheckpointReader& checkpoint, const Graph& graph, const P
 double owned_count(const LocalModel& model) {
   double count = 0;
   for (const ParameterUnit* unit : model.units())
-    for (const OwnedElements& elements : elements_in(model, *unit, unit->parameters->owned()))
-      count += static_cast<double>(elements.count());
+    for (const OwnedElements& elements : owned_elements(model, *unit)) count += static_cast<double>(elements.count());
   return count;
 }
 
@@ -173,7 +124,7 @@ void for_owned(const LocalModel& model, const ReportShare& report, Function func
   double done = 0;
   const double count = std::max(1.0, owned_count(model));
   for (const ParameterUnit* unit : model.units())
-    for (const OwnedElements& elements : elements_in(model, *unit, unit->parameters->owned())) {
+    for (const OwnedElements& elements : owned_elements(model, *unit)) {
       function(elements, *unit->parameters);
       done += static_cast<double>(elements.count());
       report(done / count);
@@ -182,25 +133,44 @@ void for_owned(const LocalModel& model, const ReportShare& report, Function func
 
 // One state of a unit's parameters: rounded weights, master weights or an optimizer state.
 struct StatePart {
-  at::Tensor owned;
+  StateValues owned;
   std::string suffix;  // appended to the parameter's name in the checkpoint
 };
 
 std::vector<StatePart> state_parts(const ShardedParameters& parameters) {
   std::vector<StatePart> parts;
   const auto rounded = parameters.rounded();
-  if (rounded) parts.push_back({*rounded, ""});
-  parts.push_back({parameters.source(), rounded ? ".master" : ""});
-  for (const OptimizerState& state : parameters.optimizer_states()) parts.push_back({state.values, "." + state.name});
+  if (rounded) parts.push_back({StateValues(*rounded), ""});
+  parts.push_back({parameters.source_values(), rounded ? ".master" : ""});
+  const std::vector<OptimizerState> states = parameters.optimizer_states();
+  for (std::size_t i = 0; i < states.size(); ++i) parts.push_back({parameters.state_values(i), "." + states[i].name});
   return parts;
 }
 
-// Appends the elements of one state, of a type and at `memory`, as slices of the tensor `name`.
+// What hands over values of a file when they are written, in pieces.
+TensorContent content_of(const StateValues& values, const FlatInterval& elements) {
+  return [values, elements](const WriteBytes& write) {
+    for (std::int64_t begin = elements.begin; begin < elements.end; begin += StatePieces::most) {
+      const at::Tensor piece = values.read({begin, std::min(elements.end, begin + StatePieces::most)});
+      write(piece.data_ptr(), piece.nbytes());
+    }
+  };
+}
+
+// Appends the elements of one state, of values on the disk or at `memory`, as slices of the tensor `name`.
 void add_slices(std::vector<TensorSlice>& slices, const std::string& name, const OwnedElements& elements,
-                at::ScalarType type, const std::byte* memory) {
+                const StateValues& values, const std::byte* memory) {
+  std::int64_t place = elements.place;
   for (const SliceBox& box : elements.boxes(elements.begin, elements.end)) {
-    slices.push_back({name, dtype_name(type), elements.parameter->shape, box.offset, box.shape, memory});
-    memory += element_count(box.shape) * static_cast<std::int64_t>(c10::elementSize(type));
+    const FlatInterval part{place, place + element_count(box.shape)};
+    slices.push_back({name, dtype_name(values.type()), elements.parameter->shape, box.offset, box.shape});
+    if (values.is_on_disk()) {
+      slices.back().content = content_of(values, part);
+    } else {
+      slices.back().data =
+          memory + (place - elements.place) * static_cast<std::int64_t>(c10::elementSize(values.type()));
+    }
+    place = part.end;
   }
 }
 
@@ -209,11 +179,11 @@ template <class Visit>
 void for_saved(const LocalModel& model, SavedParameters which, Visit visit) {
   for (const ParameterUnit* unit : model.units()) {
     if (which == SavedParameters::trained && unit->store->is_frozen(unit->store->ranges().front().parameter)) continue;
+    if (!model.counts(*unit)) continue;
     // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
-    const auto saved = saved_elements(model, *unit);
+    const auto saved = saved_elements(model.graph(), *unit->store, *unit->parameters);
     for (const auto& [owned, suffix] : state_parts(*unit->parameters))
-      for (const OwnedElements& elements : saved)
-        visit(elements.parameter->name + suffix, elements, elements.in(owned));
+      for (const OwnedElements& elements : saved) visit(elements.parameter->name + suffix, elements, owned);
   }
 }
 
@@ -299,7 +269,9 @@ void add_numbers(std::vector<TensorSlice>& slices, const LocalModel& model, std:
 
 std::size_t state_bytes(const LocalModel& model, SavedParameters saved) {
   std::size_t bytes = 0;
-  for_saved(model, saved, [&](const auto&, const auto&, const at::Tensor& values) { bytes += values.nbytes(); });
+  for_saved(model, saved, [&](const auto&, const OwnedElements& elements, const StateValues& values) {
+    if (!values.is_on_disk()) bytes += static_cast<std::size_t>(elements.count()) * c10::elementSize(values.type());
+  });
   return bytes;
 }
 
@@ -315,8 +287,10 @@ StateSlices state_slices(const LocalModel& model, SavedParameters saved) {
   StateSlices state;
   std::vector<at::Tensor> copies;
   add_numbers(state.slices, model, copies);
-  for_saved(model, saved, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
-    add_slices(state.slices, name, elements, values.scalar_type(), static_cast<const std::byte*>(values.data_ptr()));
+  for_saved(model, saved, [&](const std::string& name, const OwnedElements& elements, const StateValues& values) {
+    const std::byte* memory = nullptr;
+    if (!values.is_on_disk()) memory = static_cast<const std::byte*>(values.read(elements.interval()).data_ptr());
+    add_slices(state.slices, name, elements, values, memory);
   });
   return state;
 }
@@ -326,10 +300,11 @@ StateSlices copied_slices(const LocalModel& model, std::byte* host, SavedParamet
   std::vector<at::Tensor> numbers;
   add_numbers(state.slices, model, numbers);
   std::vector<StateCopy::Piece> pieces;
-  for_saved(model, saved, [&](const std::string& name, const OwnedElements& elements, const at::Tensor& values) {
-    add_slices(state.slices, name, elements, values.scalar_type(), host);
-    pieces.push_back({values, host});
-    host += values.nbytes();
+  for_saved(model, saved, [&](const std::string& name, const OwnedElements& elements, const StateValues& values) {
+    add_slices(state.slices, name, elements, values, host);
+    if (values.is_on_disk()) return;
+    pieces.push_back({values.read(elements.interval()), host});
+    host += pieces.back().from.nbytes();
   });
   state.memory = std::make_shared<const std::vector<at::Tensor>>(std::move(numbers));
   state.copy = std::make_shared<StateCopy>(model.device(), std::move(pieces));
@@ -351,10 +326,10 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint, const Rep
   double done = 0;
   const double count = std::max(1.0, owned_count(model));
   for (const ParameterUnit* unit : model.units()) {
-    const auto owned = elements_in(model, *unit, unit->parameters->owned());
+    const auto owned = owned_elements(model, *unit);
     const auto states = unit->parameters->optimizer_states();
     for (std::size_t i = 0; i < states.size(); ++i)
-      unit->parameters->load_state(i, [&](const at::Tensor& values) {
+      unit->parameters->load_state(i, [&](const StateValues& values) {
         for (const OwnedElements& elements : owned) {
           read_into(checkpoint, elements.parameter->name + "." + states[i].name, elements, values, [](const auto&) {});
           done += static_cast<double>(elements.count()) / static_cast<double>(states.size());
@@ -391,7 +366,9 @@ void load_weights(LocalModel& model, const WeightSource& source, const ReportSha
     visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
       const at::Tensor values = source.read(*elements.parameter, box).view({-1});
       require_held(values, memory, elements.parameter->name);
-      memory.incoming().slice(0, place, place + values.numel()).copy_(kernels::to_device(values, model.device()));
+      memory.incoming().write({place, place + values.numel()}, [&](const at::Tensor& piece) {
+        piece.copy_(kernels::to_device(values, piece.device()));
+      });
     });
   });
   publish(model);

@@ -77,8 +77,12 @@ ReplicaHashes replica_hashes(LocalModel& model) {
       return hashes[static_cast<std::size_t>(are_experts ? experts : dense)];
     };
     std::int64_t& states = of(Replicated::states, Replicated::expert_states);
-    add(states, unit->parameters->source());
-    for (const OptimizerState& state : unit->parameters->optimizer_states()) add(states, state.values);
+    const auto add_pieces = [&](const StateValues& values) {
+      values.for_pieces([&](const FlatInterval&, const at::Tensor& piece) { add(states, piece); });
+    };
+    add_pieces(unit->parameters->source_values());
+    for (std::size_t i = 0; i < unit->parameters->optimizer_states().size(); ++i)
+      add_pieces(unit->parameters->state_values(i));
     // No rank has whole weights at ZeRO-3; its shard of them is among the states.
     if (model.gathers_for_use()) continue;
     std::int64_t& weights = of(Replicated::weights, Replicated::expert_weights);

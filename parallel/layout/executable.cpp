@@ -157,16 +157,19 @@ std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
                    std::move(keys));
 }
 
-// Where the host has the optimizer's states, which it updates.
+// Where the host or a disk has the optimizer's states, which the host updates.
 std::vector<Unsupported> unsupported_host_states(const Recipe& recipe) {
+  const StatesPlace place = recipe.memory.offload.optimizer;
+  const std::string word = place == StatesPlace::disk ? "\"disk\"" : "true";
   std::vector<Unsupported> keys = {
       // Its tensors are in the host's memory as they are.
-      {recipe.cluster.device == DeviceKind::cpu, "/memory/offload/optimizer", "true on a CPU", "use false"},
+      {recipe.cluster.device == DeviceKind::cpu && place == StatesPlace::host, "/memory/offload/optimizer",
+       "true on a CPU", "use false, or \"disk\""},
       // Their scales follow from the largest of all new values, before any is stored.
-      {stores_fp8(recipe.precision.fp8_level), "/memory/offload/optimizer", "true with FP8 gradients and states",
+      {stores_fp8(recipe.precision.fp8_level), "/memory/offload/optimizer", word + " with FP8 gradients and states",
        "use false, or precision.fp8_level \"O0\" or \"off\""},
   };
-  return only_with(recipe.memory.offload.optimizer, std::move(keys));
+  return only_with(recipe.memory.offload.moves_states(), std::move(keys));
 }
 
 // Every key that plans but does not run is listed here; a new feature removes its line.

@@ -29,7 +29,7 @@ namespace llmtrain {
 namespace {
 
 std::string memory_line(const Recipe& recipe, LocalModel& model) {
-  std::int64_t weights = 0, gradients = 0, moments = 0, host = 0;
+  std::int64_t weights = 0, gradients = 0, moments = 0, host = 0, disk = 0;
   // What is allocated, not what the plan predicts: the plan has a line of its own.
   for (const ParameterUnit* unit : model.units()) {
     const ShardedParameters::Bytes bytes = unit->parameters->bytes();
@@ -37,8 +37,12 @@ std::string memory_line(const Recipe& recipe, LocalModel& model) {
     gradients += bytes.gradients;
     moments += bytes.moments;
     host += bytes.host;
+    disk += bytes.disk;
   }
   const std::string compute(element_name(element_type(recipe.precision.compute)));
+  if (disk > 0)
+    return fmt::format("weights {} ({}), gradients {}; on the disk fp32 masters, if any, and moments {}",
+                       format_bytes(weights), compute, format_bytes(gradients), format_bytes(disk));
   if (host > 0)
     return fmt::format("weights {} ({}), gradients {}; on the host fp32 master and moments {}", format_bytes(weights),
                        compute, format_bytes(gradients), format_bytes(host));

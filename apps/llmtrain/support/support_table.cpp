@@ -162,6 +162,8 @@ void add_layout(std::vector<Tried>& tried) {
   add({"pipeline.loops", {"2"}});
   add({"memory.recompute", {R"({"full": [0]})"}});
   add({"memory.limit", {"1e12"}});
+  add({"memory.offload.optimizer", {"disk"}});
+  add({"memory.offload.folder", {"/scratch"}, {{"memory.offload.optimizer", "disk"}}});
   add({"memory.offload.weights", {}, {{"parallel.zero_stage", "3"}, {"memory.offload.optimizer", "true"}}});
   add({"kernels.attention", {"cudnn"}, {{"precision.compute", "bf16"}}});
 }

@@ -312,4 +312,22 @@ void KeyVisitor::word(const Key& key, std::size_t& index, Words words) {
   value(key, {choice_words(words), words[index], schema, read});
 }
 
+void KeyVisitor::boolean_or_word(const Key& key, std::size_t& index, Words words) {
+  const auto schema = [&] {
+    Json::array_t values{false, true};
+    for (const auto word : words) values.emplace_back(word);
+    return Json::object({{"enum", std::move(values)}});
+  };
+  const auto read = [&](const WrittenValue& written) {
+    if (written.json().is_boolean()) {
+      index = written.json().get<bool>() ? 1 : 0;
+    } else if (const auto word = written.word(words)) {
+      index = 2 + *word;
+    }
+  };
+  std::string text = "false, true";
+  for (std::size_t i = 0; i < words.size(); ++i) text += (i + 1 < words.size() ? ", " : " or ") + quoted(words[i]);
+  value(key, {text, index < 2 ? Json(index == 1) : Json(words[index - 2]), schema, read});
+}
+
 }  // namespace llmtrain

@@ -137,6 +137,14 @@ class KeyVisitor {
     }
   }
 
+  // false, true or one of `words`, which an enum's values are in the order of.
+  template <class Field>
+  void word_or_boolean(const Key& key, Field& field, Words words) {
+    auto index = static_cast<std::size_t>(field);
+    boolean_or_word(key, index, words);
+    field = static_cast<Field>(index);
+  }
+
   // An object; `body` visits its keys.
   template <class Body>
   void section(const Key& key, Body body) {
@@ -187,6 +195,7 @@ class KeyVisitor {
 
  private:
   void word(const Key& key, std::size_t& index, Words words);
+  void boolean_or_word(const Key& key, std::size_t& index, Words words);
 
   Defaults defaults_;
 };

@@ -175,11 +175,20 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
                         "what a GPU leaves to the host, at the least time; null: memory.recompute and memory.offload "
                         "say it."},
                        memory.limit, {0, 1e18, RangeEnds::open_minimum});
-  keys.section({"offload", "What is kept in host memory instead of device memory."}, [&] {
-    keys.boolean({"optimizer", "Optimizer state and master weights."}, memory.offload.optimizer);
+  keys.section({"offload", "What is kept in host memory, or on a disk, instead of device memory."}, [&] {
+    keys.word_or_boolean(
+        {"optimizer",
+         "Optimizer state and master weights: true keeps them in the host's memory, \"disk\" in a file "
+         "of each rank, which its updates read and write piece by piece, also on CPUs."},
+        memory.offload.optimizer, states_place_words);
     keys.boolean({"weights", "With ZeRO 3 and `optimizer`: weights of stages that are not in use."},
                  memory.offload.weights);
     keys.boolean({"activations", "Activations between forward and backward."}, memory.offload.activations);
+    keys.nullable_text(
+        {"folder",
+         "Where the files of optimizer \"disk\" are, relative to the working directory, such as a node's "
+         "own scratch folder; they have no names, and go with the run. null: the run directory."},
+        memory.offload.folder, {TextKind::working_path});
   });
 }
 

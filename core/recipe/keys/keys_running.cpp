@@ -67,7 +67,7 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
                [&] { describe_slurm(keys, launch.slurm); });
 }
 
-void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {
+void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint, const OffloadRecipe& offload) {
   keys.integer({"every", "Steps between checkpoints; 0: only one, at the end."}, checkpoint.every, {0, most_steps});
   keys.integer({"keep", "Number of newest checkpoints to keep; 0: all. One that is being read goes with a later one."},
                checkpoint.keep, {0, 1'000'000});
@@ -84,8 +84,9 @@ void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {
       {"async",
        "Training continues while a checkpoint is written, and what is trained meanwhile is not saved until the next "
        "one, which waits for this one: a run that is killed loses the interval and one write, at most two "
-       "intervals; false: the interval."},
-      checkpoint.async);
+       "intervals; false: the interval.",
+       "true; false with memory.offload.optimizer \"disk\""},
+      keys.otherwise(checkpoint.async, offload.optimizer != StatesPlace::disk));
   keys.choice({"on_failure",
                "What follows where a checkpoint cannot be written: stop ends the run; continue goes on training until "
                "the next one, and ends the run only if it is the last."},
@@ -103,7 +104,7 @@ void describe_running(KeyVisitor& keys, Recipe& recipe) {
   keys.section({"cluster", "The cluster."}, [&] { describe_cluster(keys, recipe.cluster); });
   keys.section({"launch", "How ranks are started and monitored."}, [&] { describe_launch(keys, recipe.launch); });
   keys.section({"checkpoint", "What is saved, and what a run starts from."},
-               [&] { describe_checkpoint(keys, recipe.checkpoint); });
+               [&] { describe_checkpoint(keys, recipe.checkpoint, recipe.memory.offload); });
   keys.section({"log", "Logs and metrics of the run."}, [&] {
     keys.text({"directory", "The run directory, relative to the working directory.", "runs/<name>"},
               keys.otherwise(recipe.log.directory, "runs/" + recipe.name), {TextKind::working_path});

@@ -20,11 +20,11 @@ const std::vector<Rule>& all_rules() {
   static const std::vector<Rule> rules = [] {
     std::vector<Rule> all;
     for (const auto part :
-         {model_rules,   encoder_rules,    document_rules,       masking_rules,      denoising_rules,  label_rules,
-          span_rules,    image_rules,      resnet_rules,         classifier_rules,   pair_rules,       precision_rules,
-          world_rules,   layout_rules,     batch_rules,          stated_world_rules, pipeline_rules,   attention_rules,
-          hybrid_rules,  curriculum_rules, token_dropping_rules, optimizer_rules,    cuda_graph_rules, size_rules,
-          running_rules, slurm_rules,      slurm_start_rules})
+         {model_rules,     encoder_rules, document_rules,   masking_rules,        denoising_rules,    label_rules,
+          span_rules,      image_rules,   resnet_rules,     classifier_rules,     pair_rules,         precision_rules,
+          world_rules,     layout_rules,  offload_rules,    batch_rules,          stated_world_rules, pipeline_rules,
+          attention_rules, hybrid_rules,  curriculum_rules, token_dropping_rules, optimizer_rules,    cuda_graph_rules,
+          size_rules,      running_rules, slurm_rules,      slurm_start_rules})
       std::ranges::copy(part(), std::back_inserter(all));
     return all;
   }();

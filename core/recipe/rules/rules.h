@@ -71,6 +71,7 @@ std::vector<Rule> encoder_rules();
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
+std::vector<Rule> offload_rules();
 std::vector<Rule> batch_rules();         // sizes of batches in layouts
 std::vector<Rule> stated_world_rules();  // of layouts whose ranks the recipe says
 std::vector<Rule> pipeline_rules();

@@ -46,7 +46,7 @@ Verdict check_host(const Recipe& recipe) {
   if (recipe.parallel.tensor > 1) return ranks("tensor", recipe.parallel.tensor);
   if (recipe.parallel.context > 1) return ranks("context", recipe.parallel.context);
   if (recipe.memory.offload != OffloadRecipe{})
-    return not_with_graphs("what is offloaded passes through the host", "memory.offload without true");
+    return not_with_graphs("what is offloaded passes through the host", "memory.offload without true and \"disk\"");
   if (recipe.precision.delays_scales())
     return not_with_graphs("the host has the history of delayed scales",
                            "precision.fp8_scaling.method \"current\", or fp8_level \"off\"");
@@ -97,6 +97,7 @@ std::vector<Rule> cuda_graph_rules() {
             "/memory/offload/optimizer",
             "/memory/offload/weights",
             "/memory/offload/activations",
+            "/memory/offload/folder",
             "/precision/fp8_level",
             "/precision/fp8_scaling/method",
             "/log/fp8_statistics"},

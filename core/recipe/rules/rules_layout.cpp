@@ -247,18 +247,6 @@ Verdict check_limit(const Recipe& recipe, const Known&) {
                  "must choose alone what layers recompute; leave one of the two out"};
 }
 
-// Weights come and go as ZeRO-3's do, and the host writes them.
-Verdict check_offloaded_weights(const Recipe& recipe, const Known&) {
-  if (!recipe.memory.offload.weights) return {};
-  if (recipe.parallel.zero_stage != 3)
-    return Refusal{fmt::format("ZeRO {} keeps weights where they are used", recipe.parallel.zero_stage),
-                   "needs parallel.zero_stage 3, also on one rank, or must be false", "false"};
-  if (!recipe.memory.offload.optimizer)
-    return Refusal{"true leaves the optimizer's states on the device, which are larger",
-                   "needs memory.offload.optimizer true, or must be false", "false"};
-  return {};
-}
-
 }  // namespace
 
 // A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
@@ -278,7 +266,6 @@ std::vector<Rule> layout_rules() {
        check_sequence},
       {"/memory/recompute", {"/model/layers", "/model/decoder_layers"}, check_recomputed_layers},
       {"/memory/limit", {"/memory/recompute"}, check_limit},
-      {"/memory/offload/weights", {"/parallel/zero_stage", "/memory/offload/optimizer"}, check_offloaded_weights},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
       {"/parallel/expert",
        {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/expert_tensor",

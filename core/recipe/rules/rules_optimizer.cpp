@@ -23,7 +23,7 @@ Verdict check_state_types(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_place(const Recipe& recipe, const Known&) {
-  if (!is_muon(recipe) || !recipe.memory.offload.optimizer) return {};
+  if (!is_muon(recipe) || !recipe.memory.offload.moves_states()) return {};
   return Refusal{"\"muon\" with memory.offload.optimizer",
                  "must multiply matrices where the model computes; set memory.offload.optimizer to false, or use "
                  "\"adamw\""};

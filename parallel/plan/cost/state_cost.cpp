@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "parallel/plan/cost/disk_cost.h"
 #include "parallel/plan/cost/muon_cost.h"
 
 namespace llmtrain {
@@ -138,11 +139,18 @@ double update_seconds(const PricedLayout& priced, std::size_t rank, BlockCache<s
     return ranks.zero_stage > 0 ? all / static_cast<double>(ranks.shards.ranks) : all;
   };
   const double elements = shard(dense, priced.dense_ranks) + shard(experts, priced.expert_ranks);
-  if (priced.recipe().memory.offload.optimizer) return host_update_seconds(priced, elements);
+  // Goes on beside the update, whose pieces it brings and takes away.
+  const double of_disk = disk_seconds(priced, static_cast<std::int64_t>(rank));
+  const OffloadRecipe& offload = priced.recipe().memory.offload;
+  const bool is_cpu = priced.setting().program.device == ComputeDevice::cpu;
+  if (offload.optimizer == StatesPlace::host || (offload.optimizer == StatesPlace::disk && !is_cpu))
+    return std::max(of_disk, host_update_seconds(priced, elements));
   const double bytes =
       elements * optimizer_bytes_per_parameter(most_states(priced)) * priced.program().traffic.optimizer;
   const double stated = priced.program().host.tensor_seconds;
-  return priced.roofline.pass(bytes).seconds + tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
+  const double of_update =
+      priced.roofline.pass(bytes).seconds + tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
+  return std::max(of_disk, of_update);
 }
 
 }  // namespace

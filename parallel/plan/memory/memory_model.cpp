@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/graph/block_fields.h"
 #include "core/graph/graph.h"
 #include "core/graph/operators/operators.h"
 #include "core/graph/rope_frequencies.h"
+#include "parallel/layout/state_pieces.h"
 #include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/memory/activation_memory.h"
@@ -106,10 +108,21 @@ void move_to_host(StageMemory& stage, Category category) {
   stage.resident[category] = 0;
 }
 
-void offload_states(const Partition& partition, std::size_t index, StageMemory& stage) {
+// What updates read and write piece by piece: in memory are the pieces that pass alone, once for all stages of a rank.
+void move_to_disk(const Partition& partition, std::size_t index, bool is_cpu, StageMemory& stage) {
+  stage.resident[Category::master_weights] = 0;
+  stage.resident[Category::optimizer] = 0;
+  if (std::cmp_greater_equal(index, partition.mesh.pipeline)) return;
+  const StateFile file = state_file(partition, static_cast<std::int64_t>(index), !is_cpu);
+  stage.disk = static_cast<double>(file.bytes);
+  (is_cpu ? stage.resident : stage.host_resident)[Category::buffers] += static_cast<double>(file.buffers());
+}
+
+void offload_states(const Partition& partition, std::size_t index, bool is_cpu, StageMemory& stage) {
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
+  if (wanted.optimizer == StatesPlace::disk) move_to_disk(partition, index, is_cpu, stage);
   // The update then runs on the host: neither master weights nor moments are needed on the device.
-  if (wanted.optimizer) {
+  if (wanted.optimizer == StatesPlace::host) {
     move_to_host(stage, Category::master_weights);
     move_to_host(stage, Category::optimizer);
     // Weights that are their own master have one there all the same, unless they are there themselves.
@@ -212,7 +225,7 @@ StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers 
   hold_gradients(priced, index, fp8, blocks, stage);
   stage.resident[Category::buffers] += image_bytes(partition, index);
   hold_slices_twice(partition, index, stage);
-  offload_states(partition, index, stage);
+  offload_states(partition, index, is_cpu, stage);
   hold_activations(partition, index, blocks, is_cpu ? 0 : priced.program().memory.allocator_reserve, stage);
   return stage;
 }

@@ -12,8 +12,8 @@ namespace llmtrain {
 // micro-batches are in flight. Of this program it is what one rank's runner allocates (core/model, core/optim,
 // parallel/engine).
 //
-// memory.offload: `optimizer` moves master weights and moments to the host, `weights` the shards of ZeRO-3, and
-// `activations` what is saved, except for two blocks.
+// memory.offload: `optimizer` moves master weights and moments to the host or to a file, `weights` the shards of
+// ZeRO-3, and `activations` what is saved, except for two blocks.
 //
 // With Fp8Layers::after_fallback it is the most that a step needs however many layers precision.high_precision's
 // fallback_steps has taken out of FP8: what such a layer keeps for its backward is as wide as without FP8, and its

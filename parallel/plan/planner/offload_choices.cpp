@@ -50,7 +50,7 @@ std::vector<Recipe> offload_choices(const Plan& plan, const ClusterProfile& clus
     add(choice);
     // How long the host's step takes must be known.
     if (cluster.host.memory_bandwidth <= 0) continue;
-    choice.memory.offload.optimizer = true;
+    if (!choice.memory.offload.moves_states()) choice.memory.offload.optimizer = StatesPlace::host;
     add(choice);
     for (const bool is_breadth_first : {false, true})
       add(with_weights_there(choice, plan.layout->mesh(), is_breadth_first));

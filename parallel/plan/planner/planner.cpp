@@ -12,6 +12,7 @@
 #include "core/recipe/enum_words.h"
 #include "core/recipe/rules/rules.h"
 #include "core/recipe/step_shapes.h"
+#include "parallel/plan/cost/disk_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
@@ -84,7 +85,7 @@ PlannedThroughput planned_throughput(const Plan& plan, const ClusterProfile& pro
           .hfu = hardware_flops / seconds / devices / peak};
 }
 
-std::vector<PlannedRank> planned_ranks(const Plan& plan) {
+std::vector<PlannedRank> planned_ranks(const PricedLayout& priced, const Plan& plan) {
   const Mesh& mesh = plan.layout->mesh();
   // Global ranks are ordered tensor × context × data × pipeline, so each pipeline rank is one contiguous block.
   const std::int64_t alike = mesh.data * mesh.context * mesh.tensor;
@@ -98,6 +99,9 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
                      .peak_bytes = simulated.peak_bytes,
                      .bytes = simulated.high_water,
                      .host_bytes = simulated.host_peak_bytes,
+                     .disk_bytes = plan.memory.stages[static_cast<std::size_t>(index)].disk,
+                     .disk_traffic = disk_traffic(priced, index),
+                     .disk_seconds = disk_seconds(priced, index),
                      .peak_instruction = to_text(instructions[static_cast<std::size_t>(simulated.peak_instruction)])});
   }
   return ranks;
@@ -222,6 +226,15 @@ void warn_of_nodes(Plan& plan) {
   }
 }
 
+void warn_of_disk(const ClusterProfile& profile, Plan& plan) {
+  if (plan.layout->recipe().memory.offload.optimizer != StatesPlace::disk || profile.host.disk_bandwidth > 0) return;
+  plan.report.warnings.push_back(
+      fmt::format("memory.offload.optimizer: {} does not state what a node's disk moves: {}/s is assumed; state "
+                  "host.disk_bandwidth "
+                  "in a profile",
+                  profile.name, bytes_text(assumed_disk_bandwidth)));
+}
+
 void warn_of_relaying(Plan& plan) {
   const Mesh& mesh = plan.layout->mesh();
   const bool relays = plan.layout->recipe().parallel.expert_all_to_all == AllToAll::hierarchical;
@@ -266,7 +279,7 @@ void fill_report(const PricedLayout& priced, Plan& plan) {
   report.run = planned_run(plan, profile);
   report.routing = planned_routing(priced);
   report.fp8_products = planned_products(priced);
-  report.ranks = planned_ranks(plan);
+  report.ranks = planned_ranks(priced, plan);
   add_fallback_peaks(priced, plan);
   report.communication = planned_communication(plan, priced);
   // Without a stated limit nothing can be said against the plan.
@@ -279,6 +292,7 @@ void fill_report(const PricedLayout& priced, Plan& plan) {
   warn_of_bubble(plan);
   warn_of_sharing(profile, plan);
   warn_of_nodes(plan);
+  warn_of_disk(profile, plan);
   warn_of_relaying(plan);
   warn_of_precision(profile, plan);
 }

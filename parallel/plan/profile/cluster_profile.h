@@ -68,6 +68,9 @@ struct HostProfile {
   double step_seconds = 0;         // once per step
   // What a node's memory moves by its data sheet, for all ranks of the node together; 0: not stated.
   double memory_bandwidth = 0;
+  // What the disk of a node's states (memory.offload.optimizer "disk") reads and writes in turns, for all ranks of the
+  // node together; 0: not stated.
+  double disk_bandwidth = 0;
 };
 
 struct CollectivePoint {

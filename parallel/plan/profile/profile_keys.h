@@ -82,6 +82,7 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
     visitor.number("tensor_seconds", profile.host.tensor_seconds, seconds_range);
     visitor.number("step_seconds", profile.host.step_seconds, seconds_range);
     visitor.optional_number("memory_bandwidth", profile.host.memory_bandwidth, rate_or_none_range);
+    visitor.optional_number("disk_bandwidth", profile.host.disk_bandwidth, rate_or_none_range);
   });
   visitor.section("node", [&] {
     visitor.integer("devices", profile.node.devices, count_range);

@@ -76,6 +76,10 @@ struct PlannedRank {
   double peak_bytes = 0;
   MemoryBytes bytes;      // each category's high-water mark
   double host_bytes = 0;  // offloaded
+  // The file of its states (memory.offload.optimizer "disk"), what a step reads from and writes to it, and how long.
+  double disk_bytes = 0;
+  double disk_traffic = 0;
+  double disk_seconds = 0;
   std::string peak_instruction;
   // The most that the peak may become once layers have left FP8 (precision.high_precision.fallback_steps), however many
   // do; none where none can.

@@ -63,7 +63,12 @@ Json rank_json(const PlannedRank& rank) {
                {"allocated_bytes", whole(std::max(0.0, rank.allocated_bytes()))},
                {"bytes", bytes},
                {"host_bytes", whole(rank.host_bytes)},
+               {"disk_bytes", whole(rank.disk_bytes)},
                {"peak_instruction", rank.peak_instruction}};
+  if (rank.disk_bytes > 0) {
+    json["disk_bytes_per_step"] = whole(rank.disk_traffic);
+    json["disk_seconds"] = rank.disk_seconds;
+  }
   if (rank.fallback_peak_bytes) json["fallback_peak_bytes"] = whole(*rank.fallback_peak_bytes);
   return json;
 }

@@ -104,6 +104,9 @@ void write_verdict(Page& page, const PlanReport& report) {
   if (const auto most = fallback_peak(report))
     where += fmt::format(", at most {} once layers have left FP8", bytes_text(*most));
   if (rank.host_bytes > 0) where += fmt::format(", plus {} of host memory", bytes_text(rank.host_bytes));
+  if (rank.disk_bytes > 0)
+    where += fmt::format(", plus {} on a disk, of which steps move {} in {}", bytes_text(rank.disk_bytes),
+                         bytes_text(rank.disk_traffic), duration_text(rank.disk_seconds));
   write_wrapped(page, "  ", where);
 }
 
@@ -151,7 +154,7 @@ void write_limits(Page& page, const PlanReport& report) {
   parts.clear();
   const OffloadRecipe& host = memory.offload;
   if (host.activations) parts.emplace_back("activations");
-  if (host.optimizer) parts.emplace_back("optimizer states");
+  if (host.optimizer == StatesPlace::host) parts.emplace_back("optimizer states");
   if (host.weights) parts.emplace_back("weights");
   if (!parts.empty()) write_wrapped(page, "On the host: ", fmt::format("{}", fmt::join(parts, ", ")));
   parts.clear();

@@ -94,6 +94,7 @@ struct Holding {
 struct StageMemory {
   MemoryBytes resident;       // throughout the step: shards or whole weights, gradients, master weights, moments
   MemoryBytes host_resident;  // the same on the host instead of the device (memory.offload)
+  double disk = 0;            // bytes of the same in the rank's file, of its first stage those of all its stages
   // What comes and goes. The order in which an event changes categories is that of the holdings.
   std::vector<Holding> holdings;
   // Other stages whose gradients its Backward adds to, because they hold parameters for it.

@@ -5,6 +5,8 @@
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "kernels/host_copy.h"
 
@@ -15,11 +17,6 @@ constexpr std::int64_t largest_element = 4;  // bytes, of fp32
 
 at::Tensor pinned() {
   return at::empty({HostUpdate::piece * largest_element}, at::TensorOptions(at::kByte).pinned_memory(true));
-}
-
-at::Tensor part_of(const at::Tensor& flat, std::int64_t index) {
-  const std::int64_t begin = index * HostUpdate::piece;
-  return flat.slice(0, begin, std::min(flat.numel(), begin + HostUpdate::piece));
 }
 
 // The first bytes of `memory` as `elements` of this type.
@@ -36,8 +33,7 @@ HostUpdate::HostUpdate(const at::Device& device)
       buffers_{{{pinned(), pinned(), c10::Event(device.type()), c10::Event(device.type())},
                 {pinned(), pinned(), c10::Event(device.type()), c10::Event(device.type())}}} {}
 
-at::Tensor HostUpdate::fetch(std::int64_t index, const at::Tensor& gradients) {
-  const at::Tensor from = part_of(gradients, index);
+at::Tensor HostUpdate::fetch(std::int64_t index, const at::Tensor& from) {
   Buffer& buffer = buffer_of(index);
   const at::Tensor to = seen_as(buffer.gradients, from.scalar_type(), from.numel());
   const c10::StreamGuard guard(incoming_);
@@ -46,44 +42,54 @@ at::Tensor HostUpdate::fetch(std::int64_t index, const at::Tensor& gradients) {
   return to;
 }
 
-void HostUpdate::send(std::int64_t index, const at::Tensor& rounded, const at::Tensor& weights) {
+void HostUpdate::send(std::int64_t index, const at::Tensor& rounded, const at::Tensor& to) {
   const c10::StreamGuard guard(outgoing_);
-  part_of(weights, index).copy_(rounded, true);
+  to.copy_(rounded, true);
   buffer_of(index).left.record(outgoing_);
 }
 
-void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights) {
+void HostUpdate::step(Optimizer& optimizer, OptimizerUpdate of_piece, std::int64_t index, const at::Tensor& weights) {
+  const bool rounds = weights.scalar_type() != of_piece.weights.scalar_type();
+  Buffer& buffer = buffer_of(index);
+  buffer.arrived.synchronize();
+  if (weights.is_cpu()) {
+    // By now the device has read the old ones: its work of the step is done.
+    if (rounds) of_piece.compute_weights = weights;
+    return optimizer.update(of_piece);
+  }
+  buffer.left.synchronize();
+  const at::Tensor rounded = seen_as(buffer.weights, weights.scalar_type(), weights.numel());
+  if (rounds) of_piece.compute_weights = rounded;
+  optimizer.update(of_piece);
+  if (!rounds) rounded.copy_(of_piece.weights);
+  send(index, rounded, weights);
+}
+
+void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights, DiskStates* disk) {
   const c10::Stream computing = kernels::current_stream(device_);
   // From here on the gradients are whole, and nothing reads the old weights.
   c10::Event start(device_.type());
   start.record(computing);
   start.block(incoming_);
   start.block(outgoing_);
-  const std::int64_t pieces = (weights.numel() + piece - 1) / piece;
-  const bool rounds = weights.scalar_type() != update.weights.scalar_type();
+  const std::int64_t size = disk != nullptr ? StatePieces::most : piece;
+  const std::int64_t pieces = (weights.numel() + size - 1) / size;
+  const auto interval = [&](std::int64_t i) {
+    return FlatInterval{i * size, std::min(weights.numel(), (i + 1) * size)};
+  };
+  const auto part = [&](const at::Tensor& flat, std::int64_t i) {
+    return flat.slice(0, interval(i).begin, interval(i).end);
+  };
   at::Tensor next;
-  if (pieces > 0) next = fetch(0, update.gradients);
+  if (pieces > 0) next = fetch(0, part(update.gradients, 0));
   for (std::int64_t i = 0; i < pieces; ++i) {
-    OptimizerUpdate of_piece = update;
-    of_piece.weights = part_of(update.weights, i);
+    OptimizerUpdate of_piece =
+        part_of_update(update, interval(i), disk != nullptr ? disk->begin(i) : std::vector<at::Tensor>());
     of_piece.gradients = next;
-    of_piece.begin = update.begin + i * piece;
     // The buffer's last gradients were those of the piece before, which the host has used.
-    if (i + 1 < pieces) next = fetch(i + 1, update.gradients);
-    Buffer& buffer = buffer_of(i);
-    buffer.arrived.synchronize();
-    if (weights.is_cpu()) {
-      // By now the device has read the old ones: its work of the step is done.
-      if (rounds) of_piece.compute_weights = part_of(weights, i);
-      optimizer.update(of_piece);
-      continue;
-    }
-    buffer.left.synchronize();
-    const at::Tensor rounded = seen_as(buffer.weights, weights.scalar_type(), of_piece.weights.numel());
-    if (rounds) of_piece.compute_weights = rounded;
-    optimizer.update(of_piece);
-    if (!rounds) rounded.copy_(of_piece.weights);
-    send(i, rounded, weights);
+    if (i + 1 < pieces) next = fetch(i + 1, part(update.gradients, i + 1));
+    step(optimizer, std::move(of_piece), i, part(weights, i));
+    if (disk != nullptr) disk->end();
   }
   for (Buffer& buffer : buffers_) buffer.left.block(computing);
 }

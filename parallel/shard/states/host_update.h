@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/optim/optimizer.h"
+#include "parallel/shard/states/disk_states.h"
 
 namespace llmtrain {
 
@@ -24,9 +25,11 @@ class HostUpdate {
   // `weights`, of any float type, become the new ones. All are flat, and as many. Blocks until the host's states are
   // those after the step. Weights of the device are there for what the calling thread enqueues from then on; those of
   // the host, which may be those of `update`, when it returns.
-  void run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights);
+  // `disk`: what has the optimizer's states, and the weights of `update` where these are on the Meta device; null: the
+  // host's memory.
+  void run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights, DiskStates* disk = nullptr);
 
-  // Elements of a piece.
+  // Elements of a piece, at most: those of the disk have fewer.
   static constexpr std::int64_t piece = std::int64_t{1} << 22;
 
  private:
@@ -37,9 +40,11 @@ class HostUpdate {
   };
 
   // Starts to copy a piece's gradients, and returns where they will be.
-  at::Tensor fetch(std::int64_t index, const at::Tensor& gradients);
+  at::Tensor fetch(std::int64_t index, const at::Tensor& from);
   // Starts to copy a piece's new weights, which are in its buffer, to the device's.
-  void send(std::int64_t index, const at::Tensor& rounded, const at::Tensor& weights);
+  void send(std::int64_t index, const at::Tensor& rounded, const at::Tensor& to);
+  // Makes the step on a piece, whose weights become the new ones, once its gradients have arrived.
+  void step(Optimizer& optimizer, OptimizerUpdate of_piece, std::int64_t index, const at::Tensor& weights);
   Buffer& buffer_of(std::int64_t index) { return buffers_[static_cast<std::size_t>(index % 2)]; }
 
   at::Device device_;

@@ -65,6 +65,9 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   };
   const at::Device states_device = host_update_ != nullptr ? at::Device(at::kCPU) : options.device;
   const auto state = [&](ElementType type) {
+    // What is on the disk has its shape here alone.
+    if (is_trained_ && options.state_disk != nullptr)
+      return at::empty({place_.count()}, at::TensorOptions(scalar_type(type)).device(at::kMeta));
     return make_flat_memory(place_.count(), scalar_type(type), states_device);
   };
   weights_ = weight_fetch_ != nullptr ? WeightFetch::make_shard(place_.count(), scalar_type(group.types.weight))
@@ -79,6 +82,11 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
     return state(moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
   };
   optimizer_ = make_optimizer(options.optimizer, owned_segments(), moments, matrices_.get());
+  if (options.state_disk == nullptr) return;
+  std::vector<at::ScalarType> types;
+  if (has_own_source()) types.push_back(source_.scalar_type());
+  for (const OptimizerState& moment : optimizer_->states()) types.push_back(moment.values.scalar_type());
+  disk_.emplace(*options.state_disk, state_pieces(group, has_own_source()), std::move(types));
 }
 
 std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
@@ -148,18 +156,24 @@ FlatInterval ShardedParameters::saved() const {
 void ShardedParameters::initialize(std::int64_t seed) {
   // Drawn in fp32 on the host: initial weights depend on no layout, type or device. Of what this rank owns, and never
   // all of it at once: it may fill the memory of a GPU by itself.
-  const at::Tensor own = incoming();
+  const StateValues own = incoming();
   for_initial_weights(
       store_, graph_, seed, owned().begin, owned().end, [&](std::int64_t begin, const at::Tensor& values) {
-        piece_of(own, {begin, begin + values.numel()}, place_).copy_(kernels::to_device(values, own.device()));
+        const std::int64_t first = begin - place_.begin;
+        own.write({first, first + values.numel()},
+                  [&](const at::Tensor& piece) { piece.copy_(kernels::to_device(values, piece.device())); });
       });
   publish();
 }
 
-at::Tensor ShardedParameters::incoming() {
-  if (!scales_) return source_;
+StateValues ShardedParameters::source_values() const {
+  return disk_ && has_own_source() ? StateValues(source_, *disk_, 0) : StateValues(source_);
+}
+
+StateValues ShardedParameters::incoming() {
+  if (!scales_) return source_values();
   if (!incoming_.defined()) incoming_ = make_flat_memory(place_.count(), at::kFloat, source_.device());
-  return incoming_;
+  return StateValues(incoming_);
 }
 
 void ShardedParameters::publish() {
@@ -174,7 +188,9 @@ void ShardedParameters::publish() {
 void ShardedParameters::round() {
   if (!has_own_source()) return;
   if (scales_) return scales_->copy_weights(source_, owned_weights(), place_);
-  owned_weights().copy_(source_);
+  source_values().for_pieces([weights = owned_weights()](const FlatInterval& piece, const at::Tensor& values) {
+    weights.slice(0, piece.begin, piece.end).copy_(values);
+  });
 }
 
 void ShardedParameters::gather() {
@@ -304,7 +320,9 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     return round();
   }
   const OptimizerUpdate update{source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step};
-  if (host_update_ != nullptr) return host_update_->run(*optimizer_, update, owned_weights());
+  if (host_update_ != nullptr)
+    return host_update_->run(*optimizer_, update, owned_weights(), disk_ ? &*disk_ : nullptr);
+  if (disk_) return update_from_disk(*optimizer_, update, *disk_);
   optimizer_->update(update);
 }
 
@@ -333,12 +351,18 @@ std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
   return optimizer_ ? optimizer_->states() : std::vector<OptimizerState>{};
 }
 
-void ShardedParameters::load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write) {
+StateValues ShardedParameters::state_values(std::size_t index) const {
+  const at::Tensor values = optimizer_states().at(index).values;
+  // Behind the weights, where these are in the file, too.
+  return disk_ ? StateValues(values, *disk_, index + (has_own_source() ? 1 : 0)) : StateValues(values);
+}
+
+void ShardedParameters::load_state(std::size_t index, const std::function<void(const StateValues&)>& write) {
+  if (!scales_ || scales_->optimizer_states() == 0) return write(state_values(index));
   const at::Tensor state = optimizer_states().at(index).values;
-  if (!scales_ || scales_->optimizer_states() == 0) return write(state);
   // As numbers first, because the checkpoint may be of a level with other scales or none.
   const at::Tensor values = make_flat_memory(place_.count(), at::kFloat, state.device());
-  write(values);
+  write(StateValues(values));
   scales_->store(1 + index, values, state, place_);
 }
 
@@ -351,9 +375,12 @@ ShardedParameters::Bytes ShardedParameters::bytes() const {
     bytes.weights += size(weights_);
   }
   if (gradients_.defined()) bytes.gradients = size(gradients_);
-  (host_update_ != nullptr ? bytes.host : bytes.weights) += has_own_source() ? size(source_) : 0;
-  for (const OptimizerState& state : optimizer_states())
-    (host_update_ != nullptr ? bytes.host : bytes.moments) += size(state.values);
+  const auto place = [&](std::int64_t& on_device) -> std::int64_t& {
+    if (disk_) return bytes.disk;
+    return host_update_ != nullptr ? bytes.host : on_device;
+  };
+  if (has_own_source()) place(bytes.weights) += size(source_);
+  for (const OptimizerState& state : optimizer_states()) place(bytes.moments) += size(state.values);
   return bytes;
 }
 

@@ -17,12 +17,14 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/states/disk_states.h"
 #include "parallel/shard/states/fp8_sum.h"
 #include "parallel/shard/states/gradient_fallback.h"
 #include "parallel/shard/states/host_update.h"
 #include "parallel/shard/states/joined_experts.h"
 #include "parallel/shard/states/shard_gather.h"
 #include "parallel/shard/states/sharded_matrices.h"
+#include "parallel/shard/states/state_values.h"
 #include "parallel/shard/states/tensor_gradients.h"
 #include "parallel/shard/states/tensor_scales.h"
 #include "parallel/shard/states/uncast_gradients.h"
@@ -51,6 +53,9 @@ struct ShardingOptions {
   // At stage 3, what brings shards of weights that are in the host's memory (memory.offload.weights), which a host
   // update writes; null: they are the device's. Outlives the parameters.
   WeightFetch* weight_fetch = nullptr;
+  // Has master weights and moments in its file (memory.offload.optimizer "disk"), without scales; null: they are in
+  // memory. Outlives the parameters.
+  StateDisk* state_disk = nullptr;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
@@ -120,31 +125,34 @@ class ShardedParameters {
   // This rank's equal share of the owned elements, among the ranks that own the same.
   FlatInterval saved() const;
   // The owned weights in their most precise form: the master weights if there are any, else the weights. Where they
-  // have scales, value = element / scale.
+  // have scales, value = element / scale. On the Meta device where they are on the disk, as source_values() has them.
   const at::Tensor& source() const { return source_; }
+  StateValues source_values() const;
   // The same without scales: itself, or a copy in fp32.
   at::Tensor values() const { return scales_ ? scales_->weights(source_, place_) : source_; }
   // Where the owned weights are to be written before publish().
-  at::Tensor incoming();
+  StateValues incoming();
   // By the store's ranges; null without FP8.
   TensorScales* scales() { return scales_ ? &*scales_ : nullptr; }
   const TensorScales* scales() const { return scales_ ? &*scales_ : nullptr; }
   // The rounded copy of the owned weights; none if the modules use the source itself, or as many bits of it.
   std::optional<at::Tensor> rounded() const;
   // States of the owned elements, each of the length of source(); none where nothing is trained. Where they have
-  // scales, value = element / scale.
+  // scales, value = element / scale. On the Meta device where they are on the disk, as state_values(index) has them.
   std::vector<OptimizerState> optimizer_states() const;
-  // Calls write(values) with memory for the values of optimizer_states()[index]: the state's own, or without a scale in
+  StateValues state_values(std::size_t index) const;
+  // Calls write(values) for the values of optimizer_states()[index]: the state's own, or without a scale memory in
   // fp32, from which it is then stored. Collective where states have scales; blocks.
-  void load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write);
+  void load_state(std::size_t index, const std::function<void(const StateValues&)>& write);
 
   // Bytes that are resident on this rank throughout training, on its device, and those of weights, master weights and
-  // moments that the host has in its place.
+  // moments that the host or the disk has in its place.
   struct Bytes {
     std::int64_t weights = 0;
     std::int64_t gradients = 0;
     std::int64_t moments = 0;
     std::int64_t host = 0;
+    std::int64_t disk = 0;
   };
   Bytes bytes() const;
 
@@ -178,6 +186,7 @@ class ShardedParameters {
   bool has_master_;                          // in another type than the modules' weights
   HostUpdate* host_update_;                  // null where the device has the states
   WeightFetch* weight_fetch_;                // null where it has the weights
+  std::optional<DiskStates> disk_;           // of what is on the disk
   std::optional<UncastGradients> uncast_;    // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
   GradientFallback* gradient_fallback_;      // likewise, where gradients may leave FP8

@@ -122,6 +122,10 @@ TEST_CASE("Layers must be divided over the stages as the balance requires", "[re
   check(test::pipeline_combinations());
 }
 
+TEST_CASE("What is offloaded has a place, and nothing else that would need it", "[recipe]") {
+  check(test::offload_combinations());
+}
+
 TEST_CASE("Products of sizes that overflow are refused", "[recipe]") { check(test::size_combinations()); }
 
 TEST_CASE("An unknown key next to the one that was meant hides no error", "[recipe]") {

@@ -252,6 +252,9 @@ std::vector<Combination> optimizer_combinations() {
       {R"({"training": {"optimizer": {"name": "muon"}}, "memory": {"offload": {"optimizer": true}}})",
        "/training/optimizer/name",
        {"with memory.offload.optimizer", "where the model computes"}},
+      {R"({"training": {"optimizer": {"name": "muon"}}, "memory": {"offload": {"optimizer": "disk"}}})",
+       "/training/optimizer/name",
+       {"with memory.offload.optimizer", "where the model computes"}},
       {R"({"training": {"optimizer": {"name": "muon"}}, "memory": {"offload": {"activations": true}}})", "", {}},
   };
 }

@@ -45,6 +45,7 @@ std::vector<Combination> node_combinations();
 std::vector<Combination> layout_combinations();
 std::vector<Combination> expert_combinations();
 std::vector<Combination> slice_combinations();
+std::vector<Combination> offload_combinations();
 std::vector<Combination> pipeline_combinations();
 std::vector<Combination> size_combinations();
 std::vector<Combination> slurm_combinations();

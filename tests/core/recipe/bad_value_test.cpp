@@ -123,6 +123,7 @@ TEST_CASE("Sections, lists and words of the wrong kind are refused with their ru
       {"/pipeline", R"({"balance": "layer"})", "/pipeline/balance", {"did you mean \"layers\"?"}},
       {"/pipeline", R"({"balance": [4.5]})", "/pipeline/balance/0", {"4.5 is not a whole number"}},
       {"/memory", R"({"offload": true})", "/memory/offload", {"must be an object"}},
+      {"/memory", R"({"offload": {"optimizer": 1}})", "/memory/offload/optimizer", {"must be false, true or \"disk\""}},
       {"/cluster", R"({"device": "gpu"})", "/cluster/device", {"\"gpu\" is unknown", "did you mean \"cuda\"?"}},
       {"/launch", R"({"ranks": 0})", "/launch/ranks", {"0 is out of range"}},
       {"/checkpoint", R"({"keep": -1})", "/checkpoint/keep", {"-1 is out of range"}},

@@ -193,12 +193,8 @@ std::vector<Combination> layout_combinations() {
   };
 }
 
-std::vector<Combination> pipeline_combinations() {
+std::vector<Combination> offload_combinations() {
   return {
-      {R"({"parallel": {"pipeline": 3}})", "", {}},
-      {R"({"parallel": {"pipeline": 8}})", "/pipeline/balance", {"8 stages", "set /parallel/pipeline to 4 and"}},
-      {R"({"pipeline": {"loops": 5}})", "/pipeline/balance", {"5 stages", "set /pipeline/loops to 4"}},
-      {R"({"pipeline": {"loops": 4, "schedule": "gpipe"}})", "", {}},
       {R"({"memory": {"offload": {"weights": true, "optimizer": true}}})",
        "/memory/offload/weights",
        {"ZeRO 0 keeps weights", "needs parallel.zero_stage 3"}},
@@ -206,6 +202,23 @@ std::vector<Combination> pipeline_combinations() {
        "/memory/offload/weights",
        {"leaves the optimizer's states on the device", "needs memory.offload.optimizer"}},
       {R"({"memory": {"offload": {"weights": true, "optimizer": true}}, "parallel": {"zero_stage": 3}})", "", {}},
+      {R"({"memory": {"offload": {"weights": true, "optimizer": "disk"}}, "parallel": {"zero_stage": 3}})", "", {}},
+      {R"({"memory": {"offload": {"optimizer": "disk", "folder": "/scratch"}}})", "", {}},
+      {R"({"memory": {"offload": {"optimizer": true, "folder": "/scratch"}}})",
+       "/memory/offload/folder",
+       {"in which nothing lies", "needs memory.offload.optimizer \"disk\""}},
+      {R"({"memory": {"offload": {"optimizer": "disk"}}, "checkpoint": {"async": true}})",
+       "/checkpoint/async",
+       {"true with memory.offload.optimizer \"disk\"", "copy in memory"}},
+  };
+}
+
+std::vector<Combination> pipeline_combinations() {
+  return {
+      {R"({"parallel": {"pipeline": 3}})", "", {}},
+      {R"({"parallel": {"pipeline": 8}})", "/pipeline/balance", {"8 stages", "set /parallel/pipeline to 4 and"}},
+      {R"({"pipeline": {"loops": 5}})", "/pipeline/balance", {"5 stages", "set /pipeline/loops to 4"}},
+      {R"({"pipeline": {"loops": 4, "schedule": "gpipe"}})", "", {}},
       {R"({"memory": {"limit": 0.5}})", "", {}},
       {R"({"memory": {"limit": 12e9, "recompute": "full"}})",
        "/memory/limit",

@@ -37,8 +37,15 @@ struct GpuTrainer : LoneRank, Trainer {
 std::vector<std::byte> bytes_of(const StateSlices& state) {
   std::vector<std::byte> bytes;
   for (const TensorSlice& slice : state.slices) {
-    const auto* data = static_cast<const std::byte*>(slice.data);
-    bytes.insert(bytes.end(), data, data + bytes_of(slice));
+    const auto add = [&](const void* data, std::size_t count) {
+      const auto* first = static_cast<const std::byte*>(data);
+      bytes.insert(bytes.end(), first, first + count);
+    };
+    if (slice.content) {
+      slice.content(add);
+    } else {
+      add(slice.data, static_cast<std::size_t>(bytes_of(slice)));
+    }
   }
   return bytes;
 }
@@ -168,6 +175,31 @@ TEST_CASE("a model trains to the same bits where the host has the optimizer's st
     CHECK((bytes_of(state_slices(here.model())) == bytes_of(state_slices(there.model()))));
     CHECK((bytes_of(state_slices(here.model())) != before));
     for (const ParameterUnit* unit : here.model().units()) CHECK(unit->parameters->source().is_cpu());
+  }
+  CHECK(emulated::counters(0).races == 0);
+}
+
+TEST_CASE("a model trains to the same bits where a disk has the states of what the host updates") {
+  const TrainingSetting setting;
+  // Pieces of the disk are smaller than those of the host.
+  const std::vector<std::string> large{"model.vocab_size=9000", "model.hidden_size=128", "batch.micro=2",
+                                       "training.learning_rate.warmup_steps=0"};
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+           {},
+           {"precision.compute=\"bf16\""},
+           {"precision.compute=\"fp16\"", "parallel.zero_stage=3", "pipeline.loops=2", "memory.offload.weights=true"},
+           {"parallel.zero_stage=3", "pipeline.loops=2", "memory.offload.weights=true"}}) {
+    CAPTURE(more);
+    std::vector<std::string> keys = large;
+    keys.insert(keys.end(), more.begin(), more.end());
+    keys.emplace_back("memory.offload.optimizer=true");
+    GpuTrainer there(setting.recipe(keys));
+    keys.back() = "memory.offload.optimizer=\"disk\"";
+    keys.emplace_back("memory.offload.folder=\"" + setting.directory().path().string() + "\"");
+    GpuTrainer here(setting.recipe(keys));
+    check_equal(TrainingSetting::train(here, 3), TrainingSetting::train(there, 3));
+    CHECK((bytes_of(state_slices(here.model())) == bytes_of(state_slices(there.model()))));
+    for (const ParameterUnit* unit : here.model().units()) CHECK(unit->parameters->bytes().disk > 0);
   }
   CHECK(emulated::counters(0).races == 0);
 }

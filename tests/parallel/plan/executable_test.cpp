@@ -82,18 +82,38 @@ TEST_CASE("Layers, adapters and products of other kinds are refused where nothin
   });
 }
 
+TEST_CASE("The host has no states in FP8, and a disk states of CPUs as well") {
+  check({
+      {{"/memory/offload/optimizer"},
+       [](Recipe& recipe) {
+         recipe.memory.offload.optimizer = StatesPlace::host, recipe.precision.fp8_level = Fp8Level::o1;
+       }},
+      {{},
+       [](Recipe& recipe) {
+         recipe.memory.offload.optimizer = StatesPlace::disk, recipe.cluster.device = DeviceKind::cpu;
+       }},
+      {{"/memory/offload/optimizer"},
+       [](Recipe& recipe) {
+         recipe.memory.offload.optimizer = StatesPlace::disk, recipe.precision.fp8_level = Fp8Level::o2;
+       }},
+  });
+}
+
 TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
   CHECK(refused([](Recipe&) {}).empty());
   check({
-      {{}, [](Recipe& recipe) { recipe.memory.offload = {.optimizer = true, .weights = true, .activations = true}; }},
+      {{},
+       [](Recipe& recipe) {
+         recipe.memory.offload = {.optimizer = StatesPlace::host, .weights = true, .activations = true};
+       }},
       {{"/memory/offload/weights"},
        [](Recipe& recipe) { recipe.memory.offload.weights = true, recipe.cluster.device = DeviceKind::cpu; }},
       {{"/memory/offload/activations"},
        [](Recipe& recipe) { recipe.memory.offload.activations = true, recipe.cluster.device = DeviceKind::cpu; }},
       {{"/memory/offload/optimizer"},
-       [](Recipe& recipe) { recipe.memory.offload.optimizer = true, recipe.cluster.device = DeviceKind::cpu; }},
-      {{"/memory/offload/optimizer"},
-       [](Recipe& recipe) { recipe.memory.offload.optimizer = true, recipe.precision.fp8_level = Fp8Level::o1; }},
+       [](Recipe& recipe) {
+         recipe.memory.offload.optimizer = StatesPlace::host, recipe.cluster.device = DeviceKind::cpu;
+       }},
       {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
       {{"/model/latent_attention"}, [](Recipe& recipe) { recipe.model.latent_attention.emplace(); }},
       {{"/model/sliding_window", "/model/attention_sinks"}, windows_on_a_gpu},

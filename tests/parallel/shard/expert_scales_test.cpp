@@ -29,7 +29,7 @@ std::vector<float> scales_of(Communicator& communicator, const Layout& layout, c
   const RankGroups groups(communicator, layout);
   ParameterStore store(layout.graph(), group.parameters, groups.shard_place());
   ShardedParameters parameters(layout.graph(), store, group, {}, groups);
-  parameters.incoming().fill_(std::pow(16.0, communicator.rank()));
+  parameters.incoming().memory().fill_(std::pow(16.0, communicator.rank()));
   parameters.publish();
   std::vector<float> scales;
   for (std::size_t i = 0; i < store.ranges().size(); ++i)

@@ -222,8 +222,8 @@ TEST_CASE("moments of another format are stored with scales for their magnitudes
     rank.parameters.initialize(3);
     const at::Tensor values = sums_of(rank, 1).abs();
     const FlatInterval owned = rank.parameters.owned();
-    const auto write = [&](const at::Tensor& memory) {
-      memory.slice(0, 0, owned.count()).copy_(values.slice(0, owned.begin, owned.end));
+    const auto write = [&](const StateValues& stored) {
+      stored.memory().slice(0, 0, owned.count()).copy_(values.slice(0, owned.begin, owned.end));
     };
     rank.parameters.load_state(0, write);
     rank.parameters.load_state(1, write);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step on a GPU, emulated here, needs the memory that its plan predicts.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -59,6 +60,19 @@ const std::vector<Overrides> recipes{
 TEST_CASE("a step on a GPU needs the planned memory") {
   const TrainingSetting setting;
   for (const Overrides& recipe : recipes) check_layout(setting, {1, gpu + recipe});
+}
+
+TEST_CASE("a step on a GPU whose states are on a disk moves the planned bytes") {
+  const TrainingSetting setting;
+  const std::string bf16 = "precision.compute=\"bf16\"";
+  const Overrides on_disk = gpu + Overrides{"memory.offload.folder=\"" + setting.directory().path().string() + "\""};
+  for (Overrides recipe : std::vector<Overrides>{{"memory.offload.optimizer=true"},
+                                                 {"memory.offload.optimizer=true", bf16, "model.vocab_size=9000"},
+                                                 with_weights_on_host({"pipeline.loops=4"}),
+                                                 with_weights_on_host({bf16, "pipeline.loops=4"})}) {
+    *std::ranges::find(recipe, "memory.offload.optimizer=true") = "memory.offload.optimizer=\"disk\"";
+    check_layout(setting, {1, on_disk + recipe});
+  }
 }
 
 // Their communicators stage through the host, in other memory than the GPU's.

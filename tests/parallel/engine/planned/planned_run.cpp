@@ -79,9 +79,13 @@ RankRun run_rank(const Plan& plan, Communicator& communicator, const std::functi
   const std::int64_t held = watch.memory().now();
   // From here on it counts in place of the other.
   const DeviceWatch steps(is_of_gpus(plan.layout->recipe()));
+  const StateDisk* disk = trainer.model().state_disk();
+  const auto moved = [&] { return disk == nullptr ? 0 : disk->stream().bytes_read() + disk->stream().bytes_written(); };
   for (int step = 0; step < 2; ++step) {
     communicator.log().reset_counts();
+    const std::int64_t before = moved();
     trainer.step();
+    run.disk_traffic.push_back(moved() - before);
     run.traffic.push_back(sent_traffic(communicator.log()));
     run.executed.push_back(std::exchange(executed, {}));
   }
@@ -92,7 +96,9 @@ RankRun run_rank(const Plan& plan, Communicator& communicator, const std::functi
     run.kept.gradients += bytes.gradients;
     run.kept.moments += bytes.moments;
     run.kept.host += bytes.host;
+    run.kept.disk += bytes.disk;
   }
+  if (disk != nullptr && is_of_gpus(plan.layout->recipe())) run.kept.host += disk->buffers();
   run.kept.host += trainer.model().offloaded_activation_bytes();
   return run;
 }
@@ -178,6 +184,10 @@ void check_memory(const Plan& plan, const RankRun& run) {
   CHECK(static_cast<double>(run.kept.moments) == close(resident[Category::optimizer]));
   const PlannedRank& planned = plan.report.ranks[static_cast<std::size_t>(run.pipeline_rank)];
   CHECK(static_cast<double>(run.kept.host) == close(planned.host_bytes));
+  // To the byte; the file has padding.
+  for (const std::int64_t bytes : run.disk_traffic) CHECK(static_cast<double>(bytes) == planned.disk_traffic);
+  CHECK(static_cast<double>(run.kept.disk) <= planned.disk_bytes);
+  CHECK(2 * planned.disk_bytes == planned.disk_traffic);
   INFO("peak at " << planned.peak_instruction);
   // Buffers of NCCL's communicators are no tensors.
   const double peak =

@@ -154,7 +154,7 @@ TEST_CASE("every way to split a model reduces the memory per rank") {
 TEST_CASE("offload moves bytes to the host and loses none") {
   MemoryCase value = gpt_case(8, 64, 8, 96, 32);
   const StageMemory before = value.memory().stages.front();
-  value.recipe.memory.offload = {.optimizer = true, .weights = true, .activations = true};
+  value.recipe.memory.offload = {.optimizer = StatesPlace::host, .weights = true, .activations = true};
   value.recipe.parallel.zero_stage = 3;
   const StageMemory after = value.memory().stages.front();
   for (const Category category : {Category::weights, Category::master_weights, Category::optimizer}) {
@@ -178,7 +178,7 @@ TEST_CASE("offload moves bytes to the host and loses none") {
 TEST_CASE("the host has a master of weights that have none on the device") {
   MemoryCase value = gpt_case(8, 64, 8, 96, 32);
   value.recipe.precision.compute = DataType::fp32;
-  value.recipe.memory.offload.optimizer = true;
+  value.recipe.memory.offload.optimizer = StatesPlace::host;
   const StageMemory stage = value.memory().stages.front();
   CHECK(stage.host_resident[Category::master_weights] == stage.resident[Category::weights]);
   CHECK(stage.host_resident[Category::optimizer] == 2 * stage.resident[Category::weights]);

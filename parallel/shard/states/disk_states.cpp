@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/shard/states/disk_states.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace llmtrain {
+namespace {
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+// Aligned as the file.
+at::Tensor make_bytes(std::int64_t bytes) {
+  const at::Tensor memory = at::empty({bytes + ScratchFile::alignment}, at::kByte);
+  const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory.data_ptr()));
+  return memory.narrow(0, ScratchFile::aligned(address) - address, bytes);
+}
+
+}  // namespace
+
+StateDisk::StateDisk(const std::filesystem::path& folder, const StateFile& file)
+    : file_(folder, file.bytes, "/memory/offload/folder"), memory_(make_bytes(file.buffers())) {
+  const std::span<std::byte> all = bytes_of(memory_);
+  stream_ = std::make_unique<ScratchStream>(
+      file_, ScratchStream::Buffers{all.first(all.size() / 2), all.subspan(all.size() / 2)});
+}
+
+std::size_t StateDisk::add(const StatePieces& pieces) {
+  const std::size_t first = blocks_.size();
+  const std::int64_t begin = blocks_.empty() ? 0 : blocks_.back().offset + blocks_.back().bytes;
+  for (std::int64_t i = 0; i < pieces.count(); ++i)
+    blocks_.push_back({begin + pieces.offset(i), pieces.piece_bytes(i)});
+  return first;
+}
+
+std::span<std::byte> StateDisk::begin(std::size_t number) {
+  // The last one's is the first of the next step, when a checkpoint may have changed it.
+  return stream_->begin(blocks_.at(number),
+                        number + 1 < blocks_.size() ? std::optional(blocks_[number + 1]) : std::nullopt);
+}
+
+DiskStates::DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types)
+    : disk_(disk), pieces_(std::move(pieces)), types_(std::move(types)), first_(disk.add(pieces_)) {}
+
+std::vector<at::Tensor> DiskStates::begin(std::int64_t piece) {
+  const std::span<std::byte> bytes = disk_.begin(first_ + static_cast<std::size_t>(piece));
+  std::vector<at::Tensor> states;
+  for (std::size_t i = 0; i < types_.size(); ++i)
+    states.push_back(at::from_blob(bytes.data() + pieces_.begin_of(i, piece), {pieces_.piece(piece).count()},
+                                   at::TensorOptions(types_[i])));
+  return states;
+}
+
+template <class Work>
+void DiskStates::for_parts(std::size_t state, std::int64_t begin, std::int64_t count, Work work) const {
+  const std::int64_t width = pieces_.widths[state];
+  for (std::int64_t i = begin / StatePieces::most; i < pieces_.count(); ++i) {
+    const FlatInterval piece = pieces_.piece(i), part = intersection(piece, {begin, begin + count});
+    if (part.count() == 0) break;
+    const std::int64_t at = disk_.block(first_ + static_cast<std::size_t>(i)).offset + pieces_.begin_of(state, i);
+    const std::int64_t from = (part.begin - piece.begin) * width, to = (part.end - piece.begin) * width;
+    const std::int64_t start = from / ScratchFile::alignment * ScratchFile::alignment;
+    work(at + start, ScratchFile::aligned(to) - start, from - start,
+         FlatInterval{part.begin - begin, part.end - begin});
+  }
+}
+
+void DiskStates::read(std::size_t state, std::int64_t begin, const at::Tensor& to) const {
+  for_parts(state, begin, to.numel(),
+            [&](std::int64_t offset, std::int64_t bytes, std::int64_t skipped, FlatInterval part) {
+              const at::Tensor blocks = make_bytes(bytes);
+              disk_.stream().read(offset, bytes_of(blocks));
+              const std::span<std::byte> wanted = bytes_of(to.slice(0, part.begin, part.end));
+              std::memcpy(wanted.data(), bytes_of(blocks).data() + skipped, wanted.size());
+            });
+}
+
+void DiskStates::write(std::size_t state, std::int64_t begin, const at::Tensor& from) const {
+  for_parts(state, begin, from.numel(),
+            [&](std::int64_t offset, std::int64_t bytes, std::int64_t skipped, FlatInterval part) {
+              const std::span<std::byte> given = bytes_of(from.slice(0, part.begin, part.end));
+              const at::Tensor blocks = make_bytes(bytes);
+              // What lies around it stays.
+              if (std::ssize(given) < bytes) disk_.stream().read(offset, bytes_of(blocks));
+              std::memcpy(bytes_of(blocks).data() + skipped, given.data(), given.size());
+              disk_.stream().write(offset, bytes_of(blocks));
+            });
+}
+
+OptimizerUpdate part_of_update(const OptimizerUpdate& update, const FlatInterval& piece,
+                               std::vector<at::Tensor> states) {
+  const auto part = [&](const at::Tensor& flat) { return flat.slice(0, piece.begin, piece.end); };
+  OptimizerUpdate of_piece = update;
+  of_piece.begin = update.begin + piece.begin;
+  of_piece.gradients = part(update.gradients);
+  if (update.compute_weights) of_piece.compute_weights = part(*update.compute_weights);
+  of_piece.weights = update.weights.is_meta() ? states.front() : part(update.weights);
+  if (update.weights.is_meta()) states.erase(states.begin());
+  of_piece.states = std::move(states);
+  return of_piece;
+}
+
+void update_from_disk(Optimizer& optimizer, const OptimizerUpdate& update, DiskStates& states) {
+  for (std::int64_t i = 0; i < states.pieces().count(); ++i) {
+    optimizer.update(part_of_update(update, states.pieces().piece(i), states.begin(i)));
+    states.end();
+  }
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "core/optim/optimizer.h"
+#include "core/scratch/scratch_file.h"
+#include "core/scratch/scratch_stream.h"
+#include "parallel/layout/state_pieces.h"
+
+namespace llmtrain {
+
+// The file of a rank's states (memory.offload.optimizer "disk"; ZeRO-Infinity, Rajbhandari et al., arXiv 2104.07857,
+// section 5.1.1): updates read and write the groups' pieces in the order in which these were added, so that the next
+// one, also of another group, is on its way while the processor works on one.
+class StateDisk {
+ public:
+  // Throws as ScratchFile does.
+  StateDisk(const std::filesystem::path& folder, const StateFile& file);
+
+  const ScratchFile& file() const { return file_; }
+  ScratchStream& stream() { return *stream_; }
+  const ScratchStream& stream() const { return *stream_; }
+  // Bytes of memory that it takes.
+  std::int64_t buffers() const { return static_cast<std::int64_t>(memory_.nbytes()); }
+
+  // Takes the place of a group's pieces; the number of their first.
+  std::size_t add(const StatePieces& pieces);
+  const ScratchBlock& block(std::size_t number) const { return blocks_.at(number); }
+  std::span<std::byte> begin(std::size_t number);
+  void end() { stream_->end(); }
+
+ private:
+  ScratchFile file_;
+  at::Tensor memory_;
+  std::vector<ScratchBlock> blocks_;
+  std::unique_ptr<ScratchStream> stream_;
+};
+
+// The states of one group in that file: flat tensors of a rank's owned elements, zero at first.
+class DiskStates {
+ public:
+  // `types` of the states, in their order; the disk outlives this.
+  DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types);
+
+  const StatePieces& pieces() const { return pieces_; }
+  // The states of a piece, to be changed until end(). Block and fail as ScratchStream's.
+  std::vector<at::Tensor> begin(std::int64_t piece);
+  void end() { disk_.end(); }
+
+  // Elements of a state from `begin` on, as many as the tensor has, which is on the CPU and of the state's type.
+  void read(std::size_t state, std::int64_t begin, const at::Tensor& to) const;
+  void write(std::size_t state, std::int64_t begin, const at::Tensor& from) const;
+
+ private:
+  // Calls work(offset in the file of whole blocks, how many bytes, the first wanted byte in them, elements of the
+  // tensor) for the parts of pieces.
+  template <class Work>
+  void for_parts(std::size_t state, std::int64_t begin, std::int64_t count, Work work) const;
+
+  StateDisk& disk_;
+  StatePieces pieces_;
+  std::vector<at::ScalarType> types_;
+  std::size_t first_;
+};
+
+// Optimizer::update() of all elements, piece by piece, with states of the disk: the first is the weights where those of
+// `update` are on the Meta device.
+void update_from_disk(Optimizer& optimizer, const OptimizerUpdate& update, DiskStates& states);
+
+// The part of `update` that has the elements of a piece, whose states these are.
+OptimizerUpdate part_of_update(const OptimizerUpdate& update, const FlatInterval& piece,
+                               std::vector<at::Tensor> states);
+
+}  // namespace llmtrain
