@@ -41,6 +41,17 @@ std::string schedule_of(const Recipe& recipe, const std::string& name) {
   return fmt::format("{} × {}{}", name, pipeline.loops, balance);
 }
 
+// What memory.offload says is elsewhere.
+std::string offloaded(const Json& layout) {
+  std::string words;
+  if (!layout["memory"].contains("offload")) return words;
+  for (const auto& [key, place] : layout["memory"]["offload"].items()) {
+    const bool is_on_disk = key == "optimizer" && place.is_string();
+    if (place == true || is_on_disk) words += (words.empty() ? "" : " ") + key + (is_on_disk ? " (disk)" : "");
+  }
+  return words;
+}
+
 // `splits_sequences`: whether there is a column of context ranks.
 std::vector<TableCell> row(const SearchCandidate& candidate, bool splits_sequences, bool is_best) {
   const Recipe& recipe = candidate.recipe;
@@ -65,6 +76,7 @@ std::vector<TableCell> row(const SearchCandidate& candidate, bool splits_sequenc
           {schedule_of(recipe, text("pipeline", "schedule"))},
           {std::to_string(recipe.batch.micro)},
           {recipe.memory.recompute_of_layers.empty() ? text("memory", "recompute") : "by layer"},
+          {offloaded(layout)},
           {text("precision", "fp8_level")},
           {candidate.is_tight ? "tight" : ""}};
 }
@@ -74,9 +86,12 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
   const std::string title = fmt::format(
       "{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
       profile, result.layouts, result.estimated, result.simulated);
-  // Dense models have no column for experts, and no search one for context ranks where no layout has them.
+  // Dense models have no column for experts, and no search one for context ranks or offload where no layout has them.
   const bool splits_sequences = std::ranges::any_of(
       result.front, [](const SearchCandidate& candidate) { return candidate.recipe.parallel.context > 1; });
+  const bool offloads = std::ranges::any_of(result.front, [](const SearchCandidate& candidate) {
+    return candidate.recipe.memory.offload != OffloadRecipe{};
+  });
   TextTable front({{""},
                    {"step"},
                    {"memory"},
@@ -89,6 +104,7 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
                    {"schedule × loops", Align::left},
                    {"micro"},
                    {"recompute", Align::left},
+                   {offloads ? "offload" : "", Align::left},
                    {"FP8", Align::left},
                    {"", Align::left}});
   for (std::size_t i = 0; i < result.front.size(); ++i)
@@ -133,6 +149,7 @@ nlohmann::ordered_json layout_keys(const Recipe& recipe) {
                         {"balance", all["pipeline"]["balance"]}};
   layout["batch"] = {{"micro", all["batch"]["micro"]}};
   layout["memory"] = {{"recompute", all["memory"]["recompute"]}};
+  if (recipe.memory.offload != OffloadRecipe{}) layout["memory"]["offload"] = all["memory"]["offload"];
   layout["precision"] = {{"fp8_level", all["precision"]["fp8_level"]}};
   return layout;
 }

@@ -20,10 +20,9 @@ bool keeps_rules(const Recipe& recipe) {
   return problems.empty();
 }
 
-// The recipe with its weights on the host, too. Breadth first they come twice per step, otherwise twice for every
-// micro-batch, of which fewer are then in flight.
+// The recipe, whose weights are on the host, in a layout that brings them. Breadth first they come twice per step,
+// otherwise twice for every micro-batch, of which fewer are then in flight.
 Recipe with_weights_there(Recipe recipe, const Mesh& mesh, bool is_breadth_first) {
-  recipe.memory.offload.weights = true;
   if (mesh.data * mesh.context > 1) return recipe;
   if (is_breadth_first && mesh.pipeline == 1) recipe.pipeline.schedule = PipelineSchedule::breadth_first;
   recipe.parallel.zero_stage = 3;
@@ -35,23 +34,41 @@ Recipe with_weights_there(Recipe recipe, const Mesh& mesh, bool is_breadth_first
 
 }  // namespace
 
-std::vector<Recipe> offload_choices(const Plan& plan, const ClusterProfile& cluster) {
-  const Recipe& recipe = plan.layout->recipe();
-  std::vector<Recipe> choices;
+std::vector<OffloadRecipe> more_on_host(const Recipe& recipe, const ClusterProfile& cluster) {
+  std::vector<OffloadRecipe> choices;
   if (compute_device(recipe, cluster) != ComputeDevice::cuda || cluster.device.pcie_bandwidth <= 0) return choices;
-  const auto refused = not_executable(recipe).size();
-  const auto add = [&](Recipe choice) {
-    if (choice == recipe || std::ranges::count(choices, choice) > 0) return;
-    if (keeps_rules(choice) && not_executable(choice).size() <= refused) choices.push_back(std::move(choice));
+  const auto add = [&](const OffloadRecipe& choice) {
+    if (choice != recipe.memory.offload && std::ranges::count(choices, choice) == 0) choices.push_back(choice);
   };
   for (const bool activations : {false, true}) {
-    Recipe choice = recipe;
-    choice.memory.offload.activations |= activations;
+    OffloadRecipe choice = recipe.memory.offload;
+    choice.activations |= activations;
     add(choice);
     // How long the host's step takes must be known.
     if (cluster.host.memory_bandwidth <= 0) continue;
-    if (!choice.memory.offload.moves_states()) choice.memory.offload.optimizer = StatesPlace::host;
+    if (!choice.moves_states()) choice.optimizer = StatesPlace::host;
     add(choice);
+    choice.weights = true;
+    add(choice);
+  }
+  return choices;
+}
+
+std::vector<Recipe> offload_choices(const Plan& plan, const ClusterProfile& cluster) {
+  const Recipe& recipe = plan.layout->recipe();
+  const auto refused = not_executable(recipe).size();
+  std::vector<Recipe> choices;
+  const auto add = [&](Recipe choice) {
+    if (std::ranges::count(choices, choice) > 0) return;
+    if (keeps_rules(choice) && not_executable(choice).size() <= refused) choices.push_back(std::move(choice));
+  };
+  for (const OffloadRecipe& offload : more_on_host(recipe, cluster)) {
+    Recipe choice = recipe;
+    choice.memory.offload = offload;
+    if (!offload.weights) {
+      add(std::move(choice));
+      continue;
+    }
     for (const bool is_breadth_first : {false, true})
       add(with_weights_there(choice, plan.layout->mesh(), is_breadth_first));
   }

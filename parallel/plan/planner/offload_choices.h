@@ -9,6 +9,11 @@
 
 namespace llmtrain {
 
+// What may be on the host beside what the recipe has there, as far as the profile says how fast the way there is:
+// activations, optimizer states, these with the weights, and activations beside each. None of a processor's, whose
+// memory is the host's. Rules of recipes may refuse some of them.
+std::vector<OffloadRecipe> more_on_host(const Recipe& recipe, const ClusterProfile& cluster);
+
 // The recipes in whose place of a planned one more is in the host's memory: activations, optimizer states, these with
 // the weights, and both kinds together, as far as rules of recipes and run allow it and the profile says how fast the
 // way there is. Weights take ZeRO-3: of a rank that shares its model with no other they are fetched layer by layer,

@@ -2,6 +2,7 @@
 #include "parallel/plan/search/search.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "core/base/error.h"
 #include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/neighbours.h"
+#include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/uniform_recompute.h"
 #include "parallel/plan/report/plan.h"
@@ -35,6 +37,23 @@ std::shared_ptr<const Graph> unmarked_graph(const Partition& start, const Cluste
   return partition_for(recipe, cluster, start.mesh.devices_per_node).graph;
 }
 
+void add(SearchResult&& part, SearchResult& whole) {
+  std::ranges::move(part.front, std::back_inserter(whole.front));
+  whole.layouts += part.layouts;
+  whole.estimated += part.estimated;
+  whole.simulated += part.simulated;
+}
+
+void keep_front(SearchResult& result, const Accuracy& accuracy) {
+  auto& front = result.front;
+  std::ranges::stable_sort(front, {}, &SearchCandidate::step_seconds);
+  std::vector<SearchCandidate> kept;
+  for (SearchCandidate& candidate : front)
+    if (kept.empty() || candidate.peak_bytes < kept.back().peak_bytes) kept.push_back(std::move(candidate));
+  front = std::move(kept);
+  result.best = best_of(front, accuracy);
+}
+
 class Search {
  public:
   Search(const Recipe& recipe, const ClusterProfile& cluster)
@@ -53,7 +72,7 @@ class Search {
     simulate(recipe_);
     simulate_fastest();
     simulate_smallest();
-    keep_front();
+    keep_front(result_, cluster_.accuracy);
     for (int round = 0; round < most_rounds && try_neighbours(); ++round) {
     }
     return std::move(result_);
@@ -88,20 +107,35 @@ class Search {
   bool try_neighbours() {
     if (result_.front.empty()) return false;
     const SearchCandidate fastest = result_.front.front(), best = result_.front[*result_.best];
-    for (const SearchCandidate& from : {fastest, best})
+    for (const SearchCandidate& from : {fastest, best}) {
       for (const Recipe& other : neighbours(from.recipe, partition_of(from.recipe).mesh))
         // What the search leaves as it is.
         if (other.kernels == recipe_.kernels && other.parallel.overlap == recipe_.parallel.overlap) simulate(other);
-    keep_front();
+      try_room_on_host(from.recipe);
+    }
+    keep_front(result_, cluster_.accuracy);
     return result_.front.front().step_seconds < fastest.step_seconds ||
            result_.front[*result_.best].step_seconds < best.step_seconds;
+  }
+
+  // What is on the host takes time, which is worth its room where that spares more of recomputing.
+  void try_room_on_host(const Recipe& from) {
+    const Recompute recompute = from.memory.recompute;
+    if (recompute == Recompute::none || more_on_host(from, cluster_).empty()) return;
+    for (Recipe choice : offload_choices(planned(from), cluster_)) {
+      for (const Recompute less : recompute_choices(from.parallel)) {
+        if (less == recompute) break;
+        recompute_in_all_layers(choice.memory, less);
+        simulate(choice);
+      }
+    }
   }
 
   void simulate(const Recipe& layout) {
     if (std::ranges::find(simulated_, layout) != simulated_.end()) return;
     simulated_.push_back(layout);
     try {
-      const PlanReport report = make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_).report;
+      const PlanReport report = planned(layout).report;
       ++result_.simulated;
       if (!report.fits || report.mesh.world() != start_.mesh.world()) return;
       fastest_ = std::min(fastest_, report.step.seconds);
@@ -112,14 +146,8 @@ class Search {
     }
   }
 
-  void keep_front() {
-    auto& front = result_.front;
-    std::ranges::stable_sort(front, {}, &SearchCandidate::step_seconds);
-    std::vector<SearchCandidate> kept;
-    for (SearchCandidate& candidate : front)
-      if (kept.empty() || candidate.peak_bytes < kept.back().peak_bytes) kept.push_back(std::move(candidate));
-    front = std::move(kept);
-    result_.best = best_of(front, cluster_.accuracy);
+  Plan planned(const Recipe& layout) const {
+    return make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_);
   }
 
   // All layouts share the model, so the graph is built once; the ranks per node stay those of the recipe.
@@ -155,7 +183,20 @@ SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile)
     const LimitedDevice limited = as_device(recipe, profile);
     return search_layouts(limited.recipe, limited.cluster);
   }
-  return Search(recipe, profile).run();
+  SearchResult result = Search(recipe, profile).run();
+  if (!result.front.empty()) return result;
+  for (const OffloadRecipe& offload : more_on_host(recipe, profile)) {
+    Recipe other = recipe;
+    other.memory.offload = offload;
+    if (offload.weights) other.parallel.zero_stage = 3;
+    try {
+      add(Search(other, profile).run(), result);
+    } catch (const Error&) {
+      // What a rule refuses, such as an optimizer that the host does not know.
+    }
+  }
+  keep_front(result, profile.accuracy);
+  return result;
 }
 
 }  // namespace llmtrain

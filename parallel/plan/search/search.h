@@ -32,11 +32,12 @@ struct SearchResult {
 };
 
 // Finds layouts of the recipe's model, batch and world: a mesh with context and expert ranks, ZeRO stage, schedule,
-// loops and balance, micro-batch, recompute, and FP8 levels up to the recipe's own; kernels and offload stay as they
+// loops and balance, micro-batch, recompute, and FP8 levels up to the recipe's own; kernels and overlap stay as they
 // are. Bounds of time and memory rule out most of them (layout_bounds.h); the others are estimated
 // (layout_estimates.h), and those that may be the fastest or of little memory simulated, with the recipe itself. From
-// the best one it goes on to neighbours as long as one of these is better. Throws Error(bad_recipe) as make_mesh()
-// does.
+// the best one it goes on to neighbours as long as one of these is better. More is on the host than the recipe says
+// (more_on_host()) where nothing fits otherwise, or where the best one then recomputes less and is faster. Throws
+// Error(bad_recipe) as make_mesh() does.
 SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile);
 
 }  // namespace llmtrain

@@ -2,11 +2,13 @@
 #include "parallel/plan/search/search.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
 
 #include "core/base/error.h"
+#include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/search/estimated_layouts.h"
 #include "parallel/plan/search/layout_space.h"
@@ -142,6 +144,53 @@ TEST_CASE("a search is not beaten by a layout made by hand") {
   }
 }
 
+// A model on two H100, of which each has `share` of the least memory that a layout without the host takes.
+struct Scarce {
+  explicit Scarce(double share)
+      : recipe(small_gpt({"cluster.profile=h100-sxm-80gb", "cluster.devices_per_node=2", "precision.compute=bf16",
+                          "model.hidden_size=8192", "model.heads=64", "batch.global=32", "kernels.attention=flash",
+                          "batch.sequence_length=4096", "model.max_sequence_length=4096"})),
+        cluster(profile_of(recipe)) {
+    cluster.device.memory_bytes *= 1000;
+    double least = std::numeric_limits<double>::infinity();
+    for (const SearchCandidate& one : simulate_all(recipe, cluster).fitting) least = std::min(least, one.peak_bytes);
+    cluster.device.memory_bytes = std::ceil(share * least);
+  }
+
+  Recipe recipe;
+  ClusterProfile cluster;
+};
+
+TEST_CASE("a search leaves to the host what no layout has room for, in the fastest way") {
+  const Scarce scarce(0.7);
+  CHECK(simulate_all(scarce.recipe, scarce.cluster).fitting.empty());
+  const SearchResult result = search_layouts(scarce.recipe, scarce.cluster);
+  check_front(result, scarce.cluster);
+  std::size_t fitting = 0;
+  for (const OffloadRecipe& offload : more_on_host(scarce.recipe, scarce.cluster)) {
+    Recipe recipe = scarce.recipe;
+    recipe.memory.offload = offload;
+    if (offload.weights) recipe.parallel.zero_stage = 3;
+    const Exhaustive all = simulate_all(recipe, scarce.cluster);
+    fitting += all.fitting.size();
+    CHECK(result.front.front().step_seconds <= all.fastest);
+  }
+  CHECK(fitting > 100);
+  ClusterProfile unknown = scarce.cluster;
+  unknown.device.pcie_bandwidth = 0;
+  CHECK(search_layouts(scarce.recipe, unknown).front.empty());
+}
+
+TEST_CASE("a search leaves to the host what would take longer to recompute") {
+  const Scarce scarce(1.01);
+  const Exhaustive all = simulate_all(scarce.recipe, scarce.cluster);
+  REQUIRE_FALSE(all.fitting.empty());
+  const SearchResult result = search_layouts(scarce.recipe, scarce.cluster);
+  check_front(result, scarce.cluster);
+  CHECK(result.front.front().recipe.memory.offload != OffloadRecipe{});
+  CHECK(result.front.front().step_seconds < 0.9 * all.fastest);
+}
+
 TEST_CASE("a search tries ZeRO's shards over the ranks of a node where there are several nodes") {
   const auto shards = [](const std::vector<Override>& overrides) {
     const Recipe recipe = small_gpt(overrides);
@@ -207,7 +256,7 @@ TEST_CASE("a search tries context ranks, and pipelines and balances that leave s
         std::set<std::pair<std::int64_t, std::int64_t>>{{2, 1}, {2, 2}, {2, 3}, {2, 4}, {4, 1}, {4, 2}});
 }
 
-TEST_CASE("a search keeps the model, the batch, kernels, overlap and offload as they are") {
+TEST_CASE("a search keeps the model, the batch, kernels, overlap and, with room, offload as they are") {
   const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}", "parallel.expert=4", "parallel.context=2",
                                    "kernels.attention=math", "parallel.overlap=false"});
   const SearchResult result = search_layouts(recipe, profile_of(recipe));
