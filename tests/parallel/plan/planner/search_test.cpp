@@ -144,12 +144,12 @@ TEST_CASE("a search is not beaten by a layout made by hand") {
   }
 }
 
-// A model on two H100, of which each has `share` of the least memory that a layout without the host takes.
+// A model on H100s, of which each has `share` of the least memory that a layout without the host takes.
 struct Scarce {
-  explicit Scarce(double share)
-      : recipe(small_gpt({"cluster.profile=h100-sxm-80gb", "cluster.devices_per_node=2", "precision.compute=bf16",
-                          "model.hidden_size=8192", "model.heads=64", "batch.global=32", "kernels.attention=flash",
-                          "batch.sequence_length=4096", "model.max_sequence_length=4096"})),
+  Scarce(int devices, double share)
+      : recipe(small_gpt({"cluster.profile=h100-sxm-80gb", "cluster.devices_per_node=" + std::to_string(devices),
+                          "precision.compute=bf16", "model.hidden_size=8192", "model.heads=64", "batch.global=32",
+                          "kernels.attention=flash", "batch.sequence_length=4096", "model.max_sequence_length=4096"})),
         cluster(profile_of(recipe)) {
     cluster.device.memory_bytes *= 1000;
     double least = std::numeric_limits<double>::infinity();
@@ -162,7 +162,9 @@ struct Scarce {
 };
 
 TEST_CASE("a search leaves to the host what no layout has room for, in the fastest way") {
-  const Scarce scarce(0.7);
+  // On one device only layouts fit whose weights are on the host, too.
+  const auto [devices, share] = GENERATE(std::pair(2, 0.7), std::pair(1, 0.35));
+  const Scarce scarce(devices, share);
   CHECK(simulate_all(scarce.recipe, scarce.cluster).fitting.empty());
   const SearchResult result = search_layouts(scarce.recipe, scarce.cluster);
   check_front(result, scarce.cluster);
@@ -175,14 +177,14 @@ TEST_CASE("a search leaves to the host what no layout has room for, in the faste
     fitting += all.fitting.size();
     CHECK(result.front.front().step_seconds <= all.fastest);
   }
-  CHECK(fitting > 100);
+  CHECK(fitting > 10);
   ClusterProfile unknown = scarce.cluster;
   unknown.device.pcie_bandwidth = 0;
   CHECK(search_layouts(scarce.recipe, unknown).front.empty());
 }
 
 TEST_CASE("a search leaves to the host what would take longer to recompute") {
-  const Scarce scarce(1.01);
+  const Scarce scarce(2, 1.01);
   const Exhaustive all = simulate_all(scarce.recipe, scarce.cluster);
   REQUIRE_FALSE(all.fitting.empty());
   const SearchResult result = search_layouts(scarce.recipe, scarce.cluster);
