@@ -135,8 +135,8 @@ void attend_singly(const std::vector<TokenStretch>& tokens, const at::Tensor& qu
       const std::int64_t head = task % kv_heads, offset = token.first.position % blocks.size();
       const std::int64_t block = blocks.of(token.first.sequence, token.first.position);
       const auto keep = [&](const at::Tensor& rows, const at::Tensor& all, const at::Tensor& scales) {
-        float* const scale = scales.defined() ? row_of<float>(scales, block, head, offset) : nullptr;
-        store_row(at(rows, token.row, head), dim, row_of<Stored>(all, block, head, offset), scale);
+        float* const row_scale = scales.defined() ? row_of<float>(scales, block, head, offset) : nullptr;
+        store_row(at(rows, token.row, head), dim, row_of<Stored>(all, block, head, offset), row_scale);
       };
       keep(key, memory.key, memory.key_scales);
       keep(value, memory.value, memory.value_scales);
