@@ -87,6 +87,30 @@ std::int64_t ExampleTemplate::marks(const std::vector<Piece>& pieces) {
   return std::ranges::count(pieces, Kind::mark, &Piece::kind);
 }
 
+std::size_t ExampleTemplate::append(const std::vector<Piece>& pieces, std::span<const TokenId> text,
+                                    std::span<const TokenId> pair, std::vector<TokenId>& ids,
+                                    std::vector<std::uint8_t>& types) {
+  const std::size_t begin = ids.size();
+  std::size_t pair_row = 0;
+  const auto add = [&](std::span<const TokenId> part, std::int64_t type) {
+    ids.insert(ids.end(), part.begin(), part.end());
+    types.insert(types.end(), part.size(), static_cast<std::uint8_t>(type));
+  };
+  for (const Piece& piece : pieces) switch (piece.kind) {
+      case Kind::mark:
+        add({&piece.id, 1}, piece.type);
+        break;
+      case Kind::text:
+        add(text, piece.type);
+        break;
+      case Kind::pair:
+        pair_row = ids.size() - begin;
+        add(pair, piece.type);
+        break;
+    }
+  return pair_row;
+}
+
 ExampleTemplate example_template(const TokenizerRecipe& recipe, const Tokenizer& opened) {
   if (recipe.kind != TokenizerKind::huggingface) return template_of_marks(opened.marks());
   const std::filesystem::path file = recipe.file;

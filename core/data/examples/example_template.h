@@ -23,6 +23,10 @@ struct ExampleTemplate {
 
   // Marks of either form.
   static std::int64_t marks(const std::vector<Piece>& pieces);
+  // Appends a text, or two, between the marks of either form, and the type of each row. Returns at which of the rows
+  // that it appends the second text begins; 0 without one.
+  static std::size_t append(const std::vector<Piece>& pieces, std::span<const TokenId> text,
+                            std::span<const TokenId> pair, std::vector<TokenId>& ids, std::vector<std::uint8_t>& types);
 };
 
 // What the "post_processor" of a tokenizer.json says (TemplateProcessing, BertProcessing or RobertaProcessing). Where

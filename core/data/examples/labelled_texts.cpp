@@ -77,21 +77,7 @@ class LabelledTexts::Encoder {
 
   // Appends what encode() has made.
   void append(std::vector<TokenId>& ids, std::vector<std::uint8_t>& types) const {
-    const auto add = [&](std::span<const TokenId> part, std::int64_t type) {
-      ids.insert(ids.end(), part.begin(), part.end());
-      types.insert(types.end(), part.size(), static_cast<std::uint8_t>(type));
-    };
-    for (const ExampleTemplate::Piece& piece : *pieces_) switch (piece.kind) {
-        case ExampleTemplate::Piece::Kind::mark:
-          add({&piece.id, 1}, piece.type);
-          break;
-        case ExampleTemplate::Piece::Kind::text:
-          add(text_, piece.type);
-          break;
-        case ExampleTemplate::Piece::Kind::pair:
-          add(pair_, piece.type);
-          break;
-      }
+    ExampleTemplate::append(*pieces_, text_, pair_, ids, types);
   }
 
   // Appends a label for each row of what append() has appended; returns how many are of words. A word without tokens

@@ -17,7 +17,6 @@ namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
-using Piece = ExampleTemplate::Piece;
 
 struct SpanKey {
   std::string versions;  // versions_of()
@@ -75,33 +74,15 @@ class SpanTexts::Encoder {
 
   // Appends a window of what is_empty() has made, and returns the row where the text begins.
   std::int64_t append(const TokenRun& window, std::vector<TokenId>& ids, std::vector<std::uint8_t>& types) const {
-    const std::size_t begin = ids.size();
-    std::size_t first_row = 0;
-    const auto add = [&](std::span<const TokenId> part, std::int64_t type) {
-      ids.insert(ids.end(), part.begin(), part.end());
-      types.insert(types.end(), part.size(), static_cast<std::uint8_t>(type));
-    };
-    for (const Piece& piece : pieces_) switch (piece.kind) {
-        case Piece::Kind::mark:
-          add({&piece.id, 1}, piece.type);
-          break;
-        case Piece::Kind::text:
-          add(question_, piece.type);
-          break;
-        case Piece::Kind::pair:
-          first_row = ids.size() - begin;
-          add(std::span(context_).subspan(static_cast<std::size_t>(window.begin),
-                                          static_cast<std::size_t>(window.end - window.begin)),
-              piece.type);
-          break;
-      }
-    return static_cast<std::int64_t>(first_row);
+    const auto part = std::span(context_).subspan(static_cast<std::size_t>(window.begin),
+                                                  static_cast<std::size_t>(window.end - window.begin));
+    return static_cast<std::int64_t>(ExampleTemplate::append(pieces_, question_, part, ids, types));
   }
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   PlacedEncoder encoder_;
-  std::vector<Piece> pieces_;
+  std::vector<ExampleTemplate::Piece> pieces_;
   SpansRecipe spans_;
   std::int64_t room_;  // for tokens of both texts
   std::vector<TokenId> question_, context_;
