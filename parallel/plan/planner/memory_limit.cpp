@@ -87,7 +87,8 @@ class HostChooser {
   std::vector<LimitChooser>& there() {
     if (there_) return *there_;
     there_.emplace();
-    for (const Recipe& recipe : offload_choices(here_.largest(), cluster_)) {
+    const Plan& largest = here_.largest();
+    for (const Recipe& recipe : offload_choices(largest.layout->recipe(), largest.layout->mesh(), cluster_)) {
       try {
         there_->emplace_back(recipe, cluster_, devices_per_node_);
       } catch (const Error&) {

@@ -54,8 +54,7 @@ std::vector<OffloadRecipe> more_on_host(const Recipe& recipe, const ClusterProfi
   return choices;
 }
 
-std::vector<Recipe> offload_choices(const Plan& plan, const ClusterProfile& cluster) {
-  const Recipe& recipe = plan.layout->recipe();
+std::vector<Recipe> offload_choices(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& cluster) {
   const auto refused = not_executable(recipe).size();
   std::vector<Recipe> choices;
   const auto add = [&](Recipe choice) {
@@ -69,8 +68,7 @@ std::vector<Recipe> offload_choices(const Plan& plan, const ClusterProfile& clus
       add(std::move(choice));
       continue;
     }
-    for (const bool is_breadth_first : {false, true})
-      add(with_weights_there(choice, plan.layout->mesh(), is_breadth_first));
+    for (const bool is_breadth_first : {false, true}) add(with_weights_there(choice, mesh, is_breadth_first));
   }
   return choices;
 }

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/recipe/recipe.h"
+#include "parallel/layout/mesh.h"
 #include "parallel/plan/profile/cluster_profile.h"
-#include "parallel/plan/report/plan.h"
 
 namespace llmtrain {
 
@@ -14,11 +14,10 @@ namespace llmtrain {
 // memory is the host's. Rules of recipes may refuse some of them.
 std::vector<OffloadRecipe> more_on_host(const Recipe& recipe, const ClusterProfile& cluster);
 
-// The recipes in whose place of a planned one more is in the host's memory: activations, optimizer states, these with
-// the weights, and both kinds together, as far as rules of recipes and run allow it and the profile says how fast the
-// way there is. Weights take ZeRO-3: of a rank that shares its model with no other they are fetched layer by layer,
-// whatever ZeRO stage the recipe has; otherwise only where it is 3. Numbers are the same with all of them. None of a
-// processor's, whose memory is the host's.
-std::vector<Recipe> offload_choices(const Plan& plan, const ClusterProfile& cluster);
+// The recipes in place of one that runs on this mesh of which more is on the host, each of more_on_host() as far as
+// rules of recipes and run allow it. Weights take ZeRO-3: of a rank that shares its model with no other they are
+// fetched layer by layer, whatever ZeRO stage the recipe has; otherwise only where it is 3. Numbers are the same with
+// all of them.
+std::vector<Recipe> offload_choices(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& cluster);
 
 }  // namespace llmtrain

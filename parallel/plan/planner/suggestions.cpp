@@ -144,8 +144,10 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
 }
 
 std::vector<PlanSuggestion> suggest_host(const Plan& plan, const ClusterProfile& profile) {
-  return best_changes(price(offload_choices(plan, profile), plan.report.mesh, profile, plan.layout->partition().graph),
-                      plan.report, profile);
+  const Partition& partition = plan.layout->partition();
+  return best_changes(
+      price(offload_choices(partition.recipe, partition.mesh, profile), plan.report.mesh, profile, partition.graph),
+      plan.report, profile);
 }
 
 }  // namespace llmtrain

@@ -121,8 +121,8 @@ class Search {
   // What is on the host takes time, which is worth its room where that spares more of recomputing.
   void try_room_on_host(const Recipe& from) {
     const Recompute recompute = from.memory.recompute;
-    if (recompute == Recompute::none || more_on_host(from, cluster_).empty()) return;
-    for (Recipe choice : offload_choices(planned(from), cluster_)) {
+    if (recompute == Recompute::none) return;
+    for (Recipe choice : offload_choices(from, partition_of(from).mesh, cluster_)) {
       for (const Recompute less : recompute_choices(from.parallel)) {
         if (less == recompute) break;
         recompute_in_all_layers(choice.memory, less);
@@ -135,7 +135,7 @@ class Search {
     if (std::ranges::find(simulated_, layout) != simulated_.end()) return;
     simulated_.push_back(layout);
     try {
-      const PlanReport report = planned(layout).report;
+      const PlanReport report = make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_).report;
       ++result_.simulated;
       if (!report.fits || report.mesh.world() != start_.mesh.world()) return;
       fastest_ = std::min(fastest_, report.step.seconds);
@@ -144,10 +144,6 @@ class Search {
     } catch (const Error&) {
       // A neighbour that breaks a rule of recipes or cannot be laid out.
     }
-  }
-
-  Plan planned(const Recipe& layout) const {
-    return make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_);
   }
 
   // All layouts share the model, so the graph is built once; the ranks per node stay those of the recipe.

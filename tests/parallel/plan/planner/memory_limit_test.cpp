@@ -152,7 +152,7 @@ TEST_CASE("what recomputing cannot spare goes to the host, as fast as any choice
   CHECK_THROWS_AS(moves(std::floor(least) - 1), Error);
   // A processor has no other memory.
   const Recipe of_processor = recipe_with({"cluster.device=cpu"});
-  CHECK(offload_choices(make_plan(of_processor, cluster), cluster).empty());
+  CHECK(offload_choices(of_processor, lay_out(of_processor, cluster)->mesh(), cluster).empty());
 }
 
 TEST_CASE("a share of the device's memory is that of its profile", "[limit]") {
