@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "core/metrics/answers.h"
 
@@ -84,18 +84,24 @@ void SpanTally::add(std::int64_t first, const Batch& batch, const at::Tensor& lo
 
 std::vector<Figure> SpanTally::figures(std::span<const double> numbers) const {
   if (!spans_) return {};
-  std::map<std::pair<const SpanTexts*, std::int64_t>, std::map<std::int64_t, Found>> questions;
+  struct Answered {
+    const SpanTexts::Question* question = nullptr;
+    std::map<std::int64_t, Found> windows;
+  };
+  // In the order of the samples: sums in that of addresses would differ from run to run.
+  std::vector<Answered> questions;
+  std::map<const SpanTexts::Question*, std::size_t> place_of;
   for (std::size_t i = 0; i < numbers.size() / numbers_of_each; ++i) {
     const Dataset::QuestionPlace place = data_->question(static_cast<std::int64_t>(i));
-    questions[{place.texts, place.texts->window(place.window).question}][place.window] =
-        stored(numbers.subspan(numbers_of_each * i, numbers_of_each));
+    const SpanTexts::Question& question = place.texts->question(place.texts->window(place.window).question);
+    const auto [known, is_new] = place_of.try_emplace(&question, questions.size());
+    if (is_new) questions.push_back({&question, {}});
+    questions[known->second].windows[place.window] = stored(numbers.subspan(numbers_of_each * i, numbers_of_each));
   }
   AnswerCounts counts;
-  for (const auto& [key, windows] : questions) {
-    const SpanTexts::Question& question = key.first->question(key.second);
-    if (std::ssize(windows) == question.windows)
-      counts.add(told_answer(question.context, windows, spans_->unanswerable), question.answers);
-  }
+  for (const auto& [question, windows] : questions)
+    if (std::ssize(windows) == question->windows)
+      counts.add(told_answer(question->context, windows, spans_->unanswerable), question->answers);
   return counts.figures();
 }
 
