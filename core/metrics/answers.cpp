@@ -12,11 +12,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Python's string.punctuation.
-bool is_ascii_punctuation(char32_t code) {
-  return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') ||
-         (code >= '{' && code <= '~');
-}
+// Python's string.punctuation: ASCII's alone.
+bool is_removed(char32_t code) { return code < 0x80 && is_punctuation(code); }
 
 bool is_article(std::string_view word) { return word == "a" || word == "an" || word == "the"; }
 
@@ -51,7 +48,7 @@ Words words_of(std::string_view text) {
 Words normalized_words(std::string_view text) {
   std::string plain;
   for_each_character(text, [&](const Character& character) {
-    if (!is_ascii_punctuation(character.code)) append_character(first_of_lower_case(character.code), plain);
+    if (!is_removed(character.code)) append_character(first_of_lower_case(character.code), plain);
   });
   return words_of(without_articles(plain));
 }
