@@ -19,6 +19,7 @@ StagePasses::Output ForwardPass::run(const std::optional<PassInput>& input) {
   for (const std::size_t stage : model_.held_stages()) {
     if (model_.gathers_for_use()) model_.gather(stage);
     model_.finish_gather(stage);
+    const WeightStream::Use weights(model_.weight_stream(), stage);
     if (input) run_stage(stage, *input, output);
     if (model_.gathers_for_use()) model_.free(stage, LocalModel::FreeAfter::forward);
   }

@@ -46,6 +46,13 @@ void require_executable_on(const at::Device& device, Recipe recipe) {
 
 LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
                        StateContents contents, const BlockFactory& make)
+    : LocalModel(std::move(layout), communicator, device, contents, make, nullptr) {}
+
+LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const WeightMemory& memory)
+    : LocalModel(std::move(layout), communicator, at::kCPU, StateContents::weights, make_block, &memory) {}
+
+LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
+                       StateContents contents, const BlockFactory& make, const WeightMemory* memory)
     : layout_(std::move(layout)),
       device_(device),
       groups_(communicator, *layout_),
@@ -64,6 +71,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
   if (offload.moves_states() && !device.is_cpu()) host_update_.emplace(device_);
   if (offload.optimizer == StatesPlace::disk) open_state_disk(offload);
   if (offload.weights) weight_fetch_.emplace(device_);
+  if (memory != nullptr) open_weight_stream(*memory);
   if (offload.activations) activation_offload_.emplace(device_);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents, make);
@@ -81,7 +89,23 @@ void LocalModel::open_state_disk(const OffloadRecipe& offload) {
     log().info("memory.offload.folder: {} has no direct access (O_DIRECT): the system keeps copies in memory", folder);
 }
 
-ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) {
+void LocalModel::open_weight_stream(const WeightMemory& memory) {
+  weight_stream_.emplace(layout_->partition(), memory);
+  if (weight_stream_->file().bytes() == 0) return;
+  if (weight_stream_->file().is_in_memory())
+    log().warn("{}: {} is in memory, of which its files take as much as they save", WeightStream::folder_flag,
+               memory.folder);
+  else if (!weight_stream_->file().is_direct())
+    log().info("{}: {} has no direct access (O_DIRECT): the system keeps copies of weights in memory",
+               WeightStream::folder_flag, memory.folder);
+}
+
+void LocalModel::write_weights(const ParameterUnit& unit, const std::function<void()>& write) {
+  if (weight_stream_ && weight_stream_->has(*unit.parameters)) return weight_stream_->write(*unit.parameters, write);
+  write();
+}
+
+ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents, bool weights_are_lent) {
   ParameterUnit unit;
   unit.kind = group.kind;
   unit.is_shared = group.is_shared();
@@ -98,7 +122,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 gradient_fallback(),
                                 host_update_ ? &*host_update_ : nullptr,
                                 weight_fetch_ ? &*weight_fetch_ : nullptr,
-                                state_disk_ ? &*state_disk_ : nullptr};
+                                state_disk_ ? &*state_disk_ : nullptr,
+                                weights_are_lent};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   if (group.is_shared())
@@ -111,7 +136,9 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
 void LocalModel::add_stage(std::size_t stage, StateContents contents, const BlockFactory& make) {
   StageState state;
   for (const StateGroup& group : layout_->partition().groups[stage]) {
-    state.units.push_back(make_unit(group, contents));
+    const bool is_streamed = weight_stream_ && weight_stream_->streams(stage);
+    state.units.push_back(make_unit(group, contents, is_streamed));
+    if (is_streamed) weight_stream_->add(stage, *state.units.back().parameters);
     // Copies would count twice in norms and checkpoints.
     state.units.back().is_copy = !group.counts_on(stage);
     stores_.add(state.units.back().parameters->seen());

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "core/parameters/parameter_store.h"
 #include "parallel/device/state_copy.h"
 #include "parallel/engine/captured_passes.h"
+#include "parallel/engine/weight_stream.h"
 #include "parallel/layout/layout.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/states/gradient_fallback.h"
@@ -45,6 +47,9 @@ class LocalModel {
   // loaded. `make`: the blocks' modules.
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
              StateContents contents = StateContents::training, const BlockFactory& make = make_block);
+  // With a part of the weights in memory alone, of a layout with a stage for each block (stage_for_each_block()) on one
+  // processor. Throws Error(bad_recipe) as streamed_weights() does, and what ScratchFile does.
+  LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const WeightMemory& memory);
   LocalModel(const LocalModel&) = delete;
   LocalModel& operator=(const LocalModel&) = delete;
 
@@ -78,6 +83,11 @@ class LocalModel {
 
   // The disk that has this rank's optimizer states (memory.offload.optimizer "disk"); null without.
   const StateDisk* state_disk() const { return state_disk_ ? &*state_disk_ : nullptr; }
+
+  // What reads the weights that are not in memory; null: all are.
+  WeightStream* weight_stream() { return weight_stream_ ? &*weight_stream_ : nullptr; }
+  // Calls `write`, which may write to the unit's weights, also where those are in a file.
+  void write_weights(const ParameterUnit& unit, const std::function<void()>& write);
 
   // All parameter memory of this rank.
   std::vector<const ParameterUnit*> units() const;
@@ -124,8 +134,11 @@ class LocalModel {
  private:
   std::size_t pipeline_ranks() const { return static_cast<std::size_t>(groups_.pipeline.ranks()); }
   const std::vector<Stage>& placed() const { return layout_->partition().stages; }
+  LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
+             StateContents contents, const BlockFactory& make, const WeightMemory* memory);
   void open_state_disk(const OffloadRecipe& offload);
-  ParameterUnit make_unit(const StateGroup& group, StateContents contents);
+  void open_weight_stream(const WeightMemory& memory);
+  ParameterUnit make_unit(const StateGroup& group, StateContents contents, bool weights_are_lent);
   void add_stage(std::size_t stage, StateContents contents, const BlockFactory& make);
   CaptureSetting capture_setting(std::size_t stage);
   bool lends(const LentParameter& lent) const;
@@ -140,6 +153,7 @@ class LocalModel {
   std::optional<HostUpdate> host_update_;    // where the host or the disk has a GPU's optimizer states
   std::optional<StateDisk> state_disk_;      // where the disk has them
   std::optional<WeightFetch> weight_fetch_;  // where it has the shards of the weights
+  std::optional<WeightStream> weight_stream_;
   std::optional<ActivationOffload> activation_offload_;
   RopeTables rope_;
   std::vector<StageState> stages_;

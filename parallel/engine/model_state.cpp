@@ -117,18 +117,20 @@ double owned_count(const LocalModel& model) {
   return count;
 }
 
-// Calls `function(elements, memory)` for every parameter of which this rank owns elements, and reports the share of
-// these.
+// Calls `function(elements, memory)`, which may write to their weights, for every parameter of which this rank owns
+// elements, and reports the share of these.
 template <class Function>
-void for_owned(const LocalModel& model, const ReportShare& report, Function function) {
+void for_owned(LocalModel& model, const ReportShare& report, Function function) {
   double done = 0;
   const double count = std::max(1.0, owned_count(model));
   for (const ParameterUnit* unit : model.units())
-    for (const OwnedElements& elements : owned_elements(model, *unit)) {
-      function(elements, *unit->parameters);
-      done += static_cast<double>(elements.count());
-      report(done / count);
-    }
+    model.write_weights(*unit, [&] {
+      for (const OwnedElements& elements : owned_elements(model, *unit)) {
+        function(elements, *unit->parameters);
+        done += static_cast<double>(elements.count());
+        report(done / count);
+      }
+    });
 }
 
 // One state of a unit's parameters: rounded weights, master weights or an optimizer state.

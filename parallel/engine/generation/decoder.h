@@ -50,7 +50,7 @@ class Decoder {
   // processor up to prompt_chunk tokens, with nothing beside them, so that their numbers depend on the prompt alone; on
   // a GPU, and where products are of FP8 numbers, all. `begin` is a multiple of prompt_chunk. Returns how many tokens
   // of the prompt it has then; with the last sets `logits` as logits() does.
-  static constexpr std::int64_t prompt_chunk = 256;
+  static constexpr std::int64_t prompt_chunk = StreamedWeights::prompt_chunk;
   std::int64_t read_prompt(std::int64_t sequence, std::span<const std::int64_t> prompt, std::int64_t begin,
                            at::Tensor& logits);
 

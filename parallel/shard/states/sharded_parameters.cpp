@@ -39,6 +39,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       has_master_(options.contents == StateContents::training && group.types.master),
       host_update_(is_trained_ ? options.host_update : nullptr),
       weight_fetch_(options.weight_fetch),
+      weights_are_lent_(options.weights_are_lent),
       gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
@@ -51,7 +52,19 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   seen().set_gradient_source([this] { return make_gradients(); });
   compute_ = options.compute;
-  if (!shards_from(3)) attach(weights_);
+  if (!shards_from(3) && !weights_are_lent_) attach(weights_);
+}
+
+void ShardedParameters::lend(const at::Tensor& weights) {
+  weights_ = weights;
+  source_ = owned_weights();
+  attach(weights_);
+}
+
+void ShardedParameters::take_back() {
+  store_.detach_weights();
+  weights_ = at::empty(weights_.sizes(), weights_.options().device(at::kMeta));
+  source_ = owned_weights();
 }
 
 void ShardedParameters::attach(const at::Tensor& whole) {
@@ -70,8 +83,7 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
       return at::empty({place_.count()}, at::TensorOptions(scalar_type(type)).device(at::kMeta));
     return make_flat_memory(place_.count(), scalar_type(type), states_device);
   };
-  weights_ = weight_fetch_ != nullptr ? WeightFetch::make_shard(place_.count(), scalar_type(group.types.weight))
-                                      : flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
+  weights_ = make_weights(group, options.device);
   // Without a master the optimizer updates the weights in place.
   source_ = has_own_source() ? state(group.types.master.value_or(group.types.weight)) : owned_weights();
   if (!is_trained_) return;
@@ -87,6 +99,13 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   if (has_own_source()) types.push_back(source_.scalar_type());
   for (const OptimizerState& moment : optimizer_->states()) types.push_back(moment.values.scalar_type());
   disk_.emplace(*options.state_disk, state_pieces(group, has_own_source()), std::move(types));
+}
+
+at::Tensor ShardedParameters::make_weights(const StateGroup& group, const at::Device& device) const {
+  const at::ScalarType type = scalar_type(group.types.weight);
+  if (weight_fetch_ != nullptr) return WeightFetch::make_shard(place_.count(), type);
+  if (weights_are_lent_) return at::empty({shards_.padded()}, at::TensorOptions(type).device(at::kMeta));
+  return make_flat_memory(shards_from(3) ? place_.count() : shards_.padded(), type, device);
 }
 
 std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
@@ -371,6 +390,8 @@ ShardedParameters::Bytes ShardedParameters::bytes() const {
   Bytes bytes;
   if (weight_fetch_ != nullptr) {
     bytes.host += WeightFetch::bytes_of(weights_);
+  } else if (weights_are_lent_) {
+    bytes.disk += size(weights_);
   } else {
     bytes.weights += size(weights_);
   }

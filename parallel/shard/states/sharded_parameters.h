@@ -56,6 +56,8 @@ struct ShardingOptions {
   // Has master weights and moments in its file (memory.offload.optimizer "disk"), without scales; null: they are in
   // memory. Outlives the parameters.
   StateDisk* state_disk = nullptr;
+  // Whether weights have no memory but what lend() brings, with StateContents::weights at stage 0 without scales.
+  bool weights_are_lent = false;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
@@ -82,6 +84,10 @@ class ShardedParameters {
   ParameterStore& seen() { return joined_ ? joined_->store() : store_; }
 
   void initialize(std::int64_t seed);
+  // Lets the weights be this memory, all elements in the group's weight type, until take_back(); in between the modules
+  // may not be used. For ShardingOptions::weights_are_lent alone.
+  void lend(const at::Tensor& weights);
+  void take_back();
   // Whether weights are held in fp16 without a scale, so that none beyond its range may be written.
   bool holds_plain_fp16() const;
   // Updates the other copies of the weights, here and on the other ranks, after incoming() was written. Collective;
@@ -160,6 +166,7 @@ class ShardedParameters {
   bool shards_from(std::int64_t stage) const { return zero_stage_ >= stage; }
   // Not where the only shard is this rank's, of weights that come from the host.
   bool splits_gradients() const { return shards_from(2) && (joined_ != nullptr || shards_.ranks > 1); }
+  at::Tensor make_weights(const StateGroup& group, const at::Device& device) const;
   // Whether source_ has its own memory, else it is a part of weights_.
   bool has_own_source() const { return has_master_ || (host_update_ != nullptr && weight_fetch_ == nullptr); }
   void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
@@ -186,6 +193,7 @@ class ShardedParameters {
   bool has_master_;                          // in another type than the modules' weights
   HostUpdate* host_update_;                  // null where the device has the states
   WeightFetch* weight_fetch_;                // null where it has the weights
+  bool weights_are_lent_;                    // and on the Meta device while they are not there
   std::optional<DiskStates> disk_;           // of what is on the disk
   std::optional<UncastGradients> uncast_;    // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
