@@ -62,14 +62,15 @@ std::int64_t ScratchReader::bytes_read() const {
 void ScratchReader::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    asked_.wait(lock, [this] {
-      return ends_ || (has_begun_ && !failure_ && read_ - over_ < static_cast<std::int64_t>(buffers_.size()));
-    });
+    // What the thread itself is late by it may catch up with, but not the time in which nobody wanted anything.
+    if (!may_read() && !ends_) {
+      asked_.wait(lock, [this] { return ends_ || may_read(); });
+      due_ = std::max(due_, std::chrono::steady_clock::now());
+    }
     if (ends_) return;
     const ScratchBlock block = blocks_[block_at(read_)];
     const std::span<std::byte> place = place_of(read_);
     is_reading_ = true;
-    due_ = std::max(due_, std::chrono::steady_clock::now());
     lock.unlock();
     std::exception_ptr failure;
     try {

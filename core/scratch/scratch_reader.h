@@ -43,8 +43,9 @@ class ScratchReader {
   std::int64_t bytes_read() const;
 
  private:
-  std::size_t block_at(std::int64_t turn) const {
-    return (first_ + static_cast<std::size_t>(turn)) % blocks_.size();
+  std::size_t block_at(std::int64_t turn) const { return (first_ + static_cast<std::size_t>(turn)) % blocks_.size(); }
+  bool may_read() const {
+    return has_begun_ && !failure_ && read_ - over_ < static_cast<std::int64_t>(buffers_.size());
   }
   std::span<std::byte> place_of(std::int64_t turn) const;
   void start_at(std::size_t block, std::unique_lock<std::mutex>& lock);
