@@ -90,9 +90,10 @@ PassPricer InferencePlanner::pricer_of(const ServingRequest& request) const {
   return {graph_, profile_, recipe_.precision, request, devices_per_node_};
 }
 
-PlannedPass InferencePlanner::planned_pass(const PassPricer& pricer, const DeviceSplit& split,
-                                           const ServedPass& pass) const {
+PlannedPass InferencePlanner::planned_pass(const PassPricer& pricer, const DeviceSplit& split, const ServedPass& pass,
+                                           const std::optional<WeightReads>& reads) const {
   PlannedPass planned{split, pass, pricer.price(split, pass)};
+  if (reads) planned.price.weight_seconds = std::max(0.0, reads->seconds(pass) - planned.price.seconds());
   const double devices = as_real(split.devices()), tokens = pass.all_tokens();
   const double least_seconds = 2 * used_parameters(graph_) * tokens / (devices * pricer.peak_flops());
   planned.bound_seconds =
@@ -103,7 +104,8 @@ PlannedPass InferencePlanner::planned_pass(const PassPricer& pricer, const Devic
 }
 
 InferencePlan InferencePlanner::joined(const PassPricer& pricer, const ServingRequest& request,
-                                       const PlannedPass& prefill, const PlannedPass& decode) const {
+                                       const PlannedPass& prefill, const PlannedPass& decode,
+                                       const std::optional<WeightReads>& reads) const {
   InferencePlan plan;
   plan.name = recipe_.name;
   plan.profile = profile_.name;
@@ -116,11 +118,13 @@ InferencePlan InferencePlanner::joined(const PassPricer& pricer, const ServingRe
   plan.prefill = prefill;
   plan.decode = decode;
   plan.memory = served_memory(graph_, pricer, prefill.split, prefill.pass, decode.split, last_pass(request));
+  plan.reads = reads;
+  if (reads) plan.memory.weights = as_real(reads->weights.memory_bytes());
   plan.device_memory_bytes = profile_.device.memory_bytes;
   plan.fits = plan.device_memory_bytes == 0 || plan.memory.sum() <= plan.device_memory_bytes;
   const double prompt = prefill.price.seconds(), token = decode.price.seconds();
   const double generated = as_real(request.generated), batch = as_real(request.batch);
-  plan.first_token_seconds = pricer.facts().request_seconds + prompt;
+  plan.first_token_seconds = pricer.facts().request_seconds + prompt + (reads ? reads->first_seconds() : 0);
   plan.per_token_seconds = token;
   if (request.batching == Batching::continuous && batch > 1) {
     // A prompt's pass interrupts all answers, each of which meets one for every request that ends while it grows.
@@ -141,9 +145,16 @@ std::vector<InferencePlan> InferencePlanner::plans_on(const ServingRequest& requ
       open_splits(recipe_.model, request, request.prefill, devices, prefill_pass(request).sequences);
   const OpenSplits tokens = open_splits(recipe_.model, request, request.decode, devices, request.batch);
   const PassPricer pricer = pricer_of(request);
+  const std::optional<WeightReads> reads = weight_reads(recipe_, profile_, request);
+  if (reads && devices > 1) {
+    refused =
+        fmt::format("inference: weights_from \"{}\": one device alone reads its weights from there; use devices=1",
+                    word_of(request.weights_from));
+    return {};
+  }
   std::vector<PlannedPass> prefills;
   for (const DeviceSplit& split : prompts.splits)
-    prefills.push_back(planned_pass(pricer, split, prefill_pass(request)));
+    prefills.push_back(planned_pass(pricer, split, prefill_pass(request), reads));
   std::vector<InferencePlan> plans;
   for (const DeviceSplit& split : tokens.splits) {
     const PlannedPass* fastest = nullptr;
@@ -152,7 +163,7 @@ std::vector<InferencePlan> InferencePlanner::plans_on(const ServingRequest& requ
           (fastest == nullptr || each.price.seconds() < fastest->price.seconds()))
         fastest = &each;
     if (fastest == nullptr) continue;
-    plans.push_back(joined(pricer, request, *fastest, planned_pass(pricer, split, decode_pass(request))));
+    plans.push_back(joined(pricer, request, *fastest, planned_pass(pricer, split, decode_pass(request), reads), reads));
   }
   if (!plans.empty()) return plans;
   if (prompts.splits.empty())
@@ -177,7 +188,7 @@ InferencePlan InferencePlanner::plan(const ServingRequest& request) const {
     for (InferencePlan& plan : plans_on(request, devices, refused))
       if (!best || is_better(plan, *best)) best = std::move(plan);
     if (first_refused.empty()) first_refused = refused;
-    if (request.devices || (best && best->fits)) break;
+    if (request.devices || (best && best->fits) || request.weights_from != WeightsPlace::memory) break;
   }
   if (!best) throw Error(ExitCode::bad_recipe, first_refused);
   return *std::move(best);

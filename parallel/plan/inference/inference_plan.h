@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/plan/inference/device_split.h"
 #include "parallel/plan/inference/pass_price.h"
 #include "parallel/plan/inference/served_memory.h"
+#include "parallel/plan/inference/weight_reads.h"
 
 namespace llmtrain {
 
@@ -34,7 +36,8 @@ struct InferencePlan {
   std::int64_t active_parameters = 0;
   PlannedPass prefill, decode;  // the latter at the middle of an answer
   ServedMemory memory;
-  double device_memory_bytes = 0;  // 0: not known
+  std::optional<WeightReads> reads;  // of weights that are not in the device's memory
+  double device_memory_bytes = 0;    // 0: not known
   bool fits = true;
 
   double first_token_seconds = 0;  // from a request to the first token of its answer
@@ -61,9 +64,10 @@ class InferencePlanner {
 
  private:
   PassPricer pricer_of(const ServingRequest& request) const;
-  PlannedPass planned_pass(const PassPricer& pricer, const DeviceSplit& split, const ServedPass& pass) const;
+  PlannedPass planned_pass(const PassPricer& pricer, const DeviceSplit& split, const ServedPass& pass,
+                           const std::optional<WeightReads>& reads) const;
   InferencePlan joined(const PassPricer& pricer, const ServingRequest& request, const PlannedPass& prefill,
-                       const PlannedPass& decode) const;
+                       const PlannedPass& decode, const std::optional<WeightReads>& reads) const;
 
   Recipe recipe_;
   const ClusterProfile& profile_;

@@ -19,10 +19,11 @@ struct PassPrice {
   double movement_seconds = 0;  // norms, activation functions, residuals, choices of tokens
   double exchange_seconds = 0;
   double host_seconds = 0;
+  double weight_seconds = 0;   // that all of this waits for weights which are read meanwhile
   double exchanged_bytes = 0;  // that a device sends
 
   double seconds() const {
-    return product_seconds + attention_seconds + movement_seconds + exchange_seconds + host_seconds;
+    return product_seconds + attention_seconds + movement_seconds + exchange_seconds + host_seconds + weight_seconds;
   }
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -13,6 +14,7 @@ namespace llmtrain {
 namespace {
 
 constexpr std::int64_t most_tokens = 1 << 24, most_devices = 1 << 20;
+constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 
 // A key: what it takes, in words, and a function that sets it, or says no.
 struct RequestKey {
@@ -58,6 +60,20 @@ RequestKey word_key(std::string_view name, std::span<const std::string_view> wor
           }};
 }
 
+// "4294967296", "4GiB".
+std::optional<std::int64_t> byte_count(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, int>, 4> units{{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
+  int shift = 0;
+  for (const auto& [unit, bits] : units)
+    if (text.ends_with(unit)) {
+      shift = bits;
+      text.remove_suffix(unit.size());
+      break;
+    }
+  const auto value = whole_number(text, most_bytes >> shift);
+  return value ? std::optional(*value << shift) : std::nullopt;
+}
+
 const std::vector<RequestKey>& request_keys() {
   using Request = ServingRequest;
   static const std::vector<RequestKey> keys{
@@ -92,7 +108,14 @@ const std::vector<RequestKey>& request_keys() {
           "decode.attention", attention_layout_words,
           [](Request & request) -> auto& { return request.decode.attention; }),
       word_key(
-          "experts", expert_layout_words, [](Request & request) -> auto& { return request.experts; })};
+          "experts", expert_layout_words, [](Request & request) -> auto& { return request.experts; }),
+      word_key(
+          "weights_from", weights_place_words, [](Request & request) -> auto& { return request.weights_from; }),
+      {"weight_memory", "a number of bytes, as 4GiB, or \"least\"", [](Request& request, std::string_view text) {
+         const std::optional<std::int64_t> bytes = text == "least" ? 0 : byte_count(text);
+         request.weight_memory = bytes.value_or(0);
+         return bytes.has_value();
+       }}};
   return keys;
 }
 

@@ -38,6 +38,12 @@ constexpr std::array<std::string_view, 3> expert_layout_words = {"auto", "featur
 enum class Batching { whole, continuous };
 constexpr std::array<std::string_view, 2> batching_words = {"whole", "continuous"};
 
+// Where the weights of layers lie that a pass reads: in the device's memory, or, as far as that has no room for them,
+// in the host's or on its disk, from where each pass reads them once (ZeRO-Inference; Aminabadi et al., arXiv
+// 2207.00032).
+enum class WeightsPlace { memory, host, disk };
+constexpr std::array<std::string_view, 3> weights_place_words = {"memory", "host", "disk"};
+
 constexpr std::string_view word_of(ServedType type) { return served_type_words[static_cast<std::size_t>(type)]; }
 constexpr std::string_view word_of(WeightLayout layout) {
   return weight_layout_words[static_cast<std::size_t>(layout)];
@@ -48,6 +54,7 @@ constexpr std::string_view word_of(AttentionLayout layout) {
 constexpr std::string_view word_of(ExpertLayout layout) {
   return expert_layout_words[static_cast<std::size_t>(layout)];
 }
+constexpr std::string_view word_of(WeightsPlace place) { return weights_place_words[static_cast<std::size_t>(place)]; }
 constexpr std::string_view word_of(Batching batching) { return batching_words[static_cast<std::size_t>(batching)]; }
 
 struct PassLayout {
@@ -75,6 +82,9 @@ struct ServingRequest {
   DeviceAxes axes;
   PassLayout prefill, decode;
   ExpertLayout experts = ExpertLayout::automatic;
+  WeightsPlace weights_from = WeightsPlace::memory;
+  std::int64_t weight_memory =
+      0;  // bytes of weights that stay in the device's memory or are on their way; 0: the least
 
   bool operator==(const ServingRequest&) const = default;
 };

@@ -16,7 +16,7 @@ std::vector<TableCell> row(const char* name, const PlannedPass& planned) {
           {duration_text(price.seconds()), Ink::strong},
           {duration_text(price.product_seconds)},
           {duration_text(price.attention_seconds)},
-          {duration_text(price.movement_seconds + price.host_seconds)},
+          {duration_text(price.movement_seconds + price.host_seconds + price.weight_seconds)},
           {duration_text(price.exchange_seconds)},
           {duration_text(planned.bound_seconds)},
           {percent(planned.mfu)}};
@@ -46,6 +46,14 @@ std::string memory_line(const InferencePlan& plan) {
   return line + fmt::format(" of {}, {}", text(plan.device_memory_bytes), plan.fits ? "fits" : "does not fit");
 }
 
+std::string reads_line(const InferencePlan& plan) {
+  const WeightReads& reads = *plan.reads;
+  return fmt::format("{} of {} are read from the {} in each pass, {} at {}/s",
+                     bytes_text(static_cast<double>(reads.weights.bytes_per_pass)),
+                     format_number_of(reads.weights.streamed_stages, "layer"), word_of(plan.request.weights_from),
+                     duration_text(reads.seconds(plan.decode.pass)), bytes_text(reads.bytes_per_second));
+}
+
 }  // namespace
 
 std::string requests_text(const ServingRequest& request) {
@@ -73,6 +81,7 @@ std::string inference_text(const InferencePlan& plan, const TextStyle& style) {
   line("Cost", fmt::format("{:.3g} device-seconds per token, of the prompt's {:.3g}", plan.device_seconds_per_token,
                            plan.prefill.device_seconds_per_token));
   line("Memory", memory_line(plan));
+  if (plan.reads) line("Weights", reads_line(plan));
   return text + '\n' + passes_table(plan, style);
 }
 
