@@ -27,6 +27,7 @@ struct ChatOptions {
   std::vector<Override> overrides;
   std::optional<std::string> system;
   ChoiceFlags choice;
+  WeightMemoryFlags memory;
   KeyValueType key_values = KeyValueType::compute;
 };
 
@@ -80,6 +81,7 @@ int chat(const ChatOptions& options) {
   request.recipe = source.recipe;
   request.checkpoint = source.checkpoint().string();
   request.key_values = options.key_values;
+  request.memory = options.memory.memory();
   take_choice(options.choice, request);
   prompts.add_end_of_answer(request.stop);
   Chat conversation(prompts, options.system);
@@ -98,6 +100,7 @@ void add_chat(CLI::App& program, Action& action) {
       ->type_name("TEXT");
   add_choice_flags(*command, options->choice);
   add_key_value_flag(*command, options->key_values);
+  add_weight_memory_flags(*command, options->memory);
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain chat runs/mine --system \"You answer briefly.\"\n\n"

@@ -23,6 +23,7 @@ namespace {
 struct EvaluateOptions {
   std::string source;
   std::vector<Override> overrides;
+  WeightMemoryFlags memory;
   EvaluateRequest request;
   std::vector<std::string> data;
   std::optional<std::string> choices;
@@ -35,7 +36,7 @@ struct EvaluateOptions {
 // `shown`: the model in what is reported.
 void score(const EvaluateRequest& request, const std::string& shown, const EvaluateOptions& options) {
   const std::vector<KnownQuestion> questions = read_questions(*options.choices, options.delimiter);
-  ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks, options.key_values};
+  ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks, options.key_values, request.memory};
   for (const KnownQuestion& known : questions) scored.questions.push_back(known.question);
   const ChoiceScores scores = load_runtime().score(scored);
   options.json ? write_json(choices_as_json(shown, questions, scores))
@@ -48,6 +49,7 @@ int evaluate(const EvaluateOptions& options) {
   require_executable(source.recipe, source.checkpoint().string());
   EvaluateRequest request = options.request;
   request.checkpoint = source.checkpoint().string();
+  request.memory = options.memory.memory();
   if (!options.choices)
     request.data = evaluation_data(source.recipe, request.checkpoint, options.data, options.key,
                                    options.is_packed || request.batches > 0);
@@ -116,6 +118,7 @@ void add_evaluate(CLI::App& program, Action& action) {
                  "Each token's loss with the bits that it has alone, as serve --exact has them; takes longer")
       ->excludes(choices);
   add_inference_rank_flags(*command, options->request.ranks);
+  add_weight_memory_flags(*command, options->memory);
   add_set_flag(*command, options->overrides);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  llmtrain eval runs/quickstart --data README.md");

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -94,6 +95,26 @@ void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks) {
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number_positive());
+}
+
+std::optional<WeightMemory> WeightMemoryFlags::memory() const {
+  if (!bytes) return std::nullopt;
+  const std::string place = folder.empty() ? std::filesystem::temp_directory_path().string() : folder;
+  return WeightMemory{.bytes = static_cast<std::int64_t>(*bytes), .folder = place};
+}
+
+void add_weight_memory_flags(CLI::App& command, WeightMemoryFlags& flags) {
+  CLI::Option* memory = command.add_option(
+      "--weight-memory", flags.bytes,
+      "Memory of weights, as in 4GiB: layers beyond it are read from a file in each pass; 0: as little as can be "
+      "(default: all in memory)");
+  memory->type_name("BYTES")->transform(CLI::AsSizeValue(false).description(""));
+  command
+      .add_option("--weight-folder", flags.folder,
+                  "Folder of a local disk for that file, which has no name (default: that of temporary files)")
+      ->type_name("FOLDER")
+      ->check(text_not_empty())
+      ->needs(memory);
 }
 
 CLI::Option* add_key_value_flag(CLI::App& command, KeyValueType& type) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,15 @@ Override texts_override(const std::string& pointer_path, const std::vector<std::
 
 // `--tensor` and `--pipeline` of commands that use a trained model.
 void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks);
+
+// `--weight-memory` and `--weight-folder` of commands that use a trained model. The flags outlive the parsing.
+struct WeightMemoryFlags {
+  std::optional<std::uint64_t> bytes;
+  std::string folder;
+  // None where the first flag is not given.
+  std::optional<WeightMemory> memory() const;
+};
+void add_weight_memory_flags(CLI::App& command, WeightMemoryFlags& flags);
 
 // `--kv-cache-dtype` of commands with which texts grow.
 CLI::Option* add_key_value_flag(CLI::App& command, KeyValueType& type);

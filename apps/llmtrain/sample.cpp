@@ -32,6 +32,7 @@ struct SampleOptions {
   bool plain = false;
   bool json = false;
   ChoiceFlags choice;
+  WeightMemoryFlags memory;
   SampleRequest request;
 };
 
@@ -102,6 +103,7 @@ int sample(const SampleOptions& options) {
   require_tokenizer(source, options.overrides);
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);
+  request.memory = options.memory.memory();
   request.checkpoint = source.checkpoint().string();
   take_choice(options.choice, request);
   const bool chats = request.recipe.data.fine_tuning && !options.plain;
@@ -137,6 +139,7 @@ void add_batch_flags(CLI::App& command, SampleOptions& options) {
       ->check(whole_number_positive());
   add_key_value_flag(command, options.request.key_values);
   add_inference_rank_flags(command, options.request.ranks);
+  add_weight_memory_flags(command, options.memory);
   add_set_flag(command, options.overrides);
   CLI::Option* json = command.add_flag("--json", options.json, "Print JSON Lines");
   command

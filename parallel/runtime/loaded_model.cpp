@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/base/error.h"
 #include "core/checkpoint/stored_model.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
@@ -13,6 +14,18 @@
 
 namespace llmtrain {
 namespace {
+
+// What cannot be combined with weights in a file.
+void require_streaming(const Recipe& recipe, const InferenceRanks& ranks) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ExitCode::bad_recipe, why + ", so that " + WeightStream::memory_flag + " does not apply to it");
+  };
+  if (const std::string why = not_streamed(recipe); !why.empty()) refuse(why);
+  if (ranks.tensor > 1) refuse("--tensor: weights are read from a file by one rank alone");
+  if (ranks.pipeline > 1) refuse("--pipeline: weights are read from a file by one rank alone");
+  if (!choose_device(recipe.cluster.device).is_cpu())
+    refuse("/cluster/device: weights are read from a file on processors alone (--set cluster.device=cpu)");
+}
 
 std::shared_ptr<const Layout> inference_layout(Recipe recipe, const InferenceRanks& ranks) {
   // One micro-batch passes every rule of meshes, whatever the recipe says.
@@ -34,19 +47,31 @@ std::shared_ptr<const Layout> inference_layout(Recipe recipe, const InferenceRan
 }  // namespace
 
 std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoint, const InferenceRanks& ranks,
+                               const std::optional<WeightMemory>& memory,
                                const std::function<void(LocalModel&)>& work) {
   prepare_process(ranks.count());
+  if (memory) require_streaming(recipe, ranks);
   const CheckpointReader reader(checkpoint);
-  const auto layout = inference_layout(recipe, ranks);
+  const auto layout =
+      memory ? std::make_shared<const Layout>(partition_by_blocks(recipe)) : inference_layout(recipe, ranks);
   // Before the model takes memory, which a checkpoint's recipe alone must not decide.
   require_weights(reader, layout->graph());
   reader.verify();
-  const auto run = [&](Communicator& communicator, const at::Device& device) {
-    LocalModel model(layout, communicator, device, StateContents::weights);
+  const auto use = [&](LocalModel& model) {
     load_weights(model, reader);
     read_fp8_history(reader, model);
     work(model);
   };
+  const auto run = [&](Communicator& communicator, const at::Device& device) {
+    LocalModel model(layout, communicator, device, StateContents::weights);
+    use(model);
+  };
+  if (memory) {
+    const auto alone = make_solo_communicator();
+    LocalModel model(layout, *alone, *memory);
+    use(model);
+    return reader.state().step;
+  }
   if (ranks.count() == 1) {
     run(*make_solo_communicator(), choose_device(recipe.cluster.device));
     return reader.state().step;

@@ -17,6 +17,7 @@
 #include "core/recipe/recipe.h"
 #include "core/signals/stop_signals.h"
 #include "parallel/layout/layout.h"
+#include "parallel/layout/streamed_weights.h"
 #include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/runtime/text_service.h"
 
@@ -94,6 +95,7 @@ struct EvaluateRequest {
   // Whether each token's loss has the bits that it has alone, which are those of an exact service.
   bool is_exact = false;
   InferenceRanks ranks;
+  std::optional<WeightMemory> memory{};  // of weights; none: all are in memory
 };
 
 // Figures of texts that the rolling method alone has, counted as lm-evaluation-harness does.
@@ -151,6 +153,7 @@ struct SampleRequest {
   KeyValueType key_values = KeyValueType::compute;
   std::vector<std::string> stop;  // a text ends before any of them
   InferenceRanks ranks;
+  std::optional<WeightMemory> memory{};  // of weights; none: all are in memory
 };
 
 struct SampleEnd {
@@ -181,6 +184,7 @@ struct ScoreRequest {
   std::vector<ChoiceQuestion> questions;
   InferenceRanks ranks;
   KeyValueType key_values = KeyValueType::compute;
+  std::optional<WeightMemory> memory{};  // of weights; none: all are in memory
 };
 
 struct ChoiceScores {

@@ -9,6 +9,7 @@
 
 #include "core/recipe/key_value_type.h"
 #include "core/recipe/recipe.h"
+#include "parallel/layout/streamed_weights.h"
 
 namespace llmtrain {
 
@@ -27,6 +28,7 @@ struct ServeRequest {
   bool is_exact = false;                             // BatchLimits::is_exact
   KeyValueType key_values = KeyValueType::compute;
   TextPooling pooling = TextPooling::mean;  // of embeddings
+  std::optional<WeightMemory> memory{};     // of weights; none: all are in memory
 };
 
 struct ServedText {

@@ -50,6 +50,7 @@ struct ServeOptions {
   std::uint64_t body_bytes = std::uint64_t{1} << 20;
   std::int64_t tokens = 0;
   bool is_exact = false;
+  WeightMemoryFlags memory;
   KeyValueType key_values = KeyValueType::compute;
   std::optional<std::string> pooling;
 };
@@ -138,6 +139,7 @@ int serve(const ServeOptions& options) {
   request.waiting = options.waiting;
   request.cache_bytes = static_cast<std::int64_t>(options.cache_bytes);
   request.is_exact = options.is_exact;
+  request.memory = options.memory.memory();
   request.key_values = options.key_values;
   request.pooling = pooling_of(asked, source.recipe);
   RuntimeInterface& runtime = load_runtime();
@@ -180,6 +182,7 @@ void add_limit_flags(CLI::App& command, ServeOptions& options) {
       ->default_str("1GiB")
       ->transform(CLI::AsSizeValue(false).description(""));
   add_key_value_flag(command, options.key_values);
+  add_weight_memory_flags(command, options.memory);
   command.add_option("--tokens", options.tokens, "Most tokens of an answer; 0: as many as the model has room for")
       ->type_name("N")
       ->capture_default_str()

@@ -119,15 +119,16 @@ std::vector<EvaluateResult> evaluate_packed(const EvaluateRequest& request, std:
     for (const LeftOut& left_out : datasets.back().left_out()) warn_of_left_out(left_out, data, length);
   }
   std::vector<Evaluation> evaluations(datasets.size());
-  const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
-    if (request.is_exact) require_exactness(model, "--exact");
-    const kernels::SeparateRows separate(request.is_exact);
-    for (std::size_t i = 0; i < datasets.size(); ++i) {
-      const Evaluation own = measured_packed(model, datasets[i], request.batches * recipe.batch.global, generation);
-      // All ranks have the same result; one of them stores it.
-      if (model.groups().is_first()) evaluations[i] = own;
-    }
-  });
+  const std::int64_t step =
+      with_loaded_model(recipe, request.checkpoint, request.ranks, request.memory, [&](LocalModel& model) {
+        if (request.is_exact) require_exactness(model, "--exact");
+        const kernels::SeparateRows separate(request.is_exact);
+        for (std::size_t i = 0; i < datasets.size(); ++i) {
+          const Evaluation own = measured_packed(model, datasets[i], request.batches * recipe.batch.global, generation);
+          // All ranks have the same result; one of them stores it.
+          if (model.groups().is_first()) evaluations[i] = own;
+        }
+      });
   std::vector<EvaluateResult> results;
   for (std::size_t i = 0; i < datasets.size(); ++i) {
     const Evaluation& evaluation = evaluations[i];

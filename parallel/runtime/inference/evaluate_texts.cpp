@@ -79,8 +79,8 @@ std::vector<EvaluateResult> evaluate_texts(const EvaluateRequest& request, std::
       if (model.groups().is_first()) evaluations[i] = own;
     }
   };
-  const std::int64_t step =
-      with_loaded_model(with_samples_of(rows, request.recipe), request.checkpoint, request.ranks, evaluate_all);
+  const std::int64_t step = with_loaded_model(with_samples_of(rows, request.recipe), request.checkpoint, request.ranks,
+                                              request.memory, evaluate_all);
   std::vector<EvaluateResult> results;
   for (std::size_t i = 0; i < data.size(); ++i) {
     results.push_back(result_of_texts(data[i], evaluations[i], request));

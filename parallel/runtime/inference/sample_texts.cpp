@@ -133,7 +133,7 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
     else
       prompts.push_back(request.begins_texts ? encode_prompt(*tokenizer, prompt.empty() ? "\n" : prompt)
                                              : encoded(*tokenizer, prompt));
-  with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
+  with_loaded_model(request.recipe, request.checkpoint, request.ranks, request.memory, [&](LocalModel& model) {
     GrowingTexts texts(request, bytes_of, ends, model.groups().is_first() ? &listener : nullptr);
     generate(model, prompts, options,
              [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
@@ -145,7 +145,7 @@ void converse(const SampleRequest& request, const NextPrompt& next, const Sample
   const auto tokenizer = open_tokenizer(request.recipe.data.tokenizer, request.recipe.model.vocab_size);
   const auto ends = text_ends(request.recipe, request.checkpoint, *tokenizer);
   const std::int64_t window = request.recipe.model.max_sequence_length;
-  with_loaded_model(request.recipe, request.checkpoint, {}, [&](LocalModel& model) {
+  with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
     SampleRequest turn = request;
     bool fitted = true;
     for (auto prompt = next(); prompt; prompt = next()) {

@@ -54,14 +54,15 @@ ChoiceScores score_choices(const ScoreRequest& request) {
     for (const ScoredText& text : texts) longest = std::max(longest, static_cast<std::int64_t>(text.tokens.size()));
   }
   ChoiceScores result;
-  result.step = with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
-    const std::int64_t window = model.graph().model.max_sequence_length;
-    Decoder decoder(model, static_cast<std::int64_t>(most), std::min(window, longest), request.key_values);
-    std::vector<std::vector<double>> scores;
-    for (const std::vector<ScoredText>& texts : questions)
-      scores.push_back(continuation_scores(decoder, texts, window));
-    if (model.groups().is_first()) result.log_probabilities = std::move(scores);
-  });
+  result.step =
+      with_loaded_model(request.recipe, request.checkpoint, request.ranks, request.memory, [&](LocalModel& model) {
+        const std::int64_t window = model.graph().model.max_sequence_length;
+        Decoder decoder(model, static_cast<std::int64_t>(most), std::min(window, longest), request.key_values);
+        std::vector<std::vector<double>> scores;
+        for (const std::vector<ScoredText>& texts : questions)
+          scores.push_back(continuation_scores(decoder, texts, window));
+        if (model.groups().is_first()) result.log_probabilities = std::move(scores);
+      });
   return result;
 }
 

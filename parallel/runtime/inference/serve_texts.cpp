@@ -214,7 +214,7 @@ class BatchService final : public TextService {
 }  // namespace
 
 void serve_texts(const ServeRequest& request, const std::function<void(TextService&)>& use) {
-  with_loaded_model(request.recipe, request.checkpoint, {}, [&](LocalModel& model) {
+  with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
     BatchService service(model, request);
     std::exception_ptr thrown;
     std::thread user([&] {

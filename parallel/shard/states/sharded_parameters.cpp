@@ -55,18 +55,6 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
   if (!shards_from(3) && !weights_are_lent_) attach(weights_);
 }
 
-void ShardedParameters::lend(const at::Tensor& weights) {
-  weights_ = weights;
-  source_ = owned_weights();
-  attach(weights_);
-}
-
-void ShardedParameters::take_back() {
-  store_.detach_weights();
-  weights_ = at::empty(weights_.sizes(), weights_.options().device(at::kMeta));
-  source_ = owned_weights();
-}
-
 void ShardedParameters::attach(const at::Tensor& whole) {
   if (scales_) return store_.attach_scaled_weights(whole, scales_->weight_scales(), compute_);
   seen().attach_weights(whole);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <cstdint>
 #include <functional>
@@ -86,8 +87,16 @@ class ShardedParameters {
   void initialize(std::int64_t seed);
   // Lets the weights be this memory, all elements in the group's weight type, until take_back(); in between the modules
   // may not be used. For ShardingOptions::weights_are_lent alone.
-  void lend(const at::Tensor& weights);
-  void take_back();
+  void lend(const at::Tensor& weights) {
+    weights_ = weights;
+    source_ = owned_weights();
+    attach(weights_);
+  }
+  void take_back() {
+    store_.detach_weights();
+    weights_ = at::empty(weights_.sizes(), weights_.options().device(at::kMeta));
+    source_ = owned_weights();
+  }
   // Whether weights are held in fp16 without a scale, so that none beyond its range may be written.
   bool holds_plain_fp16() const;
   // Updates the other copies of the weights, here and on the other ranks, after incoming() was written. Collective;

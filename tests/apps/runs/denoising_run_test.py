@@ -75,6 +75,8 @@ class Denoising(TrainingTest):
         self.assertEqual(json.loads(result.stdout)["loss"], self.values("runs/one", "validation_loss")[-1])
         self.refused(2, ["/model/architecture", "--kv-cache-dtype"], "sample", "runs/one", "--prompt", "x",
                      "--kv-cache-dtype", "int8")
+        self.refused(2, ["/model/architecture", "--weight-memory"], "sample", "runs/one", "--prompt", "x",
+                     "--weight-memory", "0")
 
     def inspected(self, noise, **changes):
         setting = json.dumps({**NOISES[noise], **changes})

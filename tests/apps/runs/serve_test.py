@@ -4,6 +4,7 @@ import concurrent.futures
 import http.client
 import itertools
 import json
+import os
 import re
 import select
 import signal
@@ -144,6 +145,31 @@ class Completions(Served):
         self.assertEqual(answer["choices"][0]["token_ids"], line["tokens"])
         # Two texts of 512 tokens, each with keys and values of two heads of eight, and their scales.
         self.assertEqual(self.metric("llmtrain_cache_bytes"), 2 * 512 * 2 * 2 * (8 + 4))
+
+    def test_weights_from_a_file_make_the_same_answers(self):
+        self.prepare({"model.layers": 5})
+        flags = ("--weight-memory", "0", "--weight-folder", ".")
+        choice = {"temperature": 0.9, "seed": 5}
+        line, = self.sampled(choice, "--prompt", "The")
+        self.assertEqual(self.sampled(choice, "--prompt", "The", *flags), [line])
+        self.start("--batch", "2", *flags)
+        answer = self.post("/v1/completions", {"prompt": "The", "max_tokens": 40, "return_token_ids": True, **choice})
+        self.assertEqual(answer["choices"][0]["token_ids"], line["tokens"])
+        losses = [json.loads(self.run_program("eval", "runs/small", "--data", "recipe.json", "--json", *more).stdout)
+                  for more in ((), flags)]
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual([name for name in os.listdir(self.folder) if "scratch" in name], [])
+
+    def test_weights_that_no_file_takes_are_refused_by_name(self):
+        self.prepare()
+        sample = ("sample", "runs/small", "--weight-memory")
+        self.refused(2, ["--weight-memory 1:", "bytes)"], *sample, "1")
+        self.refused(2, ["--tensor", "--weight-memory"], *sample, "0", "--tensor", "2")
+        self.refused(2, ["--pipeline", "--weight-memory"], *sample, "0", "--pipeline", "2")
+        self.refused(2, ["/precision/fp8_level", "--weight-memory"], *sample, "0", "--set", "precision.compute=bf16",
+                     "--set", "precision.fp8_level=O2")
+        self.refused(73, ["--weight-folder", "recipe.json"], *sample, "0", "--weight-folder", "recipe.json")
+        self.refused(2, ["--weight-memory"], "sample", "runs/small", "--weight-folder", ".")
 
     def test_exact_log_probabilities_are_those_of_eval(self):
         self.prepare({"precision.compute": "bf16"})

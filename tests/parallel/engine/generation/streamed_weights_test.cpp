@@ -126,7 +126,7 @@ TEST_CASE("layers stay in memory as far as it goes, and less than two at a time 
   const auto layout = streamed_layout(setting.recipe(large + tied));
   const Partition& partition = layout->partition();
   const StreamedWeights least = streamed_weights(partition, 0, "--weight-memory");
-  // Of each of the five layers: queries and results 32 × 32 each, keys and values 16 × 32 each, three matrices of
+  // A layer's weights: queries and results 32 × 32 each, keys and values 16 × 32 each, three matrices of
   // 32 × 48 and two norms of 32, in fp32, filled up to whole blocks of the disk.
   const std::int64_t layer = ScratchFile::aligned(4 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 32 * 48 + 2 * 32));
   CHECK(least.streamed_stages == 5);
