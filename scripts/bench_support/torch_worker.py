@@ -71,6 +71,26 @@ class Training:
         return loss.item()
 
 
+def serve(training, device):
+    """Answers the commands; `training` has a step()."""
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        command = line.split()
+        if command == ["memory"]:
+            print(json.dumps({"peak_bytes": peak_bytes(device)}), flush=True)
+            continue
+        if command == ["release"]:
+            torch.cuda.empty_cache()
+            print("{}", flush=True)
+            continue
+        seconds, loss = [], None
+        for _ in range(int(command[1])):
+            start = time.perf_counter()
+            loss = training.step()
+            seconds.append(time.perf_counter() - start)
+        print(json.dumps({"seconds": seconds, "loss": loss}), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe")
@@ -83,22 +103,7 @@ def main():
     with open(options.recipe, encoding="utf-8") as file:
         training = Training(json.load(file), options.compiled, options.precision, options.optimizer,
                             options.device)
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        command = line.split()
-        if command == ["memory"]:
-            print(json.dumps({"peak_bytes": peak_bytes(options.device)}), flush=True)
-            continue
-        if command == ["release"]:
-            torch.cuda.empty_cache()
-            print("{}", flush=True)
-            continue
-        seconds, loss = [], None
-        for _ in range(int(command[1])):
-            start = time.perf_counter()
-            loss = training.step()
-            seconds.append(time.perf_counter() - start)
-        print(json.dumps({"seconds": seconds, "loss": loss}), flush=True)
+    serve(training, options.device)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ class Worker:
         self.name = name
         self.turns = []  # seconds of each step, one list per turn
         self.peak_bytes = 0
+        self.loss = None  # of the last step that warmed up
         self._log = log
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=log.open("w"), text=True)
@@ -29,7 +30,9 @@ class Worker:
 
     def warm_up(self, steps):
         """Untimed steps that compile, allocate and fault in what later steps use."""
-        return self.ask(f"run {steps}")["seconds"][-1]
+        answer = self.ask(f"run {steps}")
+        self.loss = answer.get("loss")
+        return answer["seconds"][-1]
 
     def run(self, steps):
         self.turns.append(self.ask(f"run {steps}")["seconds"])
