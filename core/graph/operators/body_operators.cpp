@@ -154,6 +154,26 @@ void add_saved(const Body& body, double element, OperatorList& operators) {
   }
 }
 
+// The backward goes from the last step to the first. What reads a tensor before another step does finds that one's
+// gradient, which it reads with its own to write their sum.
+void add_sums_of_gradients(const Body& body, OperatorList& operators) {
+  std::vector<bool> has_some(body.tensors.size());
+  for (const TensorId output : body.outputs) has_some[output] = true;
+  for (std::size_t step = body.steps.size(); step-- > 0;) {
+    for (const TensorId input : body.steps[step].inputs) {
+      const BodyTensor& tensor = body.tensors[input];
+      if (tensor.role == BodyTensor::Role::parameter || !tensor.has_gradient) continue;
+      if (!has_some[input]) {
+        has_some[input] = true;
+        continue;
+      }
+      double elements = 3;
+      for (const std::int64_t extent : body.shape_of(input)) elements *= static_cast<double>(extent);
+      operators[step].summed_gradients += elements;
+    }
+  }
+}
+
 }  // namespace
 
 OperatorList priced(const body::Body& body, double element) {
@@ -170,6 +190,7 @@ OperatorList priced(const body::Body& body, double element) {
     operators.push_back(std::move(item));
   }
   add_saved(body, element, operators);
+  add_sums_of_gradients(body, operators);
   return operators;
 }
 

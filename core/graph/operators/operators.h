@@ -107,6 +107,8 @@ struct Operator {
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots
   Movement forward{}, backward{};
+  // Elements that the backward moves to add the gradients of its operands to those that other readers have made.
+  double summed_gradients = 0;
   FusedPass fused_pass = FusedPass::none;  // of passes over memory
   bool ends_micro_batch = false;           // the model's last one; the host's work for a micro-batch comes with it
   // The lowest level of recompute at which the backward runs the forward again.

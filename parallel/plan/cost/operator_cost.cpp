@@ -168,6 +168,8 @@ BlockWork work_of(const PricedLayout& priced, Range operators, Recompute recompu
   for (const Operator& item : operators) {
     const WorkPair cost = price(priced, item);
     work.passes += cost;
+    const double bytes = priced.program().traffic.elementwise * moved_bytes(priced, {item.summed_gradients});
+    if (bytes > 0) work.passes.backward += priced.roofline.pass(bytes);
     if (is_repeated(item, recompute)) work.repeated += cost.forward;
   }
   return work;

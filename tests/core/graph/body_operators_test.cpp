@@ -69,6 +69,23 @@ TEST_CASE("a body's saved bytes and peaks follow from who reads what") {
   CHECK(peak.backward == x + 2 * inner + x + inner + 4 * features * inner_features);
 }
 
+TEST_CASE("the backward adds up the gradients of what several steps read, but for the last of these") {
+  BodyWriter w;
+  const AxisId t = w.axis("t", 5), h = w.axis("h", 4), f = w.axis("f", 6);
+  const TensorId x = w.input("x", {t, h}), field = w.field("field", {t, h});
+  const TensorId first = w.product(x, w.parameter("first.weight", {f, h}), {t, f});
+  const TensorId second = w.product(x, w.parameter("second.weight", {f, h}), {t, f});
+  const TensorId shifted = w.elementwise(body::ElementwiseKind::add, {x, field, field});
+  w.output(w.elementwise(body::ElementwiseKind::add, {first, second}));
+  w.output(shifted);
+  const OperatorList operators = priced(w.take(), fp16_bytes);
+  REQUIRE(operators.size() == 4);
+  CHECK(operators[0].summed_gradients == 3 * 5 * 4);
+  CHECK(operators[1].summed_gradients == 3 * 5 * 4);
+  CHECK(operators[2].summed_gradients == 0);
+  CHECK(operators[3].summed_gradients == 0);
+}
+
 TEST_CASE("a product with a field has one product in its backward") {
   BodyWriter w;
   const AxisId t = w.axis("t", 5), h = w.axis("h", 4), f = w.axis("f", 6);

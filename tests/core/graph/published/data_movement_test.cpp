@@ -97,8 +97,13 @@ TEST_CASE("a body's passes over memory are Data Movement's where none are fused,
       "ffn.down",         "ffn.output.dropout",       "ffn_sum",       "ffn_norm"};
   CHECK(sum_of(operators, residuals, moved_forward) == 18 * x + 2 * hidden);
   // BSB, BLNRD, EBSB, BLNRD and BAOB move 17x: 14x of norms and dropout, whose gradients of scale and bias take a pass
-  // of their own, 2x of biases, and x of the residual's gradient, which EBSB adds and a product does here.
+  // of their own, 2x of biases, and x of the residual's gradient, which EBSB adds.
   CHECK(sum_of(operators, residuals, moved_backward) == 12 * x + 2 * hidden);
+  // A pass that adds it, and three where BAIB's products make one gradient of query, key and value, which one pass adds
+  // to the residual's.
+  double sums = 0;
+  for (const Operator& item : operators) sums += item.summed_gradients;
+  CHECK(sums == 4 * 3 * x);
 
   // BAD keeps what it makes before dropout, which BERT does not have here: 3 inner there.
   const std::vector<std::string> activation{"ffn.up", "ffn.active"};
