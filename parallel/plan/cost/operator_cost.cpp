@@ -169,7 +169,7 @@ BlockWork work_of(const PricedLayout& priced, Range operators, Recompute recompu
     const WorkPair cost = price(priced, item);
     work.passes += cost;
     const double bytes = priced.program().traffic.elementwise * moved_bytes(priced, {item.summed_gradients});
-    if (bytes > 0) work.passes.backward += priced.roofline.pass(bytes);
+    work.passes.backward += priced.roofline.pass(bytes);
     if (is_repeated(item, recompute)) work.repeated += cost.forward;
   }
   return work;
