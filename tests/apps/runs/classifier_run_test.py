@@ -15,9 +15,9 @@ NAMES = {"PER": ["ada", "grace", "alan"], "LOC": ["paris", "oslo"]}
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
 
-def tokenizer_of(plain):
-    """A tokenizer.json of whole words that stand as BERT's do: [CLS] text [SEP] other [SEP]."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+def tokenizer_of(plain, *marks):
+    """A tokenizer.json of whole words that stand as BERT's do, [CLS] text [SEP] other [SEP], and of further marks."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *marks]
     words = [*special, *plain]
     ids = {word: number for number, word in enumerate(words)}
     return {"version": "1.0", "normalizer": None, "decoder": None, "truncation": None, "padding": None,

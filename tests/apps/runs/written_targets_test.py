@@ -52,14 +52,18 @@ class WrittenTargets(TrainingTest):
     @unittest.skipIf(os.environ.get("LLMTRAIN_SANITIZE"), "long runs show a sanitizer nothing that short ones do not")
     def test_a_cipher_is_learned_and_translations_of_other_phrases_are_not(self):
         sources = json.dumps([{"path": "shuffled.jsonl"}])
-        for seed in (1, 2, 3):
-            with self.subTest(f"seed {seed}"):
-                figures = self.learn(f"runs/{seed}", seed=seed)
-                self.assertGreater(figures["bleu"], 70)
-                self.assertGreater(figures["exact_match"], 0.5)
-                control = self.learn(f"runs/control-{seed}", data__train=sources, seed=seed)
-                self.assertLess(control["bleu"], 15)
-                self.assertLess(control["exact_match"], 0.05)
+        # BART's weights begin by a deviation that is meant for wide layers, of which these would learn too slowly.
+        bart = {"model__architecture": "bart", "model__init_std": 0.1, "training__learning_rate__peak": 0.003,
+                "training__steps": 150, "training__evaluate_every": 150}
+        for family, settings in (("t5", {}), ("bart", bart)):
+            for seed in (1, 2, 3):
+                with self.subTest(f"{family}, seed {seed}"):
+                    figures = self.learn(f"runs/{family}-{seed}", **settings, seed=seed)
+                    self.assertGreater(figures["bleu"], 70)
+                    self.assertGreater(figures["exact_match"], 0.5)
+                    control = self.learn(f"runs/{family}-control-{seed}", **settings, data__train=sources, seed=seed)
+                    self.assertLess(control["bleu"], 15)
+                    self.assertLess(control["exact_match"], 0.05)
 
     def test_figures_are_those_of_the_texts_on_every_layout(self):
         # So early that some words are right and others are not.
