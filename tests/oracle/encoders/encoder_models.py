@@ -17,8 +17,7 @@ except ImportError as error:
 
 torch.set_num_threads(1)
 
-ROWS, VOCABULARY, STEPS, RATE = 16, 41, 20, 1e-3
-EPSILON = 1e-5  # so that AdamW makes no full steps of the rounding errors of small gradients
+ROWS, VOCABULARY, STEPS = 16, 41, 20
 SHAPE = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
          "vocab_size": VOCABULARY, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 # Our names of a model's parts, "layers.N." beside these.
@@ -67,6 +66,11 @@ def ours_of(model, tensors):
 
 
 class EncoderTest(unittest.TestCase):
+    # AdamW divides by the root of squares and `epsilon`: with a small one it makes full steps of the rounding errors of
+    # small gradients; with a large one and a small rate small gradients make steps so small that the rounding of weights,
+    # which are in fp32, is a large part of them.
+    rate, epsilon = 1e-3, 1e-5
+
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
@@ -97,47 +101,45 @@ class EncoderTest(unittest.TestCase):
         """The weights after 20 steps of ours on all samples in one batch, and the losses of the steps."""
         samples.save(self.folder / "samples.safetensors")
         recipe = {"model": self.model_keys(), "batch": {"micro": 2, **batch},
-                  "training": {"steps": STEPS, "clip_norm": 1.0, "optimizer": {"eps": EPSILON},
-                               "learning_rate": {"peak": RATE, "warmup_steps": 0, "schedule": "constant"}, **training},
+                  "training": {"steps": STEPS, "clip_norm": 1.0, "optimizer": {"eps": self.epsilon},
+                               "learning_rate": {"peak": self.rate, "warmup_steps": 0, "schedule": "constant"}, **training},
                   "cluster": {"device": "cpu"}}
         (self.folder / "recipe.json").write_text(json.dumps(recipe))
         ours = self.tool("train", self.folder / "recipe.json", self.folder / "samples.safetensors")
         return ours, ours.pop("losses")
 
-    def check_training(self, model, samples, batch, named_ours, loss_now=None, still=(),
-                       tolerance=1e-4):
+    def train(self, model, loss_now):
+        """20 steps of PyTorch's AdamW; matrices and the table of tokens decay."""
+        still = ("LayerNorm", "norm", "position_embeddings", "embed_positions", "relative_attention_bias",
+                 "token_type", "cls_token", ".bias")
+        groups = [{"params": [value for key, value in model.named_parameters()
+                              if any(part in key for part in still) == is_still], "weight_decay": decay}
+                  for is_still, decay in ((False, 0.1), (True, 0.0))]
+        optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.95), eps=self.epsilon)
+        losses = []
+        for _ in range(STEPS):
+            loss = loss_now()
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def check_training(self, model, samples, batch, named_ours, loss_now=None, still=()):
         """What 20 steps change is what they change in PyTorch; `named_ours` takes pairs of transformers' names and tensors
         to tensors by our names. `loss_now`: the loss, by default that of the model's class. `still`: parameters beside
         biases of keys whose gradients are zero but for rounding, of whose errors AdamW makes steps."""
         first = named_ours([(key, value.detach().clone()) for key, value in model.named_parameters()])
-        losses = train(model, loss_now or (lambda: model(**samples.theirs()).loss))
+        losses = self.train(model, loss_now or (lambda: model(**samples.theirs()).loss))
         last = named_ours([(key, value.detach()) for key, value in model.named_parameters()])
         ours, our_losses = self.learned(samples, batch)
         self.assert_close(our_losses, torch.tensor(losses), 1e-5, "losses")
         self.assertEqual(sorted(ours), sorted(last))
         for key, tensor in last.items():
             if not key.endswith(("attention.key.bias", *still)):
-                self.assert_close(ours[key] - first[key], tensor - first[key], tolerance, key)
+                self.assert_close(ours[key] - first[key], tensor - first[key], 1e-4, key)
 
 
 def distance(got, expected):
     return ((got - expected).abs().max() / max(1e-3, expected.abs().max())).item()
-
-
-def train(model, loss_now):
-    """20 steps of PyTorch's AdamW; matrices and the table of tokens decay."""
-    still = ("LayerNorm", "norm", "position_embeddings", "embed_positions", "relative_attention_bias",
-             "token_type", "cls_token", ".bias")
-    groups = [{"params": [value for key, value in model.named_parameters()
-                          if any(part in key for part in still) == is_still], "weight_decay": decay}
-              for is_still, decay in ((False, 0.1), (True, 0.0))]
-    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=EPSILON)
-    losses = []
-    for _ in range(STEPS):
-        loss = loss_now()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses

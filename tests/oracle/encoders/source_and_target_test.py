@@ -18,7 +18,7 @@ except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
 
-from encoder_models import EncoderTest, distance, train
+from encoder_models import EncoderTest, distance
 
 torch.set_num_threads(1)
 
@@ -146,6 +146,8 @@ def loss_of(logits, pairs, smoothing):
 
 
 class SourceAndTarget(EncoderTest):
+    rate, epsilon = 3e-3, 3e-5
+
     def passes(self, samples, smoothing=0.0):
         samples.save(self.folder / "samples.safetensors")
         results = self.tool("passes", self.folder / "hf", self.folder / "samples.safetensors", smoothing)
@@ -213,8 +215,8 @@ class SourceAndTarget(EncoderTest):
                 in_fp32 = copy.deepcopy(model)
                 # In float64, so that roundings are those of one side alone.
                 with_exact_norms(model.double())
-                losses = train(model, lambda: loss_of(model(**pairs).logits, pairs, smoothing))
-                train(in_fp32, lambda: loss_of(in_fp32(**pairs).logits, pairs, smoothing))
+                losses = self.train(model, lambda: loss_of(model(**pairs).logits, pairs, smoothing))
+                self.train(in_fp32, lambda: loss_of(in_fp32(**pairs).logits, pairs, smoothing))
                 last, rounded = (ours_of([(key, value.detach()) for key, value in of.named_parameters()])
                                  for of in (model, in_fp32))
                 ours, our_losses = self.learned(samples, {"global": len(DOCUMENTS), "sequence_length": SOURCE},
@@ -223,12 +225,12 @@ class SourceAndTarget(EncoderTest):
                 self.assertEqual(sorted(ours), sorted(last))
                 # What is common to all keys moves all scores of a query alike: of a key's bias AdamW makes steps of
                 # rounding errors. Gradients of queries' and keys' matrices are differences of large numbers, of which
-                # AdamW, whose steps do not depend on their size, keeps the error: in fp32 PyTorch itself ends 3.4e-4
+                # AdamW, whose steps do not depend on their size, keeps the error: in fp32 PyTorch itself ends 2e-4
                 # from what it learns in float64, with smoothing and without.
                 keys = [key for key in last if not key.endswith("attention.key.bias")]
                 steps = {key: last[key] - first[key] for key in keys}
                 tolerance = 2 * max(distance(rounded[key] - first[key], steps[key]) for key in keys)
-                self.assertLess(tolerance, 1e-3)
+                self.assertLess(tolerance, 5e-4)
                 for key in keys:
                     self.assert_close(ours[key] - first[key], steps[key], tolerance, key)
 
