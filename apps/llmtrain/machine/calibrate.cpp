@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/recipe/enum_words.h"
+#include "core/scratch/scratch_bandwidth.h"
 
 namespace llmtrain::app {
 namespace {
@@ -23,6 +26,7 @@ namespace {
 struct CalibrateOptions {
   std::optional<std::string> output;
   std::string device{word_of(DeviceKind::automatic)};
+  std::optional<std::string> disk;
   bool quick = false;
 };
 
@@ -45,17 +49,30 @@ bool is_same_file(const std::string& file, const std::string& other) {
   return std::filesystem::equivalent(file, other, failed);
 }
 
+// What offloaded states move, of a folder of the disk that will have them. A gibibyte is more than what drives keep in
+// memories of their own.
+double disk_bandwidth(const std::string& folder, bool quick) {
+  log().info("measuring the disk of {}", folder);
+  const std::int64_t bytes = std::int64_t{1} << (quick ? 27 : 30);
+  return scratch_bandwidth(folder, bytes, std::chrono::seconds(quick ? 0 : 3), "--disk");
+}
+
 int calibrate(const CalibrateOptions& options) {
   const std::string automatic = calibrated_profile().string();
   const std::string file = options.output.value_or(automatic);
   // The user's own folder of settings need not exist yet.
   if (!options.output) make_folder_of(file);
   if (file != "-") check_place(file);
+  // First: a folder that cannot be measured is said at once.
+  const double disk = options.disk ? disk_bandwidth(*options.disk, options.quick) : 0;
   log().info("measuring matrix products, attention and memory; keep the machine otherwise idle for a few seconds");
   const DeviceKind device = value_of_word<DeviceKind>(device_words, options.device).value();
   const LoadProfile load = [](const std::string& name) { return load_profile(name, profiles_folder()); };
-  const ClusterProfile profile =
-      load_runtime().calibrate(device, load, options.quick ? Effort::quick : Effort::thorough);
+  ClusterProfile profile = load_runtime().calibrate(device, load, options.quick ? Effort::quick : Effort::thorough);
+  if (options.disk) {
+    profile.host.disk_bandwidth = disk;
+    profile.sources["host"] = "measured; the disk of " + std::filesystem::absolute(*options.disk).string();
+  }
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
     write_json(text);
@@ -80,6 +97,10 @@ void add_calibrate(CLI::App& program, Action& action) {
                    "Output file of the profile (default: local.json, which \"auto\" plans read)")
       ->type_name("FILE|-");
   choose_from(command->add_option("--device", options->device, "What to measure"), words_of(device_words));
+  command
+      ->add_option("--disk", options->disk,
+                   "Measure what this folder's disk reads and writes, too, for states that are offloaded to it")
+      ->type_name("FOLDER");
   command->add_flag("--quick", options->quick, "Measure for two seconds instead of about ten");
   command->footer("Example:\n  llmtrain calibrate && llmtrain plan recipes/quickstart.json");
   command->callback([options, &action] { action = [options] { return calibrate(*options); }; });

@@ -229,9 +229,8 @@ void warn_of_nodes(Plan& plan) {
 void warn_of_disk(const ClusterProfile& profile, Plan& plan) {
   if (plan.layout->recipe().memory.offload.optimizer != StatesPlace::disk || profile.host.disk_bandwidth > 0) return;
   plan.report.warnings.push_back(
-      fmt::format("memory.offload.optimizer: {} does not state what a node's disk moves: {}/s is assumed; state "
-                  "host.disk_bandwidth "
-                  "in a profile",
+      fmt::format("memory.offload.optimizer: {} does not state what a node's disk moves: {}/s is assumed; measure it "
+                  "with llmtrain calibrate --disk FOLDER, or write host.disk_bandwidth into a profile",
                   profile.name, bytes_text(assumed_disk_bandwidth)));
 }
 

@@ -40,6 +40,25 @@ class CalibrateCommand(MachineTest):
         self.assertEqual((before["profile"], after["profile"]), ("cpu", "this-machine"))
         self.assertNotEqual(after["step"]["seconds"], before["step"]["seconds"])
 
+    def test_disk(self):
+        """What a disk was measured to move is what plans of states on it take."""
+        self.done("calibrate", "--quick", "--disk", str(self.folder / "states"))
+        profile = json.loads((self.profiles / "local.json").read_text())
+        rate = profile["host"]["disk_bandwidth"]
+        self.assertGreater(rate, 1e6)
+        self.assertIn(str(self.folder / "states"), profile["sources"]["host"])
+        self.assertEqual(list((self.folder / "states").iterdir()), [])
+        offload = ("--set", "memory.offload.optimizer=disk")
+        plan = json.loads(self.done("plan", "recipe.json", "--json", *offload).stdout)
+        [rank] = plan["ranks"]
+        self.assertAlmostEqual(rank["disk_bytes_per_step"] / rank["disk_seconds"] / rate, 1, delta=1e-6)
+        self.assertNotIn("disk", " ".join(plan["warnings"]))
+
+    @unittest.skipUnless(os.path.ismount("/dev/shm"), "no file system in memory")
+    def test_no_disk(self):
+        result = self.refused(73, ["--disk: /dev/shm", "is in memory"], "calibrate", "--disk", "/dev/shm")
+        self.assertNotIn("products", result.stderr)
+
     def test_bad_output(self):
         """Detected before anything is measured."""
         for output in ("nowhere/local.json", "profiles"):

@@ -51,6 +51,10 @@ bool uses_host(const PlanReport& report) {
   return std::ranges::any_of(report.ranks, [](const PlannedRank& rank) { return rank.host_bytes > 0; });
 }
 
+bool uses_disk(const PlanReport& report) {
+  return std::ranges::any_of(report.ranks, [](const PlannedRank& rank) { return rank.disk_bytes > 0; });
+}
+
 std::vector<Html> rank_cells(const PlanReport& report, const PlannedRank& rank) {
   const double limit = report.device_memory_bytes;
   Html peak = html("{}", bytes_text(rank.peak_bytes));
@@ -61,6 +65,10 @@ std::vector<Html> rank_cells(const PlanReport& report, const PlannedRank& rank) 
   for (const MemoryName& name : memory_names)
     cells.push_back(html("{}", rank.bytes[name.category] > 0 ? bytes_text(rank.bytes[name.category]) : "–"));
   if (uses_host(report)) cells.push_back(html("{}", bytes_text(rank.host_bytes)));
+  if (uses_disk(report)) {
+    cells.push_back(html("{}", bytes_text(rank.disk_bytes)));
+    cells.push_back(html("{} in {}", bytes_text(rank.disk_traffic), duration_text(rank.disk_seconds)));
+  }
   cells.push_back(html("{}", rank.peak_instruction));
   return cells;
 }
@@ -151,6 +159,7 @@ Html rank_section(const PlanReport& report) {
   std::vector<std::string> head = {"pipeline rank", "first rank", "identical ranks", "peak"};
   for (const MemoryName& name : memory_names) head.emplace_back(name.label);
   if (uses_host(report)) head.emplace_back("host");
+  if (uses_disk(report)) head.insert(head.end(), {"disk", "moved per step"});
   head.emplace_back("peak at");
   std::vector<std::vector<Html>> rows;
   for (const PlannedRank& rank : report.ranks)

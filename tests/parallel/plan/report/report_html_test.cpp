@@ -100,6 +100,21 @@ TEST_CASE("a page shows the errors of plans as a bar, a band and a verdict") {
   CHECK(count(page, "verdict tight") == 1);
 }
 
+TEST_CASE("a page shows what ranks have on the host and on a disk, where any has") {
+  Plan plan = test::sample_plan(looped);
+  for (const char* title : {"<th>host</th>", "<th>disk</th>"}) CHECK(count(report_html(plan), title) == 0);
+  plan.report.ranks[0].host_bytes = 3.0 * (1U << 30U);
+  plan.report.ranks[0].disk_bytes = 7.0 * (1U << 30U);
+  plan.report.ranks[0].disk_traffic = 14.0 * (1U << 30U);
+  plan.report.ranks[0].disk_seconds = 9.5;
+  const std::string page = report_html(plan);
+  CHECK(nesting_error(page) == "");
+  for (const char* part : {"<th>host</th>", "<th>disk</th>", "3.00 GiB", "7.00 GiB", "14.0 GiB in 9.50s"}) {
+    INFO(part);
+    CHECK(count(page, part) == 1);
+  }
+}
+
 TEST_CASE("text from recipes and messages is escaped") {
   Plan plan = test::sample_plan(looped);
   plan.report.recipe.name = "<script>alert('a')</script>";
