@@ -20,6 +20,7 @@
 #include "kernels/attention/attention_loops.h"
 #include "kernels/attention/cache_blocks.h"
 #include "kernels/attention/cuda_decode.h"
+#include "kernels/separate_rows.h"
 #include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
 
@@ -101,12 +102,13 @@ void attend_to(const vector::SingleQuery<Value, std::int8_t>& single) {
   attention_loops<Value>().attend_int8(single);
 }
 
-// One token of each sequence. Matrix products would be of one row, and of another shape with every token; oneDNN would
-// generate code for each. The loop reads every key and value once.
+// Single tokens, whose keys and values are stored here or, where several are of one sequence, have been. Matrix
+// products would be of one row, and of another shape with every token; oneDNN would generate code for each. The loop
+// reads every key and value once.
 template <class Value, class Stored>
 void attend_singly(const std::vector<TokenStretch>& tokens, const at::Tensor& query, const at::Tensor& key,
                    const at::Tensor& value, KeyValueMemory& memory, const CacheBlocks& blocks,
-                   const CachedAttentionCall& call, const at::Tensor& out) {
+                   const CachedAttentionCall& call, bool are_stored, const at::Tensor& out) {
   const std::int64_t heads = query.size(1), dim = query.size(2), kv_heads = key.size(1), group = heads / kv_heads;
   const auto at = [&](const at::Tensor& x, std::int64_t row, std::int64_t head) {
     return static_cast<Value*>(x.data_ptr()) + row * x.stride(0) + head * x.stride(1);
@@ -138,8 +140,10 @@ void attend_singly(const std::vector<TokenStretch>& tokens, const at::Tensor& qu
         float* const row_scale = scales.defined() ? row_of<float>(scales, block, head, offset) : nullptr;
         store_row(at(rows, token.row, head), dim, row_of<Stored>(all, block, head, offset), row_scale);
       };
-      keep(key, memory.key, memory.key_scales);
-      keep(value, memory.value, memory.value_scales);
+      if (!are_stored) {
+        keep(key, memory.key, memory.key_scales);
+        keep(value, memory.value, memory.value_scales);
+      }
       seen.find(token.first, memory, blocks, head, call.window);
       for (std::int64_t h = head * group; h < (head + 1) * group; ++h)
         attend_to(vector::SingleQuery<Value, Stored>{
@@ -156,6 +160,22 @@ void attend_singly(const std::vector<TokenStretch>& tokens, const at::Tensor& qu
             .out = at(out, token.row, h)});
     }
   });
+}
+
+std::vector<TokenStretch> single_tokens(const std::vector<TokenStretch>& stretches) {
+  std::vector<TokenStretch> singles;
+  for (const TokenStretch& stretch : stretches)
+    for (std::int64_t i = 0; i < stretch.length; ++i)
+      singles.push_back({stretch.row + i, 1, {stretch.first.sequence, stretch.first.position + i}});
+  return singles;
+}
+
+// Whether tokens that are to be treated apart are few: then the loop of single tokens, whose bits are those of whole
+// sequences with rows apart, spares a copy of all keys. Of keys in int8 those have other bits.
+bool are_few_apart(const std::vector<TokenStretch>& stretches, const at::Tensor& query) {
+  constexpr std::int64_t few = 32;
+  return separates_rows() && query.is_cpu() &&
+         std::ranges::all_of(stretches, [](const TokenStretch& stretch) { return stretch.length <= few; });
 }
 
 // Keys that a product on a GPU takes: the longest sequence's, in steps, so that the shapes change seldom.
@@ -222,12 +242,17 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
   for (const TokenStretch& stretch : stretches) covered += stretch.length;
   const at::Tensor out =
       covered == query.size(0) ? at::empty(query.sizes(), query.options()) : at::zeros(query.sizes(), query.options());
-  if (singly && has_vector_type(query)) {
+  if ((singly || are_few_apart(stretches, query)) && has_vector_type(query)) {
+    for (const TokenStretch& stretch : singly ? std::vector<TokenStretch>() : stretches) {
+      blocks.store(stretch, key, memory.key, memory.key_scales);
+      blocks.store(stretch, value, memory.value, memory.value_scales);
+    }
+    const std::vector<TokenStretch> singles = single_tokens(stretches);
     with_element_of(query, [&]<class Element> {
       if (memory.is_int8())
-        attend_singly<Element, std::int8_t>(stretches, query, key, value, memory, blocks, call, out);
+        attend_singly<Element, std::int8_t>(singles, query, key, value, memory, blocks, call, !singly, out);
       else
-        attend_singly<Element, Element>(stretches, query, key, value, memory, blocks, call, out);
+        attend_singly<Element, Element>(singles, query, key, value, memory, blocks, call, !singly, out);
     });
   } else if (call.bias.defined()) {
     for (const TokenStretch& stretch : stretches) attend(stretch, query, key, value, memory, blocks, call, out);

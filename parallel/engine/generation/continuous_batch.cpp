@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "kernels/separate_rows.h"
 #include "parallel/engine/generation/exactness.h"
+#include "parallel/engine/generation/guessed_tokens.h"
 #include "parallel/engine/generation/log_probability.h"
 
 namespace llmtrain {
@@ -69,6 +70,7 @@ std::int64_t blocks_of(const LocalModel& model, const BatchLimits& limits, std::
 ContinuousBatch::ContinuousBatch(LocalModel& model, const BatchLimits& limits)
     : model_(supported(model, limits)),
       is_exact_(limits.is_exact),
+      drafting_(limits.drafting),
       block_bytes_(cache_bytes(model, limits.key_values, block_tokens)),
       pool_(blocks_of(model, limits, block_bytes_)),
       decoder_(model, KeyValueCache::Pages{limits.sequences, pool_.blocks(), block_tokens, limits.key_values}),
@@ -140,18 +142,56 @@ void ContinuousBatch::read_prompt() {
   at::Tensor logits;
   next->read = decoder_.read_prompt(next->place, next->request.prompt, next->read, logits);
   Text* const text = &*next;
-  if (logits.defined()) add_tokens(std::span(&text, 1), logits);
+  if (logits.defined()) add_tokens(std::span(&text, 1), logits.unbind());
 }
 
 void ContinuousBatch::grow() {
-  std::vector<NewTokens> pieces;
   std::vector<Text*> growing;
-  for (Text& text : texts_) {
-    if (text.is_over || text.read < text.prompt_length()) continue;
-    pieces.push_back({text.place, std::ssize(text.tokens) - 1, std::span(text.tokens).last(1)});
-    growing.push_back(&text);
+  for (Text& text : texts_)
+    if (!text.is_over && text.read == text.prompt_length()) growing.push_back(&text);
+  if (growing.empty()) return;
+  const auto guessed = guesses(growing);
+  std::vector<std::vector<std::int64_t>> following(growing.size());
+  std::vector<NewTokens> pieces;
+  for (std::size_t i = 0; i < growing.size(); ++i) {
+    following[i] = {growing[i]->tokens.back()};
+    std::ranges::copy(guessed[i], std::back_inserter(following[i]));
+    pieces.push_back({growing[i]->place, std::ssize(growing[i]->tokens) - 1, following[i]});
   }
-  if (!pieces.empty()) add_tokens(growing, decoder_.logits(pieces));
+  const std::vector<at::Tensor> logits = decoder_.logits(pieces, Decoder::Rows::apart).unbind();
+  const auto counts =
+      add_guessed(guessed, [&](std::span<const std::size_t> numbers, std::span<const std::int64_t> rows) {
+        std::vector<Text*> texts;
+        std::vector<at::Tensor> after;
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          texts.push_back(growing[numbers[i]]);
+          after.push_back(logits[static_cast<std::size_t>(rows[i])]);
+        }
+        add_tokens(texts, after);
+        std::vector<AddedToken> added;
+        for (const Text* text : texts) added.push_back({text->tokens.back(), !text->is_over});
+        return added;
+      });
+  if (drafting_.drafts != nullptr) drafting_.drafts->count(counts);
+}
+
+Drafts::Guesses ContinuousBatch::guesses(std::span<Text* const> texts) {
+  if (drafting_.drafts == nullptr) return Drafts::Guesses(texts.size());
+  std::vector<DraftedText> drafted;
+  for (const Text* text : texts) {
+    const TextRequest& request = text->request;
+    const std::int64_t index = std::ssize(text->tokens) - text->prompt_length();
+    // Behind the last guess comes a token of the model's own.
+    drafted.push_back({.place = text->place,
+                       .tokens = text->tokens,
+                       .most = std::min(drafting_.tokens, request.tokens - index - 1),
+                       .index = index,
+                       .limit = request.tokens,
+                       .choice = request.choice,
+                       .rules = request.rules,
+                       .number = request.number});
+  }
+  return drafting_.drafts->guess(drafted);
 }
 
 GrownToken ContinuousBatch::chosen_token(const Text& text, const at::Tensor& logits) const {
@@ -175,11 +215,12 @@ GrownToken ContinuousBatch::chosen_token(const Text& text, const at::Tensor& log
   return token;
 }
 
-void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor& logits) {
+void ContinuousBatch::add_tokens(std::span<Text* const> texts, std::span<const at::Tensor> logits) {
   std::vector<GrownToken> chosen(texts.size());
   at::parallel_for(0, std::ssize(chosen), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
-      chosen[static_cast<std::size_t>(i)] = chosen_token(*texts[static_cast<std::size_t>(i)], logits.select(0, i));
+      chosen[static_cast<std::size_t>(i)] =
+          chosen_token(*texts[static_cast<std::size_t>(i)], logits[static_cast<std::size_t>(i)]);
   });
   for (std::size_t i = 0; i < texts.size(); ++i) {
     Text& text = *texts[i];
@@ -203,7 +244,8 @@ ContinuousBatch::Load ContinuousBatch::load() const {
           .growing = std::ssize(texts_),
           .blocks = pool_.blocks(),
           .used_blocks = pool_.blocks() - pool_.free(),
-          .block_bytes = block_bytes_};
+          .block_bytes = block_bytes_,
+          .drafts = drafting_.drafts == nullptr ? Drafts::Counts{} : drafting_.drafts->counts()};
 }
 
 }  // namespace llmtrain

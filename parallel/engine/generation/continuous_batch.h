@@ -10,6 +10,7 @@
 
 #include "parallel/engine/generation/block_pool.h"
 #include "parallel/engine/generation/decoder.h"
+#include "parallel/engine/generation/drafts.h"
 #include "parallel/engine/generation/logit_rules.h"
 #include "parallel/engine/generation/token_choice.h"
 #include "parallel/engine/local_model.h"
@@ -24,6 +25,7 @@ struct BatchLimits {
   // same tokens under kernels::SeparateRows (an exact replay). Prompts take longer. Models as require_exactness() has.
   bool is_exact = false;
   KeyValueType key_values = KeyValueType::compute;  // of an exact batch no other
+  Drafting drafting{};
 };
 
 struct TextRequest {
@@ -49,7 +51,8 @@ struct GrownToken {
 };
 
 // Texts that come and go while others grow (continuous batching: Yu et al., Orca, OSDI 2022, section 4): in each step
-// every text that has been read grows by a token, all in one pass, and one that waits reads a part of its prompt. A
+// every text that has been read grows by a token, or by those of its guesses that are right and one more, all in one
+// pass, and one that waits reads a part of its prompt. A
 // text is admitted, in the order in which texts were added, when a place is free and its cache fits: it has blocks for
 // prompt and answer from the beginning, so that none that grows has to make room. On one rank, a processor; not for
 // threads.
@@ -83,6 +86,7 @@ class ContinuousBatch {
   struct Load {
     std::int64_t waiting = 0, growing = 0;  // texts
     std::int64_t blocks = 0, used_blocks = 0, block_bytes = 0;
+    Drafts::Counts drafts{};
   };
   Load load() const;
 
@@ -103,14 +107,17 @@ class ContinuousBatch {
   void admit();
   void read_prompt();
   void grow();
+  // Tokens that may follow, for each of these texts.
+  Drafts::Guesses guesses(std::span<Text* const> texts);
   // With its log-probabilities, as far as they are asked for.
   GrownToken chosen_token(const Text& text, const at::Tensor& logits) const;
-  // A token of each of these texts, by its row of the logits.
-  void add_tokens(std::span<Text* const> texts, const at::Tensor& logits);
+  // A token of each of these texts, by its logits [V].
+  void add_tokens(std::span<Text* const> texts, std::span<const at::Tensor> logits);
   void remove_ended();
 
   LocalModel& model_;
   bool is_exact_;
+  Drafting drafting_;
   std::int64_t block_bytes_;
   BlockPool pool_;
   Decoder decoder_;

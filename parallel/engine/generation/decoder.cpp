@@ -45,7 +45,7 @@ TokenRows rows_of(std::span<const NewTokens> pieces, Decoder::Rows asked, std::i
     for (const std::int64_t token : piece.tokens) {
       rows.tokens.push_back(token);
       rows.places.push_back({piece.sequence, position++});
-      if (asked == Decoder::Rows::all) rows.logit_rows.push_back(static_cast<std::int64_t>(rows.tokens.size()) - 1);
+      if (asked != Decoder::Rows::last) rows.logit_rows.push_back(static_cast<std::int64_t>(rows.tokens.size()) - 1);
     }
     if (asked == Decoder::Rows::last) rows.logit_rows.push_back(static_cast<std::int64_t>(rows.tokens.size()) - 1);
   }
@@ -119,7 +119,7 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int
   }
   cache_.start({std::move(rows.places), there[2], there[3], {}}, rows.of_source);
   // A source's rows are the libraries'.
-  const kernels::SeparateRows separate(are_single(pieces) && rows.source.empty());
+  const kernels::SeparateRows separate((asked == Rows::apart || are_single(pieces)) && rows.source.empty());
   at::Tensor logits = pass_.run(input).logits;
   pass_.finish();
   return logits;

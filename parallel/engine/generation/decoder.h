@@ -39,11 +39,11 @@ class Decoder {
   // For sequences that share blocks, on a processor: cache() has their tables.
   Decoder(LocalModel& model, const KeyValueCache::Pages& pages);
 
-  enum class Rows { last, all };
+  enum class Rows { last, all, apart };
   // fp32 logits on the CPU, on ranks that hold the head, else undefined: [pieces, V] after the last token of each
   // piece, or [tokens, V] after each token. Experts drop no token. Waits for a GPU once. Where each piece has one
   // token, what a processor computes of it has the same bits whatever pieces are beside it, unless products are of FP8
-  // numbers. Throws Error(bad_data) for an id that is not in the vocabulary.
+  // numbers; with `apart`, each token has these bits. Throws Error(bad_data) for an id that is not in the vocabulary.
   at::Tensor logits(std::span<const NewTokens> pieces, Rows rows = Rows::last);
 
   // Takes in the next part of a prompt, whose first `begin` tokens the decoder has already of the sequence: on a

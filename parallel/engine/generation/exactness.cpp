@@ -10,7 +10,7 @@ namespace llmtrain {
 namespace {
 
 // Empty: none.
-std::string reason_against(const LocalModel& model) {
+std::string reason_against_rows_apart(const LocalModel& model) {
   const Recipe& recipe = model.recipe();
   if (multiplies_fp8(recipe.precision.fp8_level))
     return "/precision/fp8_level: scales of FP8 products are of all tokens of a pass; --set precision.fp8_level=off "
@@ -18,6 +18,12 @@ std::string reason_against(const LocalModel& model) {
   if (!model.device().is_cpu())
     return "/cluster/device: a GPU's libraries sum in other orders for other numbers of tokens; --set "
            "cluster.device=cpu";
+  return {};
+}
+
+std::string reason_against(const LocalModel& model) {
+  const Recipe& recipe = model.recipe();
+  if (std::string reason = reason_against_rows_apart(model); !reason.empty()) return reason;
   if (recipe.model.moe && recipe.model.moe->capacity_factor != 0)
     return "/model/moe/capacity_factor: which tokens experts have room for depends on what is beside them; --set "
            "model.moe.capacity_factor=0";
@@ -28,11 +34,17 @@ std::string reason_against(const LocalModel& model) {
   return {};
 }
 
+void refuse(const std::string& reason, std::string_view asker) {
+  if (!reason.empty())
+    throw Error(ExitCode::bad_recipe, reason + "; " + std::string(asker) + " does not apply, leave it out");
+}
+
 }  // namespace
 
-void require_exactness(const LocalModel& model, std::string_view asker) {
-  if (const std::string reason = reason_against(model); !reason.empty())
-    throw Error(ExitCode::bad_recipe, reason + "; " + std::string(asker) + " does not apply, leave it out");
+void require_exactness(const LocalModel& model, std::string_view asker) { refuse(reason_against(model), asker); }
+
+void require_rows_apart(const LocalModel& model, std::string_view asker) {
+  refuse(reason_against_rows_apart(model), asker);
 }
 
 }  // namespace llmtrain

@@ -12,4 +12,7 @@ namespace llmtrain {
 // is the flag that asks for it.
 void require_exactness(const LocalModel& model, std::string_view asker);
 
+// The same of passes over tokens of texts that grow, of which experts drop none, against passes of single tokens.
+void require_rows_apart(const LocalModel& model, std::string_view asker);
+
 }  // namespace llmtrain

@@ -5,10 +5,14 @@
 #include <array>
 #include <cstddef>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
+#include "core/base/error.h"
 #include "parallel/engine/generation/beam_search.h"
 #include "parallel/engine/generation/decoder.h"
+#include "parallel/engine/generation/exactness.h"
+#include "parallel/engine/generation/guessed_tokens.h"
 
 namespace llmtrain {
 namespace {
@@ -96,42 +100,90 @@ class Generator {
     }
   }
 
-  // A token of each of the others, in one pass.
+  // Tokens of each of the others, in one pass: those of its guesses that are right, and one more.
   void grow() {
-    std::vector<NewTokens> pieces;
     std::vector<std::int64_t> places;
-    for (std::int64_t place = 0; place < places_; ++place) {
-      const std::optional<Text>& text = texts_[static_cast<std::size_t>(place)];
-      if (!text || !fits(*text)) continue;
-      pieces.push_back({place, length(text->tokens) - 1, std::span(text->tokens).last(1)});
-      places.push_back(place);
+    for (std::int64_t place = 0; place < places_; ++place)
+      if (const std::optional<Text>& text = texts_[static_cast<std::size_t>(place)]; text && fits(*text))
+        places.push_back(place);
+    if (places.empty()) return;
+    const auto guessed = guesses(places);
+    std::vector<std::vector<std::int64_t>> following;
+    std::vector<NewTokens> pieces;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Text& text = *texts_[static_cast<std::size_t>(places[i])];
+      following.push_back({text.tokens.back()});
+      std::ranges::copy(guessed[i], std::back_inserter(following.back()));
+      pieces.push_back({places[i], length(text.tokens) - 1, following.back()});
     }
-    if (!pieces.empty()) add_tokens(places, decoder_.logits(pieces));
+    // A GPU and FP8 products have no rows apart, and nothing is guessed there.
+    const Decoder::Rows rows = options_.drafting.drafts == nullptr ? Decoder::Rows::last : Decoder::Rows::apart;
+    const at::Tensor logits = decoder_.logits(pieces, rows);
+    const auto counts =
+        add_guessed(guessed, [&](std::span<const std::size_t> texts, std::span<const std::int64_t> of_texts) {
+          std::vector<std::int64_t> added;
+          for (const std::size_t text : texts) added.push_back(places[text]);
+          return add_tokens(added, logits, of_texts);
+        });
+    if (options_.drafting.drafts != nullptr) options_.drafting.drafts->count(counts);
+  }
+
+  std::vector<std::vector<std::int64_t>> guesses(const std::vector<std::int64_t>& places) {
+    if (options_.drafting.drafts == nullptr) return Drafts::Guesses(places.size());
+    std::vector<DraftedText> drafted;
+    for (const std::int64_t place : places) {
+      const Text& text = *texts_[static_cast<std::size_t>(place)];
+      // Behind the last guess comes a token of the model's own.
+      const std::int64_t most =
+          std::min({options_.drafting.tokens, options_.tokens - text.generated - 1, window_ - length(text.tokens)});
+      drafted.push_back({.place = place,
+                         .tokens = text.tokens,
+                         .most = most,
+                         .index = text.generated,
+                         .limit = options_.tokens,
+                         .choice = options_.choice,
+                         .rules = options_.rules,
+                         .number = text.number});
+    }
+    return options_.drafting.drafts->guess(drafted);
   }
 
   // Chooses a token of each text by its row of the logits.
   void add_tokens(const std::vector<std::int64_t>& places, const at::Tensor& logits) {
+    std::vector<std::int64_t> rows(places.size());
+    std::iota(rows.begin(), rows.end(), std::int64_t{0});
+    add_tokens(places, logits, rows);
+  }
+
+  std::vector<AddedToken> add_tokens(const std::vector<std::int64_t>& places, const at::Tensor& logits,
+                                     std::span<const std::int64_t> rows) {
     std::vector<double> chosen(places.size(), late);
     if (decoder_.decides() && !is_time_over()) {
       const auto vocabulary = static_cast<std::size_t>(logits.size(1));
       for (std::size_t i = 0; i < places.size(); ++i) {
         const Text& text = *texts_[static_cast<std::size_t>(places[i])];
-        const std::span row(logits.const_data_ptr<float>() + i * vocabulary, vocabulary);
+        const std::span row(logits.const_data_ptr<float>() + static_cast<std::size_t>(rows[i]) * vocabulary,
+                            vocabulary);
         chosen[i] = static_cast<double>(choose_token(row, options_.rules, options_.choice, text.number,
                                                      {text.generated, options_.tokens, text.tokens}));
       }
     }
     chosen = decoder_.agree(std::move(chosen));
+    std::vector<AddedToken> added;
     for (std::size_t i = 0; i < places.size(); ++i) {
       is_late_ = is_late_ || chosen[i] == late;
-      if (!is_late_) add_token(texts_[static_cast<std::size_t>(places[i])], static_cast<std::int64_t>(chosen[i]));
+      const auto token = static_cast<std::int64_t>(chosen[i]);
+      added.push_back({token, !is_late_ && add_token(texts_[static_cast<std::size_t>(places[i])], token)});
     }
+    return added;
   }
 
-  void add_token(std::optional<Text>& text, std::int64_t token) const {
+  // Whether the text goes on.
+  bool add_token(std::optional<Text>& text, std::int64_t token) const {
     text->tokens.push_back(token);
     const bool goes_on = listener_(text->number, token);
     if (!goes_on || ++text->generated == options_.tokens) text.reset();
+    return text.has_value();
   }
 
   bool is_time_over() const { return options_.time_limit && Clock::now() - start_ > *options_.time_limit; }
@@ -151,6 +203,13 @@ class Generator {
   bool is_late_ = false;
 };
 
+void require_drafts_apply(const LocalModel& model, const GenerateOptions& options) {
+  if (options.beams || options.decoder_start || !model.holds_all_weights())
+    throw Error(ExitCode::internal_error,
+                "generation: nobody guesses at texts of beams, of sources, or of several ranks");
+  require_rows_apart(model, "--draft and --prompt-lookup");
+}
+
 }  // namespace
 
 std::vector<std::int64_t> beginning_of(const std::vector<std::int64_t>& prompt, const GenerateOptions& options) {
@@ -166,6 +225,7 @@ std::int64_t longest_beginning(std::span<const std::vector<std::int64_t>> prompt
 
 void generate(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
               const TokenListener& listener) {
+  if (options.drafting.drafts != nullptr) require_drafts_apply(model, options);
   if (options.tokens == 0 || options.first_prompt >= std::ssize(prompts)) return;
   if (options.beams)
     search_beams(model, prompts, options, listener);

@@ -10,6 +10,7 @@
 
 #include "core/recipe/key_value_type.h"
 #include "parallel/engine/generation/beam_hypotheses.h"
+#include "parallel/engine/generation/drafts.h"
 #include "parallel/engine/generation/logit_rules.h"
 #include "parallel/engine/generation/token_choice.h"
 #include "parallel/engine/local_model.h"
@@ -24,6 +25,8 @@ struct GenerateOptions {
   std::int64_t first_prompt = 0;  // those before it are left out; numbers of texts count them
   std::int64_t batch = 16;        // texts that grow together
   KeyValueType key_values = KeyValueType::compute;
+  // Not for encoder-decoders, beams, GPUs, products of FP8 numbers and ranks that share a model.
+  Drafting drafting{};
   // For an encoder-decoder, whose prompts are sources: what its texts are written after. None of others.
   std::optional<std::int64_t> decoder_start{};
   std::optional<BeamSearch> beams{};                      // in place of the choice; texts are the best, in order
