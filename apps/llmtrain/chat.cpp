@@ -11,6 +11,7 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/inference/choice_flags.h"
+#include "apps/llmtrain/inference/draft_flags.h"
 #include "apps/llmtrain/inference/user_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
@@ -29,6 +30,7 @@ struct ChatOptions {
   ChoiceFlags choice;
   WeightMemoryFlags memory;
   KeyValueType key_values = KeyValueType::compute;
+  DraftFlags draft;
 };
 
 // What was said, and how it goes on: a line of standard input is a message of the user's.
@@ -83,6 +85,9 @@ int chat(const ChatOptions& options) {
   request.key_values = options.key_values;
   request.memory = options.memory.memory();
   take_choice(options.choice, request);
+  const OpenedDraft draft = open_draft(options.draft, request.recipe);
+  request.draft = draft.request;
+  require_drafts_apply(request);
   prompts.add_end_of_answer(request.stop);
   Chat conversation(prompts, options.system);
   load_runtime().converse(
@@ -101,6 +106,7 @@ void add_chat(CLI::App& program, Action& action) {
   add_choice_flags(*command, options->choice);
   add_key_value_flag(*command, options->key_values);
   add_weight_memory_flags(*command, options->memory);
+  add_draft_flags(*command, options->draft);
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain chat runs/mine --system \"You answer briefly.\"\n\n"

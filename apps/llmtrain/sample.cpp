@@ -12,6 +12,7 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/inference/choice_flags.h"
+#include "apps/llmtrain/inference/draft_flags.h"
 #include "apps/llmtrain/inference/sample_file.h"
 #include "apps/llmtrain/inference/sample_output.h"
 #include "apps/llmtrain/inference/text_lines.h"
@@ -33,6 +34,7 @@ struct SampleOptions {
   bool json = false;
   ChoiceFlags choice;
   WeightMemoryFlags memory;
+  DraftFlags draft;
   SampleRequest request;
 };
 
@@ -106,6 +108,9 @@ int sample(const SampleOptions& options) {
   request.memory = options.memory.memory();
   request.checkpoint = source.checkpoint().string();
   take_choice(options.choice, request);
+  const OpenedDraft draft = open_draft(options.draft, request.recipe);
+  request.draft = draft.request;
+  require_drafts_apply(request);
   const bool chats = request.recipe.data.fine_tuning && !options.plain;
   const std::vector<SamplePrompt> prompts = chats ? conversations(options, request) : plain_prompts(options, request);
   if (options.output) return write_samples(*options.output, prompts, request);
@@ -138,6 +143,7 @@ void add_batch_flags(CLI::App& command, SampleOptions& options) {
       ->capture_default_str()
       ->check(whole_number_positive());
   add_key_value_flag(command, options.request.key_values);
+  add_draft_flags(command, options.draft);
   add_inference_rank_flags(command, options.request.ranks);
   add_weight_memory_flags(command, options.memory);
   add_set_flag(command, options.overrides);

@@ -19,6 +19,7 @@
 #include "parallel/layout/layout.h"
 #include "parallel/layout/streamed_weights.h"
 #include "parallel/plan/profile/cluster_profile.h"
+#include "parallel/runtime/draft_request.h"
 #include "parallel/runtime/text_service.h"
 
 namespace llmtrain {
@@ -151,6 +152,7 @@ struct SampleRequest {
   std::int64_t first_prompt = 0;  // those before it get no texts
   std::int64_t batch = 16;        // texts that grow together
   KeyValueType key_values = KeyValueType::compute;
+  std::optional<DraftRequest> draft{};
   std::vector<std::string> stop;  // a text ends before any of them
   InferenceRanks ranks;
   std::optional<WeightMemory> memory{};  // of weights; none: all are in memory

@@ -10,6 +10,7 @@
 #include "core/recipe/key_value_type.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/streamed_weights.h"
+#include "parallel/runtime/draft_request.h"
 
 namespace llmtrain {
 
@@ -27,6 +28,7 @@ struct ServeRequest {
   std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
   bool is_exact = false;                             // BatchLimits::is_exact
   KeyValueType key_values = KeyValueType::compute;
+  std::optional<DraftRequest> draft{};
   TextPooling pooling = TextPooling::mean;  // of embeddings
   std::optional<WeightMemory> memory{};     // of weights; none: all are in memory
 };
@@ -85,10 +87,11 @@ class TextService {
   virtual bool embed(std::vector<std::vector<std::int64_t>> texts, EmbeddingListener listener) = 0;
 
   struct Load {
-    std::int64_t waiting = 0, growing = 0;  // texts
-    std::int64_t embedding = 0;             // requests whose texts are not all embedded
-    std::int64_t used_bytes = 0;            // of keys and values
-    std::int64_t cache_bytes = 0;           // that there are at most
+    std::int64_t waiting = 0, growing = 0;   // texts
+    std::int64_t embedding = 0;              // requests whose texts are not all embedded
+    std::int64_t used_bytes = 0;             // of keys and values
+    std::int64_t cache_bytes = 0;            // that there are at most
+    std::int64_t drafted = 0, accepted = 0;  // tokens that were guessed since the beginning, and those that were right
   };
   virtual Load load() const = 0;
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times each token that llmtrain and transformers' generate() write on this machine's CPU, after prompts of several
-lengths. With --against int8 the other side is llmtrain with keys and values in int8.
+lengths. With --against int8 the other side is llmtrain with keys and values in int8, with "lookup" and "wrong" llmtrain
+that guesses four tokens at once: what followed the same tokens before, which texts of hardly trained models repeat
+without end, and at random.
 
 Both sides have the same weights (llmtrain's checkpoint, exported for transformers), precision and number of threads, and
-take turns of one batch of texts per length, so that both see the same state of the machine. A token's time is that
-between two tokens, by the number of texts that grow at once; the first one, which includes the prompts, is listed apart.
+take turns of one batch of texts per length, so that both see the same state of the machine. A token's time is the median
+of those between two tokens, or against guesses, which come several at a time, their mean, by the number of texts that grow
+at once; the first one, which includes the prompts, is listed apart.
 """
 import argparse
 import json
@@ -20,6 +23,7 @@ from bench import busy_cores_while_waiting, processor, warn_when_loaded
 from worker import Worker
 
 PROMPTS = [64, 128, 256, 512, 1024]
+GUESSES = ("lookup", "wrong")
 MODELS = {"quickstart": "quickstart", "gpt2": "gpt2-4x64"}
 
 
@@ -40,7 +44,7 @@ def start(options, folder):
     dtype = "float32" if options.precision == "fp32" else "bfloat16"
     script = str(Path(__file__).with_name("transformers_worker.py"))
     others = {"transformers": [sys.executable, script, str(export), dtype],
-              "int8": [options.sample_worker, str(checkpoint), "int8"]}
+              **{mode: [options.sample_worker, str(checkpoint), mode] for mode in ("int8", *GUESSES)}}
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), TOKENIZERS_PARALLELISM="false",
                        HF_HUB_OFFLINE="1")
     for name, command in (("llmtrain", [options.sample_worker, str(checkpoint)]),
@@ -61,7 +65,9 @@ def measure(options, workers):
     return answers
 
 
-def median_of(answers, batch):
+def seconds_per_token(answers, batch, is_guessed):
+    if is_guessed:
+        return statistics.median(sum(answer["seconds"]) / len(answer["seconds"]) for answer in answers) / batch
     return statistics.median(seconds for answer in answers for seconds in answer["seconds"]) / batch
 
 
@@ -71,11 +77,16 @@ def print_table(answers, batch, other, prompts):
     for prefix in prompts:
         ours, theirs = answers["llmtrain"][prefix], answers[other][prefix]
         first = [statistics.median(answer["first"] for answer in side) * 1e3 for side in (ours, theirs)]
-        per_token = [median_of(side, batch) for side in (ours, theirs)]
+        per_token = [seconds_per_token(side, batch, other in GUESSES) for side in (ours, theirs)]
         print(f"  {prefix:>6} {per_token[0] * 1e3:>18.3f} {per_token[1] * 1e3:>22.3f} {per_token[1] / per_token[0]:>6.2f}x "
               f"{first[0]:>15.2f} {first[1]:>13.2f}")
+    if other in GUESSES:
+        all_of = [answer for side in answers[other].values() for answer in side]
+        drafted, accepted = (sum(answer[key] for answer in all_of) for key in ("drafted", "accepted"))
+        print(f"  {accepted} of {drafted} guesses were right")
     for name, by_prefix in answers.items():
-        growth = median_of(by_prefix[prompts[-1]], batch) / median_of(by_prefix[prompts[0]], batch)
+        growth = (seconds_per_token(by_prefix[prompts[-1]], batch, other in GUESSES)
+                  / seconds_per_token(by_prefix[prompts[0]], batch, other in GUESSES))
         print(f"  {name}: a token after {prompts[-1]} takes {growth:.2f} times that after {prompts[0]}")
 
 
@@ -85,7 +96,7 @@ def parse_arguments():
     parser.add_argument("--model", choices=MODELS, default="quickstart",
                         help="gpt2 has 124 million parameters, more than caches hold (default: quickstart)")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--against", choices=["transformers", "int8"], default="transformers",
+    parser.add_argument("--against", choices=["transformers", "int8", *GUESSES], default="transformers",
                         help="the other side (default: transformers)")
     parser.add_argument("--rounds", type=int, default=10, help="texts per side and length (default: 10)")
     parser.add_argument("--prompts", type=int, nargs="+", default=PROMPTS, help="tokens of prompts, ascending")

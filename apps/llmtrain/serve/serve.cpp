@@ -17,6 +17,7 @@
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/inference/chat_prompts.h"
+#include "apps/llmtrain/inference/draft_flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/serve/embeddings/sentence_pooling.h"
@@ -52,6 +53,7 @@ struct ServeOptions {
   bool is_exact = false;
   WeightMemoryFlags memory;
   KeyValueType key_values = KeyValueType::compute;
+  DraftFlags draft;
   std::optional<std::string> pooling;
 };
 
@@ -141,6 +143,11 @@ int serve(const ServeOptions& options) {
   request.is_exact = options.is_exact;
   request.memory = options.memory.memory();
   request.key_values = options.key_values;
+  const OpenedDraft draft = open_draft(options.draft, source.recipe);
+  request.draft = draft.request;
+  if (request.draft && is_encoder(source.recipe.model.architecture))
+    throw Error(ExitCode::bad_recipe,
+                "--draft, --prompt-lookup: an encoder goes on with no texts to guess at; leave them out");
   request.pooling = pooling_of(asked, source.recipe);
   RuntimeInterface& runtime = load_runtime();
   const StopSignals signals;
@@ -210,6 +217,7 @@ void add_serve(CLI::App& program, Action& action) {
           "folder of sentence-transformers says, else mean for encoders and last for decoders)")
       ->type_name("KIND")
       ->check(CLI::IsMember(pooling_kinds));
+  add_draft_flags(*command, options->draft);
   add_set_flag(*command, options->overrides);
   command->footer(
       "Example:\n  llmtrain serve runs/mine --port 8000\n\n"

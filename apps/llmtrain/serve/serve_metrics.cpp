@@ -47,6 +47,9 @@ std::string ServeMetrics::text(const TextService::Load& load) const {
   text += one("llmtrain_lost_clients_total", "counter", "Clients that left before their answer ended.", lost_clients_);
   text += one("llmtrain_prompt_tokens_total", "counter", "Tokens of prompts.", prompt_tokens_);
   text += one("llmtrain_generated_tokens_total", "counter", "Tokens of answers.", generated_tokens_);
+  text += one("llmtrain_draft_tokens_total", "counter", "Tokens that were guessed (--draft, --prompt-lookup).",
+              load.drafted);
+  text += one("llmtrain_accepted_tokens_total", "counter", "Of these, tokens that were right.", load.accepted);
   text += fmt::format(
       "# HELP llmtrain_first_token_seconds Time to the first token of a request.\n"
       "# TYPE llmtrain_first_token_seconds summary\nllmtrain_first_token_seconds_sum {}\n"

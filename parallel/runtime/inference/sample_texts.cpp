@@ -14,6 +14,7 @@
 #include "core/tokenizer/open_tokenizer.h"
 #include "parallel/engine/generation/generation.h"
 #include "parallel/runtime/inference/inference_requests.h"
+#include "parallel/runtime/inference/loaded_draft.h"
 #include "parallel/runtime/inference/source_prompts.h"
 #include "parallel/runtime/loaded_model.h"
 
@@ -107,6 +108,13 @@ GenerateOptions options_of(const SampleRequest& request, const std::vector<std::
   return options;
 }
 
+void report_drafts(const Drafting& drafting) {
+  if (drafting.drafts == nullptr || drafting.drafts->counts().drafted == 0) return;
+  const auto& [drafted, accepted] = drafting.drafts->counts();
+  log().info("{} of {} guessed tokens were right ({:.0f} %)", accepted, drafted,
+             100 * static_cast<double>(accepted) / static_cast<double>(drafted));
+}
+
 // Tokens as texts that go on have them.
 GrowingText::Decode continued(const Tokenizer& tokenizer) {
   return [&tokenizer](std::span<const std::int64_t> tokens) { return tokenizer.decode_continuation(tokens); };
@@ -135,8 +143,14 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
                                              : encoded(*tokenizer, prompt));
   with_loaded_model(request.recipe, request.checkpoint, request.ranks, request.memory, [&](LocalModel& model) {
     GrowingTexts texts(request, bytes_of, ends, model.groups().is_first() ? &listener : nullptr);
-    generate(model, prompts, options,
-             [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
+    const std::int64_t window = request.recipe.model.max_sequence_length;
+    with_drafts(request.draft, request.batch, window, [&](const Drafting& drafting) {
+      GenerateOptions drafted = options;
+      drafted.drafting = drafting;
+      generate(model, prompts, drafted,
+               [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
+      report_drafts(drafting);
+    });
     texts.end_empty();
   });
 }
@@ -145,7 +159,7 @@ void converse(const SampleRequest& request, const NextPrompt& next, const Sample
   const auto tokenizer = open_tokenizer(request.recipe.data.tokenizer, request.recipe.model.vocab_size);
   const auto ends = text_ends(request.recipe, request.checkpoint, *tokenizer);
   const std::int64_t window = request.recipe.model.max_sequence_length;
-  with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
+  const auto talk = [&](LocalModel& model, const Drafting& drafting) {
     SampleRequest turn = request;
     bool fitted = true;
     for (auto prompt = next(); prompt; prompt = next()) {
@@ -157,12 +171,17 @@ void converse(const SampleRequest& request, const NextPrompt& next, const Sample
         log().warn("the conversation has {} tokens, of which the model sees the last {} (max_sequence_length)", length,
                    window);
       GrowingTexts texts(turn, continued(*tokenizer), ends, &listener);
-      generate(model, prompts, options_of(turn, ends),
+      GenerateOptions options = options_of(turn, ends);
+      options.drafting = drafting;
+      generate(model, prompts, options,
                [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
       texts.end_empty();
       // Without the sign, as the largest seed has one after it, too.
       turn.seed = static_cast<std::int64_t>(static_cast<std::uint64_t>(turn.seed) + 1);
     }
+  };
+  with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
+    with_drafts(request.draft, 1, window, [&](const Drafting& drafting) { talk(model, drafting); });
   });
 }
 

@@ -18,6 +18,7 @@
 #include "parallel/engine/generation/exactness.h"
 #include "parallel/engine/generation/text_embedder.h"
 #include "parallel/runtime/inference/inference_requests.h"
+#include "parallel/runtime/inference/loaded_draft.h"
 #include "parallel/runtime/loaded_model.h"
 
 namespace llmtrain {
@@ -55,14 +56,15 @@ Pooling pooling_of(TextPooling pooling) {
 // One thread steps the batch and embeds texts; what the others ask for comes between its steps.
 class BatchService final : public TextService {
  public:
-  BatchService(LocalModel& model, const ServeRequest& request)
+  BatchService(LocalModel& model, const ServeRequest& request, const Drafting& drafting)
       : embedder_(model, pooling_of(request.pooling)), most_(request.sequences + request.waiting) {
     // The batch refuses what is exact for no decoder.
     if (!is_encoder(request.recipe.model.architecture))
       batch_.emplace(model, BatchLimits{.sequences = request.sequences,
                                         .cache_bytes = request.cache_bytes,
                                         .is_exact = request.is_exact,
-                                        .key_values = request.key_values});
+                                        .key_values = request.key_values,
+                                        .drafting = drafting});
     else if (request.is_exact)
       require_exactness(model, "--exact");
     load_ = load_of_batch();
@@ -106,7 +108,9 @@ class BatchService final : public TextService {
             .growing = load_.growing,
             .embedding = std::ssize(embeddings_),
             .used_bytes = load_.used_blocks * load_.block_bytes,
-            .cache_bytes = load_.blocks * load_.block_bytes};
+            .cache_bytes = load_.blocks * load_.block_bytes,
+            .drafted = load_.drafts.drafted,
+            .accepted = load_.drafts.accepted};
   }
 
   std::optional<std::string> failure() const override {
@@ -211,28 +215,34 @@ class BatchService final : public TextService {
   std::optional<std::string> failure_;
 };
 
+void serve(LocalModel& model, const ServeRequest& request, const Drafting& drafting,
+           const std::function<void(TextService&)>& use) {
+  BatchService service(model, request, drafting);
+  std::exception_ptr thrown;
+  std::thread user([&] {
+    try {
+      use(service);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    service.stop();
+  });
+  std::exception_ptr own;
+  try {
+    service.run();
+  } catch (...) {
+    own = std::current_exception();
+  }
+  user.join();
+  if (own || thrown) std::rethrow_exception(own ? own : thrown);
+}
+
 }  // namespace
 
 void serve_texts(const ServeRequest& request, const std::function<void(TextService&)>& use) {
   with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
-    BatchService service(model, request);
-    std::exception_ptr thrown;
-    std::thread user([&] {
-      try {
-        use(service);
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-      service.stop();
-    });
-    std::exception_ptr own;
-    try {
-      service.run();
-    } catch (...) {
-      own = std::current_exception();
-    }
-    user.join();
-    if (own || thrown) std::rethrow_exception(own ? own : thrown);
+    with_drafts(request.draft, request.sequences, request.recipe.model.max_sequence_length,
+                [&](const Drafting& drafting) { serve(model, request, drafting, use); });
   });
 }
 
