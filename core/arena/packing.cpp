@@ -97,7 +97,7 @@ class Packer {
     return orders;
   }
 
-  // Of each buffer the largest sum of sizes during its life.
+  // The largest sum of sizes during the life of each buffer, by its index.
   std::vector<std::int64_t> most_alive_beside() const {
     const std::vector<Event> sums = sums_over_time(buffers_);
     // The largest of each 2^k moments from each on: two of them cover any stretch.

@@ -72,6 +72,24 @@ std::vector<Buffer> transformer_step(int layers) {
   return buffers;
 }
 
+// A training step of a chain of layers that updates each weight as soon as its gradient is there: a forward per layer,
+// the loss, and from the last layer back its weight's gradient, its input's gradient, which the first layer needs not,
+// and the update. Activations and their gradients have `activation` bytes, gradients of weights `weight`.
+std::vector<Buffer> updated_chain(std::int64_t layers, std::int64_t activation, std::int64_t weight) {
+  std::vector<Buffer> buffers;
+  const auto backward_of = [&](std::int64_t layer) { return layers + 1 + 3 * (layers - 1 - layer); };
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::int64_t gradient = backward_of(layer), derivative = gradient + 1, update = gradient + 2;
+    // Its input, from the layer before.
+    buffers.push_back({activation, std::max<std::int64_t>(layer - 1, 0), derivative});
+    // Its output's gradient, from the loss or the layer behind.
+    buffers.push_back({activation, layer + 1 == layers ? layers : backward_of(layer + 1) + 1, derivative});
+    buffers.push_back({weight, gradient, update});
+  }
+  buffers.push_back({activation, layers - 1, layers});  // what the loss reads
+  return buffers;
+}
+
 }  // namespace
 
 TEST_CASE("no two buffers that are alive together share a byte, and nothing is beyond the top") {
@@ -139,6 +157,24 @@ TEST_CASE("steps of transformers are packed within a twentieth of what is alive 
     const Packing packing = pack(buffers);
     CHECK(fault_of(buffers, packing, 512) == "");
     CHECK(static_cast<double>(packing.height) <= 1.05 * static_cast<double>(least_height(buffers)));
+  }
+}
+
+// NNTrainer (arXiv 2206.04688) plans such lives for training on devices, and says up to 1/28 of what others need.
+// Without lives a chain takes (2n + 1)a + nw; what is alive at once is n inputs, both gradients of the last layer's,
+// and one weight's, so that this gain comes from weights: 1/13.8 for 16 layers with weights of a hundred activations.
+TEST_CASE("chains that update each weight at once take one gradient of a weight and two of activations") {
+  for (const std::int64_t layers : {3, 8, 16}) {
+    CAPTURE(layers);
+    for (const std::int64_t weight : {512, 51'200}) {
+      const auto buffers = updated_chain(layers, 512, weight);
+      std::int64_t sum = 0;
+      for (const Buffer& buffer : buffers) sum += buffer.bytes;
+      CHECK(sum == (2 * layers + 1) * 512 + layers * weight);
+      const Packing packing = pack(buffers);
+      CHECK(fault_of(buffers, packing, 512) == "");
+      CHECK(packing.height == (layers + 2) * 512 + weight);
+    }
   }
 }
 
