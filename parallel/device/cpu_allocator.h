@@ -11,4 +11,11 @@ namespace llmtrain {
 // goes on with malloc(), so that every tensor is a block which they watch.
 void pool_cpu_tensors();
 
+// The same, so that a StepArena (step_arena.h) has its thread's tensors; in sanitizer builds, too, where what has no
+// place in one is malloc()'s as before.
+void serve_arenas();
+
+// Returns to the system what the pool keeps for later tensors.
+void trim_cpu_tensors();
+
 }  // namespace llmtrain

@@ -47,6 +47,12 @@ bool HostMemoryPool::give(void* block) {
   return true;
 }
 
+void HostMemoryPool::trim() {
+  const std::lock_guard lock(access_);
+  unmap_free(use_.mapped);
+  use_.peak = use_.used;
+}
+
 HostMemoryPool::Use HostMemoryPool::use() const {
   const std::lock_guard lock(access_);
   return use_;

@@ -33,6 +33,8 @@ class HostMemoryPool {
   void* take(std::size_t bytes);
   // Returns whether `block` came from take(): if not, nothing happens.
   bool give(void* block);
+  // Returns all free pieces to the system. What is in use is the largest use from then on.
+  void trim();
 
   // In bytes, of whole pages.
   struct Use {
