@@ -14,6 +14,7 @@
 #include "core/optim/learning_rate.h"
 #include "core/optim/optimizer.h"
 #include "parallel/device/profiler_range.h"
+#include "parallel/device/step_arena.h"
 #include "parallel/device/tensor_fault.h"
 #include "parallel/layout/declared_scalars.h"
 
@@ -69,6 +70,7 @@ StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, St
     const std::string text = to_text(instruction);
     communicator.log().set_activity(step + 1, text);
     const ProfilerRange range(text);
+    StepArena::begin_section();
     execute(instruction);
   }
   // Sent tensors are released here at the latest, and the weights gathered after the update have arrived, so that

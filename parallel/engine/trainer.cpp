@@ -227,6 +227,7 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
         return load_batch(StepSamples(data_.train, recipe().batch, place), model_.graph().row_losses(), recipe(), place,
                           rank, at::kCPU);
       }) {
+  if (recipe().memory.arena && device.is_cpu()) arena_ = std::make_unique<StepArena>();
   if (first == FirstWeights::load) load_first_weights();
 }
 
@@ -257,6 +258,7 @@ StepResult Trainer::step(StopRequest stop) {
   const ProfilerRange range("step " + std::to_string(steps_done_ + 1));
   communicator.log().set_activity(steps_done_ + 1, "reading its batch");
   fault_point(FaultPlace::data, communicator.rank(), steps_done_ + 1);
+  StepArena::Step in_arena(arena_.get());
   const StepShape shape = runner_.shapes().at(steps_done_);
   auto micros = batches_.take(place_of(steps_done_, samples_consumed_));
   if (steps_done_ + 1 < recipe().training.steps)
@@ -281,6 +283,8 @@ StepResult Trainer::step(StopRequest stop) {
   if (!result.lowers_scale) skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
   if (result.skipped) ++skipped_.total;
   tensor_fault_point(FaultPlace::weights, communicator.rank(), steps_done_, first_weights(model_));
+  micros.clear();
+  in_arena.finish();
   return result;
 }
 
@@ -305,6 +309,7 @@ std::optional<Evaluation> Trainer::evaluate(const EvaluationWatch& watch, const 
   // What is done next to another takes as long as a set, for all that is known.
   const double parts = static_cast<double>(data_.validation.size()) + (further ? 1 : 0);
   evaluation_is_due_ = true;
+  if (arena_) arena_->rest();
   for (const ValidationSet& set : data_.validation) {
     const double before = static_cast<double>(evaluations.size());
     auto one =

@@ -16,6 +16,7 @@
 #include "core/data/samples/dataset.h"
 #include "core/recipe/easiest_share.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/device/step_arena.h"
 #include "parallel/engine/data/batch_prefetch.h"
 #include "parallel/engine/data/run_data.h"
 #include "parallel/engine/inference.h"
@@ -98,6 +99,8 @@ class Trainer {
   // The step that was done last, and the percent of the samples, the easiest, from which it read.
   StepShape last_shape() const { return runner_.shapes().at(steps_done_ - 1); }
   std::int64_t last_percent() const { return easiest_percent(recipe().data.curriculum, steps_done_ - 1); }
+  // Where the steps' tensors lie; null without memory.arena, and on GPUs.
+  const StepArena* arena() const { return arena_.get(); }
   LocalModel& model() { return model_; }
   Runner& runner() { return runner_; }
 
@@ -115,6 +118,7 @@ class Trainer {
   LocalModel model_;
   Runner runner_;
   BatchPrefetch batches_;
+  std::unique_ptr<StepArena> arena_;
   std::int64_t steps_done_ = 0, samples_consumed_ = 0, tokens_trained_ = 0;
   SkippedUpdates skipped_;
   TokenChoices* choices_ = nullptr;

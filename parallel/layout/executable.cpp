@@ -186,6 +186,9 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       {precision.multiplies_fp4(), "/precision/product_format", "products of 4-bit numbers", "use \"fp8\""},
       {recipe.data.pairs && !is_encoder_decoder(recipe.model.architecture), "/data/pairs",
        "pairs for a model without an encoder", "set it to null, or model.architecture to \"bart\" or \"t5\""},
+      // PyTorch's caching allocator has a GPU's memory.
+      {recipe.memory.arena && recipe.cluster.device == DeviceKind::cuda, "/memory/arena", "true on GPUs",
+       "use false, or cluster.device \"cpu\""},
       // They are in the host's memory as they are.
       {offload.weights && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/weights", "true on a CPU",
        "use false"},

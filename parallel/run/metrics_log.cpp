@@ -232,14 +232,15 @@ MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogReci
 void MetricsLog::write(const TrainingRow& row) {
   file_.append(fmt::format(
       R"({{"step":{},"loss":{},"learning_rate":{},"grad_norm":{},"tokens":{},"step_seconds":{},)"
-      R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}{}{}{}{}{}{}{}{}{}}})"
+      R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}{}{}{}{}{}{}{}{}{}{}{}}})"
       "\n",
       row.step, exact_number(row.loss), number(row.learning_rate), number(row.gradient_norm), row.tokens,
       number(row.step_seconds), number(row.tokens_per_second), number(row.mfu), row.memory_bytes, row.tensor_bytes,
       row.skipped, loss_terms(row.terms), optional_column("sequence_length", row.sequence_length),
       optional_column("global_batch", row.global_batch), optional_column("easiest_percent", row.easiest_percent),
       optional_column("kept_tokens", row.kept_tokens), optional_column("loss_scale", row.loss_scale),
-      optional_column("saturated_share", row.saturated_share), fp8_kinds(row.fp8), routing_columns(row.routing),
+      optional_column("saturated_share", row.saturated_share), optional_column("arena_bytes", row.arena_bytes),
+      optional_column("arena_share", row.arena_share), fp8_kinds(row.fp8), routing_columns(row.routing),
       row.resumed_after ? fmt::format(R"(,"resumed_after":{})", *row.resumed_after) : ""));
   if (!tensorboard_) return;
   tensorboard_->write(row.step, {{"train/loss", row.loss},

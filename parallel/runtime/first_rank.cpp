@@ -206,6 +206,10 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
     row.kept_tokens = static_cast<double>(shape.kept_tokens > 0 ? shape.kept_tokens : shape.sequence_length);
   if (trainer_.model().loss_scale().is_dynamic()) row.loss_scale = result.loss_scale;
   if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
+  if (const StepArena* arena = trainer_.arena(); arena != nullptr && arena->use().step_bytes > 0) {
+    row.arena_bytes = static_cast<double>(arena->use().bytes);
+    row.arena_share = static_cast<double>(arena->use().placed_bytes) / static_cast<double>(arena->use().step_bytes);
+  }
   row.fp8 = fp8_rows(result.fp8);
   if (recipe_.model.moe) row.routing = routing_row(result.routing);
   return row;

@@ -104,6 +104,14 @@ void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& 
              format_bytes(memory.peak()), format_bytes(static_cast<std::int64_t>(plan.tensor_bytes)));
 }
 
+void show_arena(const StepArena::Use& use, bool is_one_of_several) {
+  if (use.step_bytes == 0 || use.least == 0) return;
+  log().info("{}arena has {}, {:.3f} times what is in use at once; {:.1f} % of the last step's bytes were in it",
+             is_one_of_several ? "the first rank's " : "the ", format_bytes(use.bytes),
+             static_cast<double>(use.bytes) / static_cast<double>(use.least),
+             100 * static_cast<double>(use.placed_bytes) / static_cast<double>(use.step_bytes));
+}
+
 // No class of transformers has a residual network's norms.
 std::string next_command(const Recipe& recipe, const std::string& path) {
   const Architecture architecture = recipe.model.architecture;
@@ -180,6 +188,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
   TrainingLoop loop(request, trainer, &first, log(), began_from);
   const ExitCode code = run_observed(loop, communicator.log(), log());
   if (request.plan && loop.has_trained()) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
+  if (trainer.arena() != nullptr) show_arena(trainer.arena()->use(), request.launch.ranks > 1);
   // Otherwise whole weights exist only while all ranks take part.
   const bool has_weights = trainer.model().holds_all_weights();
   const WorkMonitor::Stops stops = stops_of(request, communicator);

@@ -199,6 +199,7 @@ class NotExecutable(ProgramTest):
         "/launch/link_message_microseconds": {"launch.link_message_microseconds": 5, "launch.backend": "mpi"},
         "/launch/node_link_speedup": {"launch.node_link_speedup": 5, "launch.backend": "mpi"},
         "/launch/layer_delay_microseconds": {"launch.layer_delay_microseconds": 5, "launch.backend": "mpi"},
+        "/memory/arena": {"memory.arena": True, "cluster.device": "cuda"},
         "/memory/offload/optimizer": {"memory.offload.optimizer": True, "cluster.device": "cpu"},
         "/memory/offload/weights": {"memory.offload.weights": True, "memory.offload.optimizer": True,
                                     "parallel.zero_stage": 3, "cluster.device": "cpu"},

@@ -175,6 +175,10 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
                         "what a GPU leaves to the host, at the least time; null: memory.recompute and memory.offload "
                         "say it."},
                        memory.limit, {0, 1e18, RangeEnds::open_minimum});
+  keys.boolean({"arena",
+                "On CPUs, give the tensors of a step places in one block of memory of each rank, planned from when the "
+                "first step allocated and freed them; what another step needs otherwise has memory of its own."},
+               memory.arena);
   keys.section({"offload", "What is kept in host memory, or on a disk, instead of device memory."}, [&] {
     keys.word_or_boolean(
         {"optimizer",

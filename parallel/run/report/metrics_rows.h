@@ -60,6 +60,8 @@ struct TrainingRow {
   std::optional<double> easiest_percent{};
   // Tokens of each sequence in layers that drop tokens, with training.token_dropping.
   std::optional<double> kept_tokens{};
+  // With memory.arena, of the first rank: the arena's bytes, and the share of the step's bytes that were placed in it.
+  std::optional<double> arena_bytes{}, arena_share{};
   std::vector<Fp8Row> fp8{};  // with log.fp8_statistics
   // The step of the checkpoint that the run went on from, in the first row after it.
   std::optional<std::int64_t> resumed_after{};
