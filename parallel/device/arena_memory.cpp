@@ -17,6 +17,8 @@ namespace {
 struct ArenaBlocks {
   std::shared_mutex access;
   std::vector<std::shared_ptr<ArenaMemory>> all;
+  // Changed with them: where there is no block, frees of other memory take no lock.
+  std::atomic<std::size_t> count = 0;
 };
 
 ArenaBlocks& arena_blocks() {
@@ -38,6 +40,7 @@ void forget_block(const ArenaMemory* memory) {
   if (found == all.end()) return;
   last = std::move(*found);
   all.erase(found);
+  --arena_blocks().count;
 }
 
 }  // namespace
@@ -50,6 +53,7 @@ std::shared_ptr<ArenaMemory> ArenaMemory::map(std::size_t bytes) {
   std::shared_ptr<ArenaMemory> made(new ArenaMemory(static_cast<std::byte*>(memory), bytes));
   const std::unique_lock lock(arena_blocks().access);
   arena_blocks().all.push_back(made);
+  ++arena_blocks().count;
   return made;
 }
 
@@ -87,6 +91,7 @@ void ArenaMemory::close(std::shared_ptr<ArenaMemory> memory) {
 }
 
 bool ArenaMemory::release(void* address) {
+  if (arena_blocks().count == 0) return false;
   auto* const place = static_cast<std::byte*>(address);
   std::shared_ptr<ArenaMemory> owner;
   {
