@@ -9,7 +9,7 @@
 #include "core/data/examples/example_template.h"
 #include "core/data/examples/label_records.h"
 #include "core/data/file_search.h"
-#include "core/data/shared_results.h"
+#include "core/data/opened_texts.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
@@ -17,24 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct LabelledKey {
-  std::string versions;  // versions_of()
-  TokenizerRecipe tokenizer;
-  LabelsRecipe labels;
-  std::int64_t longest = 0;
-  OnBadLine on_bad_line = OnBadLine::stop;
-
-  bool operator==(const LabelledKey&) const = default;
-};
-
-SharedResults<LabelledKey, LabelledTexts>& opened_labelled_texts() {
-  static SharedResults<LabelledKey, LabelledTexts> opened;
-  return opened;
-}
-
-LabelledKey labelled_key_of(const LabelledFiles& files, const std::vector<fs::path>& found) {
-  return {versions_of(found), files.tokenizer, files.labels, files.longest, files.on_bad_line};
-}
+using LabelledKey = OpenedTextsKey<LabelsRecipe, std::int64_t>;
 
 }  // namespace
 
@@ -111,7 +94,8 @@ class LabelledTexts::Encoder {
 
 std::shared_ptr<const LabelledTexts> LabelledTexts::open(const LabelledFiles& files, const ReportShare& report) {
   const auto found = find_files(files.path);
-  return opened_labelled_texts().find_or_make(labelled_key_of(files, found), [&] {
+  const LabelledKey key{versions_of(found), files.tokenizer, files.on_bad_line, {files.labels, files.longest}};
+  return opened_texts<LabelledTexts, LabelledKey>().find_or_make(key, [&] {
     auto texts = std::make_shared<LabelledTexts>();
     texts->bad_lines_ = BadLines(files.on_bad_line);
     texts->part_ = files.labels.of;

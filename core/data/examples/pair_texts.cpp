@@ -10,7 +10,7 @@
 #include "core/data/examples/example_row.h"
 #include "core/data/examples/example_template.h"
 #include "core/data/file_search.h"
-#include "core/data/shared_results.h"
+#include "core/data/opened_texts.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
@@ -19,21 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using Piece = ExampleTemplate::Piece;
 
-struct PairKey {
-  std::string versions;  // versions_of()
-  TokenizerRecipe tokenizer;
-  PairsRecipe pairs;
-  std::int64_t longest_source = 0, longest_target = 0;
-  OnBadLine on_bad_line = OnBadLine::stop;
-  bool keeps_targets = false;
-
-  bool operator==(const PairKey&) const = default;
-};
-
-SharedResults<PairKey, PairTexts>& opened_pairs() {
-  static SharedResults<PairKey, PairTexts> opened;
-  return opened;
-}
+// The longest source and target, and whether targets are kept as they are written.
+using PairKey = OpenedTextsKey<PairsRecipe, std::int64_t, std::int64_t, bool>;
 
 std::int64_t decoder_start_of(const PairFiles& files, std::optional<std::int64_t> padding) {
   if (files.pairs.decoder_start) return *files.pairs.decoder_start;
@@ -107,9 +94,11 @@ class PairTexts::Encoder {
 
 std::shared_ptr<const PairTexts> PairTexts::open(const PairFiles& files, const ReportShare& report) {
   const auto found = find_files(files.path);
-  const PairKey key{versions_of(found),   files.tokenizer,   files.pairs,        files.longest_source,
-                    files.longest_target, files.on_bad_line, files.keeps_targets};
-  return opened_pairs().find_or_make(key, [&] {
+  const PairKey key{versions_of(found),
+                    files.tokenizer,
+                    files.on_bad_line,
+                    {files.pairs, files.longest_source, files.longest_target, files.keeps_targets}};
+  return opened_texts<PairTexts, PairKey>().find_or_make(key, [&] {
     auto texts = std::make_shared<PairTexts>();
     texts->bad_lines_ = BadLines(files.on_bad_line);
     Encoder encoder(files);

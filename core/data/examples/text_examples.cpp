@@ -5,8 +5,8 @@
 
 #include "core/base/error.h"
 #include "core/data/file_search.h"
+#include "core/data/opened_texts.h"
 #include "core/data/records/documents.h"
-#include "core/data/shared_results.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
@@ -14,24 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct OpenedKey {
-  std::string versions;  // versions_of()
-  TokenizerRecipe tokenizer;
-  std::string key;
-  std::int64_t longest = 0;
-  OnBadLine on_bad_line = OnBadLine::stop;
-
-  bool operator==(const OpenedKey&) const = default;
-};
-
-SharedResults<OpenedKey, TextExamples>& opened_texts() {
-  static SharedResults<OpenedKey, TextExamples> opened;
-  return opened;
-}
-
-OpenedKey key_of(const TextFiles& files, const std::vector<fs::path>& found) {
-  return {versions_of(found), files.tokenizer, files.key, files.longest, files.on_bad_line};
-}
+using TextKey = OpenedTextsKey<std::string, std::int64_t>;  // the key of a row's text, and the longest text
 
 }  // namespace
 
@@ -55,7 +38,8 @@ struct TextExamples::Encoder {
 
 std::shared_ptr<const TextExamples> TextExamples::open(const TextFiles& files, const ReportShare& report) {
   const auto found = find_files(files.path);
-  return opened_texts().find_or_make(key_of(files, found), [&] {
+  const TextKey key{versions_of(found), files.tokenizer, files.on_bad_line, {files.key, files.longest}};
+  return opened_texts<TextExamples, TextKey>().find_or_make(key, [&] {
     auto texts = std::make_shared<TextExamples>();
     texts->bad_lines_ = BadLines(files.on_bad_line);
     Encoder encoder(files);

@@ -11,8 +11,8 @@
 #include "core/base/log.h"
 #include "core/data/conversations/conversation.h"
 #include "core/data/file_search.h"
+#include "core/data/opened_texts.h"
 #include "core/data/samples/packing.h"
-#include "core/data/shared_results.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
@@ -20,20 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct OpenedKey {
-  std::string versions;  // versions_of()
-  TokenizerRecipe tokenizer;
-  FineTuningRecipe recipe;
-  std::int64_t sequence_length = 0;
-  OnBadLine on_bad_line = OnBadLine::stop;
-
-  bool operator==(const OpenedKey&) const = default;
-};
-
-SharedResults<OpenedKey, LabelledDocuments>& opened_documents() {
-  static SharedResults<OpenedKey, LabelledDocuments> opened;
-  return opened;
-}
+using DocumentKey = OpenedTextsKey<FineTuningRecipe, std::int64_t>;  // with the sequence's length
 
 // In memory, ids of tokens that do not count are negative.
 TokenId unlabelled(TokenId labelled) { return labelled < 0 ? -1 - labelled : labelled; }
@@ -78,7 +65,8 @@ std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::stri
                                                                  std::int64_t sequence_length, std::int64_t vocab_size,
                                                                  OnBadLine on_bad_line, const ReportShare& report) {
   const auto files = find_files(path);
-  return opened_documents().find_or_make({versions_of(files), tokenizer, recipe, sequence_length, on_bad_line}, [&] {
+  const DocumentKey key{versions_of(files), tokenizer, on_bad_line, {recipe, sequence_length}};
+  return opened_texts<LabelledDocuments, DocumentKey>().find_or_make(key, [&] {
     auto documents = std::make_shared<LabelledDocuments>();
     documents->left_out_.bad_lines = BadLines(on_bad_line);
     Encoder encoder(open_tokenizer(tokenizer, vocab_size));

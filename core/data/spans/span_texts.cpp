@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "core/data/examples/example_template.h"
 #include "core/data/file_search.h"
-#include "core/data/shared_results.h"
+#include "core/data/opened_texts.h"
 #include "core/data/spans/windows.h"
 #include "core/tokenizer/open_tokenizer.h"
 
@@ -18,20 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct SpanKey {
-  std::string versions;  // versions_of()
-  TokenizerRecipe tokenizer;
-  SpansRecipe spans;
-  std::int64_t longest = 0;
-  OnBadLine on_bad_line = OnBadLine::stop;
-
-  bool operator==(const SpanKey&) const = default;
-};
-
-SharedResults<SpanKey, SpanTexts>& opened_span_texts() {
-  static SharedResults<SpanKey, SpanTexts> opened;
-  return opened;
-}
+using SpanKey = OpenedTextsKey<SpansRecipe, std::int64_t>;
 
 }  // namespace
 
@@ -91,8 +78,8 @@ class SpanTexts::Encoder {
 
 std::shared_ptr<const SpanTexts> SpanTexts::open(const SpanFiles& files, const ReportShare& report) {
   const auto found = find_files(files.path);
-  const SpanKey key{versions_of(found), files.tokenizer, files.spans, files.longest, files.on_bad_line};
-  return opened_span_texts().find_or_make(key, [&] {
+  const SpanKey key{versions_of(found), files.tokenizer, files.on_bad_line, {files.spans, files.longest}};
+  return opened_texts<SpanTexts, SpanKey>().find_or_make(key, [&] {
     auto texts = std::make_shared<SpanTexts>();
     texts->bad_lines_ = BadLines(files.on_bad_line);
     Encoder encoder(files);
