@@ -130,6 +130,34 @@ class Tables(unittest.TestCase):
         self.assertIn("a1<|im_end|>", json.dumps(samples[0]))
         self.assertEqual(samples[1:], samples[:1] * 2)
 
+    def test_questions_and_their_answers_are_those_of_json_lines(self):
+        words = ["who", "where", "is", "ada", "in", "paris", "oslo"]
+        ids = {word: id for id, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])}
+        (self.folder / "tokenizer.json").write_text(json.dumps({
+            "added_tokens": [{"id": id, "content": word, "special": True} for word, id in ids.items() if word[0] == "["],
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                      "max_input_chars_per_word": 100, "vocab": ids}}))
+        rows = [{"question": "where is ada", "context": "ada is in paris", "answers": {"text": ["paris"], "answer_start": [10]}},
+                {"question": "who is in oslo", "context": "ada is in paris", "answers": {"text": [], "answer_start": []}}]
+        (self.folder / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        # As hubs have SQuAD.
+        answers = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int32()))])
+        table = pa.Table.from_pylist(rows, pa.schema([("question", pa.string()), ("context", pa.string()), ("answers", answers)]))
+        pa.parquet.write_table(table, self.folder / "asked.parquet")
+        recipe = {"model": {"architecture": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "vocab_size": len(ids),
+                            "max_sequence_length": 12}, "batch": {"global": 1, "micro": 1}, "training": {"steps": 1},
+                  "data": {"tokenizer": {"huggingface": "tokenizer.json"}, "train": [{"path": "asked.jsonl"}],
+                           "spans": {"unanswerable": True, "question_length": 4, "overlap": 2}}}
+        (self.folder / "recipe.json").write_text(json.dumps(recipe))
+        lines, parquet = (json.loads(self.llmtrain("data", "inspect", "recipe.json", "--json", "--set",
+                                                   f"data.train.0.path=asked.{kind}"))["samples"]
+                          for kind in ("jsonl", "parquet"))
+        self.assertEqual(len(lines), len(rows))
+        self.assertIn("paris", json.dumps(lines[0]))
+        self.assertEqual(parquet, lines)
+
     def test_a_source_names_the_column_of_its_text(self):
         texts = [f"document {i}\n" for i in range(300)]
         table = pa.table({"id": list(range(300)), "body": texts})
