@@ -121,11 +121,15 @@ TEST_CASE("Whole words are hidden, of which at most one is cut") {
 TEST_CASE("A document that begins within a word of its neighbour has a word of its own") {
   // Two words of two pieces each where the second text begins with a piece that would go on.
   const std::vector<std::int64_t> tokens{2, 3, 5, 9}, starts{1, 0, 1, 0};
+  int of_second = 0;
   for (std::uint64_t key = 0; key < 50; ++key) {
     const Masked result = masked(tokens, 2, {.whole_words = true}, key, starts);
     CHECK(result.marks[0] == result.marks[1]);
     CHECK(result.marks[2] == result.marks[3]);
+    of_second += result.marks[2];
   }
+  // One word of four pieces would be cut behind the first two each time.
+  CHECK(of_second > 0);
 }
 
 // 20,000 samples of ten rows: five standard deviations of the shares that are drawn.
