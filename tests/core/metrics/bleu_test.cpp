@@ -55,6 +55,8 @@ TEST_CASE("BLEU is sacrebleu's, of corpora and of single texts") {
   // There are no sequences of three words.
   CHECK(score({{"a b", {"a b"}}}) == 0);
   CHECK(score({{"a b c d x y", {"a b c d x y"}}}) == Approx(100));
+  // The reference of the closest length counts, which is no shorter one: of six words one is missing.
+  CHECK(score({{"a b c d e", {"a b c", "a b c d e f"}}}) == Approx(100 * 0.8187307530779818));
   CHECK(score({}) == 0);
   CHECK_THROWS_AS(BleuCounts().add("a", {}), std::invalid_argument);
 }
