@@ -14,13 +14,12 @@ namespace {
 using namespace inference_case;
 
 // GPT-2's layers: 12 E² + 13 E weights of 2 bytes, filled up to whole blocks of a disk.
-double layer_bytes(double features) { return std::ceil(2 * (12 * features * features + 13 * features) / 4096) * 4096; }
+double layer_bytes(double hidden) { return std::ceil(2 * (12 * hidden * hidden + 13 * hidden) / 4096) * 4096; }
 
-Recipe gpt(int layers, int features, int heads) {
-  return bundled("models/gpt2",
-                 {"model.layers=" + std::to_string(layers), "model.kv_heads=" + std::to_string(heads),
-                  "model.hidden_size=" + std::to_string(features), "model.heads=" + std::to_string(heads),
-                  "model.ffn_hidden_size=" + std::to_string(4 * features), "precision.compute=\"fp16\""});
+Recipe gpt(int layers, int hidden, int heads) {
+  return bundled("models/gpt2", {"model.layers=" + std::to_string(layers), "model.kv_heads=" + std::to_string(heads),
+                                 "model.hidden_size=" + std::to_string(hidden), "model.heads=" + std::to_string(heads),
+                                 "model.ffn_hidden_size=" + std::to_string(4 * hidden), "precision.compute=\"fp16\""});
 }
 
 ClusterProfile with_links(const Recipe& recipe, const std::string& name, double link, double disk) {
@@ -63,17 +62,17 @@ TEST_CASE("a pass takes the longer of computing and of reading the layers that a
 TEST_CASE("one bandwidth plans published times of weights that come from the host", "[weight_reads]") {
   constexpr double link = 10.1e9;
   struct Row {
-    int layers, features, heads, batch;
+    int layers, hidden, heads, batch;
     double pinned, tokens_per_second;
   };
   for (const Row& row :
        {Row{48, 7168, 56, 64, 12e9, 18}, Row{48, 7168, 56, 128, 10e9, 32}, Row{48, 7168, 56, 256, 0, 43},
         Row{96, 12288, 96, 64, 0, 2.0}, Row{70, 14336, 112, 64, 0, 2.0}}) {
-    const Recipe recipe = gpt(row.layers, row.features, row.heads);
+    const Recipe recipe = gpt(row.layers, row.hidden, row.heads);
     const ClusterProfile profile = with_links(recipe, "v100-32gb", link, 0);
     std::string request = "weights_from=host,batch=" + std::to_string(row.batch);
     if (row.pinned > 0)
-      request += ",weight_memory=" + std::to_string(std::llround(2 * row.pinned + 2 * layer_bytes(row.features)));
+      request += ",weight_memory=" + std::to_string(std::llround(2 * row.pinned + 2 * layer_bytes(row.hidden)));
     const InferencePlan plan = plan_of(recipe, profile, request);
     CHECK(row.batch / plan.per_token_seconds == Approx(row.tokens_per_second).epsilon(0.1));
   }
