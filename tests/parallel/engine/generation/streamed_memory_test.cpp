@@ -28,7 +28,7 @@ class MadeWeights final : public WeightSource {
  public:
   bool holds(const Parameter&) const override { return true; }
   at::ScalarType type(const Parameter&) const override { return at::kFloat; }
-  // Of one tensor: what is freed again may stay with the process.
+  // All boxes are views of one tensor: memory that is freed again may stay with the process.
   at::Tensor read(const Parameter&, const SliceBox& box) const override {
     return all_.narrow(0, 0, element_count(box.shape)).view(box.shape);
   }
