@@ -228,6 +228,7 @@ std::vector<std::string> keys_not_executable() {
 Recipe without_training(Recipe recipe) {
   recipe.kernels.cuda_graphs = false;
   recipe.memory.offload = {};
+  recipe.memory.arena = false;
   return recipe;
 }
 

@@ -99,6 +99,19 @@ TEST_CASE("The host has no states in FP8, and a disk states of CPUs as well") {
   });
 }
 
+TEST_CASE("Who reads weights alone may have any device, whatever training asked of its own") {
+  Recipe recipe;
+  recipe.memory.arena = true;
+  recipe.memory.offload.optimizer = StatesPlace::host;
+  recipe.kernels.cuda_graphs = true;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda}) {
+    recipe.cluster.device = device;
+    CHECK_FALSE(not_executable(recipe).empty());
+    CHECK(not_executable(without_training(recipe)).empty());
+    CHECK_FALSE(without_training(recipe).kernels.cuda_graphs);
+  }
+}
+
 TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
   CHECK(refused([](Recipe&) {}).empty());
   check({
