@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "core/arena/buffer.h"
@@ -17,7 +18,10 @@ struct AllocationTrace {
   struct Moment {
     std::size_t section = 0, allocations = 0;
 
-    auto operator<=>(const Moment&) const = default;
+    bool operator==(const Moment&) const = default;
+    bool operator<(const Moment& other) const {
+      return std::tie(section, allocations) < std::tie(other.section, other.allocations);
+    }
   };
   struct Allocation {
     std::int64_t bytes = 0;
