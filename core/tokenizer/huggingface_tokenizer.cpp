@@ -44,9 +44,9 @@ void HuggingFaceTokenizer::read_model(const JsonFields& root) {
   if (reads_bytes) pre_tokenizer_.keep_bytes();
   model_ = read_word_model(model, vocabulary_, reads_bytes ? BpeModel::Parts::bytes : BpeModel::Parts::characters);
   if (root.has("decoder")) {
-    decoder_ = Decoder(root.section("decoder"));
+    decoder_ = TextDecoder(root.section("decoder"));
   } else if (reads_bytes) {
-    decoder_ = Decoder::of_bytes();
+    decoder_ = TextDecoder::of_bytes();
   }
 }
 

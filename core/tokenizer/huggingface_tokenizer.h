@@ -54,7 +54,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   PreTokenizer pre_tokenizer_;
   Vocabulary vocabulary_;
   std::unique_ptr<const WordModel> model_;
-  Decoder decoder_;
+  TextDecoder decoder_;
   std::vector<std::optional<std::string>> text_of_id_;  // as the decoder is given it
   std::map<std::string, TokenId, std::less<>> added_;
   DocumentMarks marks_;

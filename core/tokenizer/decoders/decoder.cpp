@@ -7,15 +7,15 @@
 
 namespace llmtrain {
 
-Decoder Decoder::of_bytes() {
-  Decoder decoder;
+TextDecoder TextDecoder::of_bytes() {
+  TextDecoder decoder;
   decoder.joins_with_spaces_ = false;
   decoder.begins_with_bytes_ = true;
   decoder.is_joined_ = true;
   return decoder;
 }
 
-Decoder::Decoder(const JsonFields& section) : joins_with_spaces_(false) {
+TextDecoder::TextDecoder(const JsonFields& section) : joins_with_spaces_(false) {
   if (section.text("type") != "Sequence") {
     add(section);
     return;
@@ -27,7 +27,7 @@ Decoder::Decoder(const JsonFields& section) : joins_with_spaces_(false) {
   }
 }
 
-void Decoder::add(const JsonFields& section) {
+void TextDecoder::add(const JsonFields& section) {
   const std::string kind = section.text("type");
   if (kind == "BPEDecoder") {
     steps_.push_back(std::make_shared<EndsWords>(section.text("suffix")));
@@ -59,7 +59,7 @@ void Decoder::add(const JsonFields& section) {
   }
 }
 
-std::string Decoder::decode(std::vector<std::string> tokens, DecodedPlace place) const {
+std::string TextDecoder::decode(std::vector<std::string> tokens, DecodedPlace place) const {
   for (const auto& step : steps_) step->apply(tokens, place);
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -21,14 +21,14 @@ class DecoderStep {
 
 // "decoder" of tokenizer.json, with the results of the `tokenizers` package, but that tokens of single bytes become
 // these bytes also where they are no UTF-8.
-class Decoder {
+class TextDecoder {
  public:
   // Joins tokens with spaces.
-  Decoder() = default;
+  TextDecoder() = default;
   // Joins the bytes that the characters of tokens stand for.
-  static Decoder of_bytes();
+  static TextDecoder of_bytes();
   // Throws Error(bad_data) that names a type that is not supported, and its place.
-  explicit Decoder(const JsonFields& section);
+  explicit TextDecoder(const JsonFields& section);
 
   // Whether it begins with making bytes of each token's characters, which can be done once for each.
   bool begins_with_bytes() const { return begins_with_bytes_; }
