@@ -168,7 +168,7 @@ void ContinuousBatch::grow() {
           after.push_back(logits[static_cast<std::size_t>(rows[i])]);
         }
         add_tokens(texts, after);
-        std::vector<AddedToken> added;
+        std::vector<ChosenToken> added;
         for (const Text* text : texts) added.push_back({text->tokens.back(), !text->is_over});
         return added;
       });

@@ -155,8 +155,8 @@ class Generator {
     add_tokens(places, logits, rows);
   }
 
-  std::vector<AddedToken> add_tokens(const std::vector<std::int64_t>& places, const at::Tensor& logits,
-                                     std::span<const std::int64_t> rows) {
+  std::vector<ChosenToken> add_tokens(const std::vector<std::int64_t>& places, const at::Tensor& logits,
+                                      std::span<const std::int64_t> rows) {
     std::vector<double> chosen(places.size(), late);
     if (decoder_.decides() && !is_time_over()) {
       const auto vocabulary = static_cast<std::size_t>(logits.size(1));
@@ -169,7 +169,7 @@ class Generator {
       }
     }
     chosen = decoder_.agree(std::move(chosen));
-    std::vector<AddedToken> added;
+    std::vector<ChosenToken> added;
     for (std::size_t i = 0; i < places.size(); ++i) {
       is_late_ = is_late_ || chosen[i] == late;
       const auto token = static_cast<std::int64_t>(chosen[i]);

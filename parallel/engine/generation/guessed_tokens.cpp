@@ -18,7 +18,7 @@ Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const AddTokens& add)
     counts.drafted += std::ssize(guess);
   }
   for (std::size_t round = 0; !texts.empty(); ++round) {
-    const std::vector<AddedToken> added = add(texts, rows);
+    const std::vector<ChosenToken> added = add(texts, rows);
     std::vector<std::size_t> right_texts;
     std::vector<std::int64_t> next_rows;
     for (std::size_t i = 0; i < texts.size(); ++i) {

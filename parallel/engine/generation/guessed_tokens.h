@@ -11,14 +11,14 @@
 
 namespace llmtrain {
 
-struct AddedToken {
+struct ChosenToken {
   std::int64_t id = 0;
   bool goes_on = false;  // whether its text does
 };
 
 // Adds a token to each of these texts, by its row of a pass's logits, and returns them.
 using AddTokens =
-    std::function<std::vector<AddedToken>(std::span<const std::size_t> texts, std::span<const std::int64_t> rows)>;
+    std::function<std::vector<ChosenToken>(std::span<const std::size_t> texts, std::span<const std::int64_t> rows)>;
 
 // Lets texts, counted from 0, grow by as many of their guesses as are what is added, and one token more. The pass had
 // of each text, one after another, its last token and its guesses: a row after each of them.
