@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails on what clang-format does not check: a file without the SPDX line or longer than 400 lines, a function longer
 than 60 lines, a folder of more than 30 files, a word that marks unfinished work, a comment that cannot be read by
-itself, a call that one file makes for all, a path in a document that leads nowhere."""
+itself, a call that one file makes for all, a class that two files define by one name, a path in a document that leads
+nowhere."""
 
 import argparse
 import ast
@@ -20,6 +21,7 @@ FOLDER_FILES = 30
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 # What is called in one place alone: the call, that file, and what the others call.
 ONE_PLACE = (("hardware_concurrency", "core/machine/processor.cpp", "usable_cores()"),)
+PROGRAM_FOLDERS = ("apps", "core", "kernels", "parallel")
 CPP_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 # A comment that begins so says what its declaration belongs to, not what it is and why: nobody can read it by itself.
 DEPENDENT = re.compile(r'(?:^|\s)(?://+|#|""")\s?O' r"f\s")
@@ -27,6 +29,7 @@ COMMENT = re.compile(r"\s*(//|#)")
 DOCUMENTED = CPP_SUFFIXES + (".py",)
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum)\b|^extern$")
+DEFINED = re.compile(r"(?:class|struct|enum(?: class)?) (\w+)(?: final)?(?: {|\s*:(?!:)|$)")
 BLANKED = re.compile(
     r'R"(\w*)\(.*?\)\1"'  # raw strings
     r"|//[^\n]*|/\*.*?\*/"
@@ -179,6 +182,23 @@ def check_folders(files):
             yield f"{folder}: {count} files; {FOLDER_FILES} are allowed: move those of one idea to a folder of their own"
 
 
+def shared_classes(sources):
+    """What to say of classes, structs and enumerations that two files define by one name in one namespace. In one library
+    they share their implicit members, of which the linker takes either's. `sources`: {path: text}."""
+    places = collections.defaultdict(list)
+    for path, text in sorted(sources.items()):
+        inside = []  # the namespaces, an empty name for an unnamed one
+        for line in text.splitlines():
+            if opened := re.match(r"namespace ([\w:]*) ?{", line):
+                inside.append(opened[1])
+            elif line.startswith("}  // namespace") and inside:
+                inside.pop()
+            elif inside and "" not in inside and (named := DEFINED.match(line)):
+                places["::".join((*inside, named[1]))].append(path)
+    return [f"{paths[-1]}: {name} is defined in {paths[0]}, too: in one library the linker takes either's members"
+            for name, paths in places.items() if len(paths) > 1]
+
+
 def is_source(path, file):
     if path.suffix in CPP_SUFFIXES + (".py", ".cmake") or path.name == "CMakeLists.txt":
         return True
@@ -190,15 +210,19 @@ def main():
     parser.add_argument("root", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
     root = parser.parse_args().root.resolve()
     failed = False
+    classes = {}  # texts that may define some, of the program: tests are programs of their own
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root)
         if any(part.startswith(("build-", ".deps", ".git", "runs")) or part == "build" for part in path.parts[:-1]):
             continue
         if file.is_file() and is_source(path, file):
-            for problem in check(path, file.read_text(errors="replace")):
+            text = file.read_text(errors="replace")
+            if path.suffix in CPP_SUFFIXES and path.parts[0] in PROGRAM_FOLDERS:
+                classes[path] = text
+            for problem in check(path, text):
                 print(problem)
                 failed = True
-    for problem in (*check_folders(kept_files(root)), *Documents(root).check()):
+    for problem in (*check_folders(kept_files(root)), *shared_classes(classes), *Documents(root).check()):
         print(problem)
         failed = True
     return 1 if failed else 0

@@ -46,6 +46,25 @@ class CheckStyleTest(unittest.TestCase):
         self.assertEqual(self.problems(LICENCE + "\n" * 399), [])
         self.assertEqual(len(self.problems(LICENCE + "\n" * 400)), 1)
 
+    def test_classes_of_one_name_fail_but_in_other_namespaces(self):
+        def named(namespace, text="struct Row {\n  int a;\n};"):
+            return f"{LICENCE}namespace {namespace}{{\n{text}\n}}  // namespace\n"
+
+        def found(*texts):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "core").mkdir()
+                for number, text in enumerate(texts):
+                    pathlib.Path(folder, f"core/{number}.h").write_text(text)
+                return subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True).stdout
+
+        self.assertIn("core/1.h: llm::Row is defined in core/0.h, too", found(named("llm "), named("llm ")))
+        self.assertIn("llm::Row", found(named("llm "), named("llm ", "enum class Row : char { a };")))
+        self.assertIn("llm::Row", found(named("llm "), named("llm ", "class Row final : public Other {\n};")))
+        for other in (named("llm::body "), named("llm ", "namespace {\nstruct Row {\n};\n}  // namespace"),
+                      named("llm ", "struct Row;"), named("llm ", "struct Row::Part {\n};"), named("llm ", "Row row{};")):
+            with self.subTest(other):
+                self.assertEqual(found(named("llm "), other), "")
+
     def test_unfinished_work_fails(self):
         for word in ("TO" "DO", "FIX" "ME"):
             with self.subTest(word):
