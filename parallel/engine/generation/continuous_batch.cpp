@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <iterator>
 #include <numeric>
@@ -142,56 +143,37 @@ void ContinuousBatch::read_prompt() {
   at::Tensor logits;
   next->read = decoder_.read_prompt(next->place, next->request.prompt, next->read, logits);
   Text* const text = &*next;
-  if (logits.defined()) add_tokens(std::span(&text, 1), logits.unbind());
+  if (logits.defined()) add_tokens(std::span(&text, 1), logits, std::array{std::int64_t{0}});
 }
 
 void ContinuousBatch::grow() {
   std::vector<Text*> growing;
-  for (Text& text : texts_)
-    if (!text.is_over && text.read == text.prompt_length()) growing.push_back(&text);
-  if (growing.empty()) return;
-  const auto guessed = guesses(growing);
-  std::vector<std::vector<std::int64_t>> following(growing.size());
-  std::vector<NewTokens> pieces;
-  for (std::size_t i = 0; i < growing.size(); ++i) {
-    following[i] = {growing[i]->tokens.back()};
-    std::ranges::copy(guessed[i], std::back_inserter(following[i]));
-    pieces.push_back({growing[i]->place, std::ssize(growing[i]->tokens) - 1, following[i]});
-  }
-  const std::vector<at::Tensor> logits = decoder_.logits(pieces, Decoder::Rows::apart).unbind();
-  const auto counts =
-      add_guessed(guessed, [&](std::span<const std::size_t> numbers, std::span<const std::int64_t> rows) {
-        std::vector<Text*> texts;
-        std::vector<at::Tensor> after;
-        for (std::size_t i = 0; i < numbers.size(); ++i) {
-          texts.push_back(growing[numbers[i]]);
-          after.push_back(logits[static_cast<std::size_t>(rows[i])]);
-        }
-        add_tokens(texts, after);
-        std::vector<ChosenToken> added;
-        for (const Text* text : texts) added.push_back({text->tokens.back(), !text->is_over});
-        return added;
-      });
-  if (drafting_.drafts != nullptr) drafting_.drafts->count(counts);
-}
-
-Drafts::Guesses ContinuousBatch::guesses(std::span<Text* const> texts) {
-  if (drafting_.drafts == nullptr) return Drafts::Guesses(texts.size());
   std::vector<DraftedText> drafted;
-  for (const Text* text : texts) {
-    const TextRequest& request = text->request;
-    const std::int64_t index = std::ssize(text->tokens) - text->prompt_length();
+  for (Text& text : texts_) {
+    if (text.is_over || text.read < text.prompt_length()) continue;
+    const TextRequest& request = text.request;
+    const std::int64_t index = std::ssize(text.tokens) - text.prompt_length();
+    growing.push_back(&text);
     // Behind the last guess comes a token of the model's own.
-    drafted.push_back({.place = text->place,
-                       .tokens = text->tokens,
-                       .most = std::min(drafting_.tokens, request.tokens - index - 1),
+    drafted.push_back({.place = text.place,
+                       .tokens = text.tokens,
+                       .most = request.tokens - index - 1,
                        .index = index,
                        .limit = request.tokens,
                        .choice = request.choice,
                        .rules = request.rules,
                        .number = request.number});
   }
-  return drafting_.drafts->guess(drafted);
+  const AddTokens add = [&](std::span<const std::size_t> numbers, const at::Tensor& logits,
+                            std::span<const std::int64_t> rows) {
+    std::vector<Text*> texts;
+    for (const std::size_t number : numbers) texts.push_back(growing[number]);
+    add_tokens(texts, logits, rows);
+    std::vector<ChosenToken> added;
+    for (const Text* text : texts) added.push_back({text->tokens.back(), !text->is_over});
+    return added;
+  };
+  grow_texts(decoder_, drafting_, std::move(drafted), add);
 }
 
 GrownToken ContinuousBatch::chosen_token(const Text& text, const at::Tensor& logits) const {
@@ -215,12 +197,13 @@ GrownToken ContinuousBatch::chosen_token(const Text& text, const at::Tensor& log
   return token;
 }
 
-void ContinuousBatch::add_tokens(std::span<Text* const> texts, std::span<const at::Tensor> logits) {
+void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor& logits,
+                                 std::span<const std::int64_t> rows) {
   std::vector<GrownToken> chosen(texts.size());
   at::parallel_for(0, std::ssize(chosen), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       chosen[static_cast<std::size_t>(i)] =
-          chosen_token(*texts[static_cast<std::size_t>(i)], logits[static_cast<std::size_t>(i)]);
+          chosen_token(*texts[static_cast<std::size_t>(i)], logits.select(0, rows[static_cast<std::size_t>(i)]));
   });
   for (std::size_t i = 0; i < texts.size(); ++i) {
     Text& text = *texts[i];

@@ -107,12 +107,10 @@ class ContinuousBatch {
   void admit();
   void read_prompt();
   void grow();
-  // Tokens that may follow, for each of these texts.
-  Drafts::Guesses guesses(std::span<Text* const> texts);
   // With its log-probabilities, as far as they are asked for.
   GrownToken chosen_token(const Text& text, const at::Tensor& logits) const;
-  // A token of each of these texts, by its logits [V].
-  void add_tokens(std::span<Text* const> texts, std::span<const at::Tensor> logits);
+  // A token of each of these texts, by its row of the logits.
+  void add_tokens(std::span<Text* const> texts, const at::Tensor& logits, std::span<const std::int64_t> rows);
   void remove_ended();
 
   LocalModel& model_;

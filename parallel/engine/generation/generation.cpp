@@ -103,49 +103,28 @@ class Generator {
   // Tokens of each of the others, in one pass: those of its guesses that are right, and one more.
   void grow() {
     std::vector<std::int64_t> places;
-    for (std::int64_t place = 0; place < places_; ++place)
-      if (const std::optional<Text>& text = texts_[static_cast<std::size_t>(place)]; text && fits(*text))
-        places.push_back(place);
-    if (places.empty()) return;
-    const auto guessed = guesses(places);
-    std::vector<std::vector<std::int64_t>> following;
-    std::vector<NewTokens> pieces;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const Text& text = *texts_[static_cast<std::size_t>(places[i])];
-      following.push_back({text.tokens.back()});
-      std::ranges::copy(guessed[i], std::back_inserter(following.back()));
-      pieces.push_back({places[i], length(text.tokens) - 1, following.back()});
-    }
-    // A GPU and FP8 products have no rows apart, and nothing is guessed there.
-    const Decoder::Rows rows = options_.drafting.drafts == nullptr ? Decoder::Rows::last : Decoder::Rows::apart;
-    const at::Tensor logits = decoder_.logits(pieces, rows);
-    const auto counts =
-        add_guessed(guessed, [&](std::span<const std::size_t> texts, std::span<const std::int64_t> of_texts) {
-          std::vector<std::int64_t> added;
-          for (const std::size_t text : texts) added.push_back(places[text]);
-          return add_tokens(added, logits, of_texts);
-        });
-    if (options_.drafting.drafts != nullptr) options_.drafting.drafts->count(counts);
-  }
-
-  std::vector<std::vector<std::int64_t>> guesses(const std::vector<std::int64_t>& places) {
-    if (options_.drafting.drafts == nullptr) return Drafts::Guesses(places.size());
     std::vector<DraftedText> drafted;
-    for (const std::int64_t place : places) {
-      const Text& text = *texts_[static_cast<std::size_t>(place)];
+    for (std::int64_t place = 0; place < places_; ++place) {
+      const std::optional<Text>& text = texts_[static_cast<std::size_t>(place)];
+      if (!text || !fits(*text)) continue;
+      places.push_back(place);
       // Behind the last guess comes a token of the model's own.
-      const std::int64_t most =
-          std::min({options_.drafting.tokens, options_.tokens - text.generated - 1, window_ - length(text.tokens)});
       drafted.push_back({.place = place,
-                         .tokens = text.tokens,
-                         .most = most,
-                         .index = text.generated,
+                         .tokens = text->tokens,
+                         .most = std::min(options_.tokens - text->generated - 1, window_ - length(text->tokens)),
+                         .index = text->generated,
                          .limit = options_.tokens,
                          .choice = options_.choice,
                          .rules = options_.rules,
-                         .number = text.number});
+                         .number = text->number});
     }
-    return options_.drafting.drafts->guess(drafted);
+    const AddTokens add = [&](std::span<const std::size_t> numbers, const at::Tensor& logits,
+                              std::span<const std::int64_t> rows) {
+      std::vector<std::int64_t> of_texts;
+      for (const std::size_t number : numbers) of_texts.push_back(places[number]);
+      return add_tokens(of_texts, logits, rows);
+    };
+    grow_texts(decoder_, options_.drafting, std::move(drafted), add);
   }
 
   // Chooses a token of each text by its row of the logits.

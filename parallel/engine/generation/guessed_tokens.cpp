@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/generation/guessed_tokens.h"
 
+#include <algorithm>
 #include <iterator>
 #include <numeric>
 #include <utility>
 
 namespace llmtrain {
+namespace {
 
-Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const AddTokens& add) {
+// `logits` has of each text, one after another, rows after its last token and after each guess.
+Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const at::Tensor& logits, const AddTokens& add) {
   Drafts::Counts counts;
   std::vector<std::size_t> texts(guesses.size());
   std::iota(texts.begin(), texts.end(), std::size_t{0});
@@ -18,7 +21,7 @@ Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const AddTokens& add)
     counts.drafted += std::ssize(guess);
   }
   for (std::size_t round = 0; !texts.empty(); ++round) {
-    const std::vector<ChosenToken> added = add(texts, rows);
+    const std::vector<ChosenToken> added = add(texts, logits, rows);
     std::vector<std::size_t> right_texts;
     std::vector<std::int64_t> next_rows;
     for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -33,6 +36,26 @@ Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const AddTokens& add)
     rows = std::move(next_rows);
   }
   return counts;
+}
+
+}  // namespace
+
+void grow_texts(Decoder& decoder, const Drafting& drafting, std::vector<DraftedText> texts, const AddTokens& add) {
+  if (texts.empty()) return;
+  for (DraftedText& text : texts) text.most = std::min(text.most, drafting.tokens);
+  const bool is_drafted = drafting.drafts != nullptr;
+  const Drafts::Guesses guesses = is_drafted ? drafting.drafts->guess(texts) : Drafts::Guesses(texts.size());
+  std::vector<std::vector<std::int64_t>> following(texts.size());
+  std::vector<NewTokens> pieces;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    following[i] = {texts[i].tokens.back()};
+    std::ranges::copy(guesses[i], std::back_inserter(following[i]));
+    pieces.push_back({texts[i].place, std::ssize(texts[i].tokens) - 1, following[i]});
+  }
+  // Single tokens are apart anyway, as far as the device has that.
+  const at::Tensor logits = decoder.logits(pieces, is_drafted ? Decoder::Rows::apart : Decoder::Rows::last);
+  const Drafts::Counts counts = add_guessed(guesses, logits, add);
+  if (is_drafted) drafting.drafts->count(counts);
 }
 
 }  // namespace llmtrain

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "parallel/engine/generation/decoder.h"
 #include "parallel/engine/generation/drafts.h"
 
 namespace llmtrain {
@@ -16,12 +19,13 @@ struct ChosenToken {
   bool goes_on = false;  // whether its text does
 };
 
-// Adds a token to each of these texts, by its row of a pass's logits, and returns them.
-using AddTokens =
-    std::function<std::vector<ChosenToken>(std::span<const std::size_t> texts, std::span<const std::int64_t> rows)>;
+// Chooses a token for each of these texts, by its row of the logits, adds it, and returns them.
+using AddTokens = std::function<std::vector<ChosenToken>(std::span<const std::size_t> texts, const at::Tensor& logits,
+                                                         std::span<const std::int64_t> rows)>;
 
-// Lets texts, counted from 0, grow by as many of their guesses as are what is added, and one token more. The pass had
-// of each text, one after another, its last token and its guesses: a row after each of them.
-Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const AddTokens& add);
+// Lets texts, counted from 0, grow in one pass of the decoder, whose sequences are their places: by as many guesses as
+// are what is added, and one token more. `most` of a text is what may be guessed, of which the drafts guess their
+// number at most, and none where nobody guesses.
+void grow_texts(Decoder& decoder, const Drafting& drafting, std::vector<DraftedText> texts, const AddTokens& add);
 
 }  // namespace llmtrain
