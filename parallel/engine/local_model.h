@@ -47,7 +47,7 @@ class LocalModel {
   // loaded. `make`: the blocks' modules.
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
              StateContents contents = StateContents::training, const BlockFactory& make = make_block);
-  // With a part of the weights in memory alone, of a layout with a stage for each block (stage_for_each_block()) on one
+  // With a part of the weights in memory alone, of a layout with a stage for each block (partition_by_blocks()) on one
   // processor. Throws Error(bad_recipe) as streamed_weights() does, and what ScratchFile does.
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const WeightMemory& memory);
   LocalModel(const LocalModel&) = delete;

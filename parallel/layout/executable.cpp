@@ -232,4 +232,18 @@ Recipe without_training(Recipe recipe) {
   return recipe;
 }
 
+Recipe of_one_reader(Recipe recipe) {
+  // One micro-batch passes every rule of meshes, whatever the recipe says.
+  recipe.parallel = {};
+  recipe.pipeline = {};
+  recipe.launch = {};
+  recipe.launch.ranks = 1;
+  recipe.cluster.nodes = 1;
+  recipe.batch.global = recipe.batch.micro;
+  recipe.batch.growth = std::nullopt;
+  // A routing trace is for training, and need not be where the model is only read.
+  if (recipe.model.moe) recipe.model.moe->routing_trace = std::nullopt;
+  return recipe;
+}
+
 }  // namespace llmtrain

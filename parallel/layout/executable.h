@@ -18,4 +18,7 @@ std::vector<std::string> keys_not_executable();
 // The recipe of who reads a model's weights alone: without what only training asks of a device, so that any has them.
 Recipe without_training(Recipe recipe);
 
+// The recipe of one rank that reads the model, whatever ranks train it.
+Recipe of_one_reader(Recipe recipe);
+
 }  // namespace llmtrain

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/scratch/scratch_file.h"
+#include "parallel/layout/executable.h"
 
 namespace llmtrain {
 namespace {
@@ -61,21 +62,12 @@ std::int64_t streamed_offset(const Partition& partition, std::size_t stage, std:
   return offset;
 }
 
-Partition partition_by_blocks(Recipe recipe) {
-  // One micro-batch passes every rule of meshes, whatever the recipe says.
-  recipe.parallel = {};
-  recipe.pipeline = {};
-  recipe.launch = {};
-  recipe.launch.ranks = 1;
-  recipe.cluster.nodes = 1;
-  recipe.batch.global = recipe.batch.micro;
-  recipe.batch.growth = std::nullopt;
-  // A routing trace is for training, and need not be where the model is only read.
-  if (recipe.model.moe) recipe.model.moe->routing_trace = std::nullopt;
-  const std::shared_ptr<const Graph> graph = Partition::make(recipe, 1).graph;
-  recipe.pipeline.balance.kind = BalanceKind::blocks;
-  recipe.pipeline.loops = std::ssize(graph->blocks);
-  return Partition::make(recipe, 1, graph);
+Partition partition_by_blocks(const Recipe& recipe) {
+  Recipe by_blocks = of_one_reader(recipe);
+  const std::shared_ptr<const Graph> graph = Partition::make(by_blocks, 1).graph;
+  by_blocks.pipeline.balance.kind = BalanceKind::blocks;
+  by_blocks.pipeline.loops = std::ssize(graph->blocks);
+  return Partition::make(by_blocks, 1, graph);
 }
 
 StreamedWeights streamed_weights(const Partition& partition, std::int64_t bytes, const std::string& flag) {
@@ -97,8 +89,7 @@ StreamedWeights streamed_weights(const Partition& partition, std::int64_t bytes,
 }
 
 std::string not_streamed(const Recipe& recipe) {
-  if (is_encoder(recipe.model.architecture) || is_encoder_decoder(recipe.model.architecture) ||
-      is_image_classifier(recipe.model.architecture))
+  if (has_bodies(recipe.model.architecture))
     return "/model/architecture: weights are read from a file layer by layer for decoders alone";
   if (stores_fp8(recipe.precision.fp8_level))
     return "/precision/fp8_level: weights with scales stay in memory; --set precision.fp8_level=off, or give the "

@@ -41,7 +41,7 @@ struct StreamedWeights {
 std::int64_t streamed_offset(const Partition& partition, std::size_t stage, std::size_t group);
 
 // The recipe's model on one rank that reads it alone, whatever ranks train it, with a stage for each block.
-Partition partition_by_blocks(Recipe recipe);
+Partition partition_by_blocks(const Recipe& recipe);
 
 // As few layers as a memory of so many bytes asks for; 0: all of them. The partition has a stage for each block. Throws
 // Error(bad_recipe) that names `flag` where even all are too few.

@@ -10,6 +10,7 @@
 #include "parallel/device/device.h"
 #include "parallel/engine/fp8_history_state.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/layout/executable.h"
 #include "parallel/runtime/rank_devices.h"
 
 namespace llmtrain {
@@ -27,21 +28,13 @@ void require_streaming(const Recipe& recipe, const InferenceRanks& ranks) {
     refuse("/cluster/device: weights are read from a file on processors alone (--set cluster.device=cpu)");
 }
 
-std::shared_ptr<const Layout> inference_layout(Recipe recipe, const InferenceRanks& ranks) {
-  // One micro-batch passes every rule of meshes, whatever the recipe says.
-  recipe.parallel = {};
-  recipe.parallel.tensor = ranks.tensor;
-  recipe.parallel.expert_tensor = ranks.tensor;
-  recipe.parallel.pipeline = ranks.pipeline;
-  recipe.pipeline = {};
-  recipe.launch = {};
-  recipe.launch.ranks = ranks.count();
-  recipe.cluster.nodes = 1;
-  recipe.batch.global = recipe.batch.micro;
-  recipe.batch.growth = std::nullopt;
-  // A routing trace is for training, and need not be where the model is only read.
-  if (recipe.model.moe) recipe.model.moe->routing_trace = std::nullopt;
-  return std::make_shared<const Layout>(Partition::make(recipe, ranks.count()));
+std::shared_ptr<const Layout> inference_layout(const Recipe& recipe, const InferenceRanks& ranks) {
+  Recipe divided = of_one_reader(recipe);
+  divided.parallel.tensor = ranks.tensor;
+  divided.parallel.expert_tensor = ranks.tensor;
+  divided.parallel.pipeline = ranks.pipeline;
+  divided.launch.ranks = ranks.count();
+  return std::make_shared<const Layout>(Partition::make(divided, ranks.count()));
 }
 
 }  // namespace
