@@ -7,15 +7,18 @@
 
 namespace llmtrain {
 
+double disk_bandwidth(const ClusterProfile& profile) {
+  return profile.host.disk_bandwidth > 0 ? profile.host.disk_bandwidth : assumed_disk_bandwidth;
+}
+
 double disk_traffic(const PricedLayout& priced, std::int64_t pipeline_rank) {
   const bool is_gpu = priced.setting().program.device == ComputeDevice::cuda;
   return 2 * static_cast<double>(state_file(priced.partition, pipeline_rank, is_gpu).bytes);
 }
 
 double disk_seconds(const PricedLayout& priced, std::int64_t pipeline_rank) {
-  const double stated = priced.profile.host.disk_bandwidth;
   const auto sharing = static_cast<double>(std::min(priced.mesh().world(), priced.mesh().devices_per_node));
-  return disk_traffic(priced, pipeline_rank) * sharing / (stated > 0 ? stated : assumed_disk_bandwidth);
+  return disk_traffic(priced, pipeline_rank) * sharing / disk_bandwidth(priced.profile);
 }
 
 }  // namespace llmtrain

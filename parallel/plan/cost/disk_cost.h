@@ -10,6 +10,7 @@ namespace llmtrain {
 // What a node's disk is taken to read and write where its profile does not state host.disk_bandwidth: an assumption, of
 // one NVMe drive that does both in turns.
 inline constexpr double assumed_disk_bandwidth = 1e9;
+double disk_bandwidth(const ClusterProfile& profile);
 
 // Bytes that a step reads from and writes to the file of a pipeline rank's states (memory.offload.optimizer "disk"):
 // each once.

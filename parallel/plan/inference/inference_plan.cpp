@@ -145,13 +145,13 @@ std::vector<InferencePlan> InferencePlanner::plans_on(const ServingRequest& requ
       open_splits(recipe_.model, request, request.prefill, devices, prefill_pass(request).sequences);
   const OpenSplits tokens = open_splits(recipe_.model, request, request.decode, devices, request.batch);
   const PassPricer pricer = pricer_of(request);
-  const std::optional<WeightReads> reads = weight_reads(recipe_, profile_, request);
-  if (reads && devices > 1) {
+  if (request.weights_from != WeightsPlace::memory && devices > 1) {
     refused =
         fmt::format("inference: weights_from \"{}\": one device alone reads its weights from there; use devices=1",
                     word_of(request.weights_from));
     return {};
   }
+  const std::optional<WeightReads> reads = weight_reads(recipe_, profile_, request);
   std::vector<PlannedPass> prefills;
   for (const DeviceSplit& split : prompts.splits)
     prefills.push_back(planned_pass(pricer, split, prefill_pass(request), reads));

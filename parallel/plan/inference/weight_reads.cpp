@@ -29,8 +29,7 @@ double bandwidth(const ClusterProfile& profile, const ServingRequest& request) {
                        "copy of the profile",
                        profile.name));
   if (request.weights_from == WeightsPlace::host) return link;
-  const double stated = profile.host.disk_bandwidth;
-  const double disk = stated > 0 ? stated : assumed_disk_bandwidth;
+  const double disk = disk_bandwidth(profile);
   return is_host ? disk : std::min(disk, link);
 }
 
