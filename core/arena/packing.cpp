@@ -55,14 +55,17 @@ std::vector<Event> sums_over_time(std::span<const Buffer> buffers) {
   return sums;
 }
 
+std::int64_t largest(const std::vector<Event>& sums) {
+  return sums.empty() ? 0 : std::ranges::max(sums, {}, &Event::change).change;
+}
+
 class Packer {
  public:
   Packer(std::vector<Buffer> buffers, std::int64_t pairs)
       : buffers_(std::move(buffers)), overlaps_(buffers_), left_(pairs) {}
 
   Packing best() {
-    bound_ = 0;
-    for (const Event& sum : sums_over_time(buffers_)) bound_ = std::max(bound_, sum.change);
+    bound_ = largest(sums_over_time(buffers_));
     for (Order& order : first_orders()) {
       if (is_done()) break;
       keep_better(std::move(order));
@@ -100,14 +103,14 @@ class Packer {
   // The largest sum of sizes during the life of each buffer, by its index.
   std::vector<std::int64_t> most_alive_beside() const {
     const std::vector<Event> sums = sums_over_time(buffers_);
-    // The largest of each 2^k moments from each on: two of them cover any stretch.
-    std::vector<std::vector<std::int64_t>> largest(1);
-    for (const Event& sum : sums) largest[0].push_back(sum.change);
+    // The largest sum of each 2^k moments from each on: two of them cover any stretch.
+    std::vector<std::vector<std::int64_t>> most_of(1);
+    for (const Event& sum : sums) most_of[0].push_back(sum.change);
     for (std::size_t width = 1; 2 * width <= sums.size(); width *= 2) {
-      const std::vector<std::int64_t>& half = largest.back();
+      const std::vector<std::int64_t>& half = most_of.back();
       std::vector<std::int64_t> whole(sums.size() - 2 * width + 1);
       for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = std::max(half[i], half[i + width]);
-      largest.push_back(std::move(whole));
+      most_of.push_back(std::move(whole));
     }
     std::vector<std::int64_t> most(buffers_.size());
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
@@ -116,7 +119,7 @@ class Packer {
       const std::size_t end = place(std::ranges::upper_bound(sums, buffers_[i].last, {}, &Event::moment));
       std::size_t level = 0;
       while ((std::size_t{2} << level) <= end - begin) ++level;
-      most[i] = std::max(largest[level][begin], largest[level][end - (std::size_t{1} << level)]);
+      most[i] = std::max(most_of[level][begin], most_of[level][end - (std::size_t{1} << level)]);
     }
     return most;
   }
@@ -201,9 +204,7 @@ Packing pack(std::span<const Buffer> buffers, const PackingLimits& limits) {
 }
 
 std::int64_t least_height(std::span<const Buffer> buffers, std::int64_t alignment) {
-  std::int64_t least = 0;
-  for (const Event& sum : sums_over_time(with_whole_blocks(buffers, alignment))) least = std::max(least, sum.change);
-  return least;
+  return largest(sums_over_time(with_whole_blocks(buffers, alignment)));
 }
 
 }  // namespace llmtrain

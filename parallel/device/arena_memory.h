@@ -27,7 +27,8 @@ class ArenaMemory {
 
   // Frees what was taken of any block. Returns whether `address` was.
   static bool release(void* address);
-  // Whether bytes that are taken or freed are overwritten.
+  // For tests: bytes are filled with ones when they are taken and when they are freed, which are NaN in all types of
+  // floating point.
   static void poison(bool fills);
 
  private:

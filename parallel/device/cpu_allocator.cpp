@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "parallel/device/arena_memory.h"
 #include "parallel/device/host_memory_pool.h"
 #include "parallel/device/step_arena.h"
 
@@ -32,7 +33,7 @@ void release(void* memory) {
   if (memory == nullptr) return;
   c10::profiledCPUMemoryReporter().Delete(memory);
   if (StepArena* const arena = StepArena::of_thread()) arena->note_freed(memory);
-  if (StepArena::release(memory)) return;
+  if (ArenaMemory::release(memory)) return;
   const bool is_page = reinterpret_cast<std::uintptr_t>(memory) % HostMemoryPool::page == 0;
   if (!is_page || !pool().give(memory)) c10::free_cpu(memory);
 }

@@ -112,8 +112,4 @@ void StepArena::note_freed(void* memory) {
   taken_.erase(found);
 }
 
-bool StepArena::release(void* memory) { return ArenaMemory::release(memory); }
-
-void StepArena::poison(bool fills) { ArenaMemory::poison(fills); }
-
 }  // namespace llmtrain

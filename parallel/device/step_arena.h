@@ -20,7 +20,8 @@ class ArenaMemory;
 // overwrites anything. Where more than a 64th of a step's bytes had no place, places are planned again, for what both
 // steps need, after 1, 2, 4, … more steps.
 //
-// All functions but release() belong to the rank's thread, whose allocations these are; tensors may be freed by any.
+// All functions belong to the rank's thread, whose allocations these are; tensors may be freed by any
+// (ArenaMemory::release()).
 class StepArena {
  public:
   // Smaller tensors lie elsewhere: the alignment of places would make them larger.
@@ -67,12 +68,6 @@ class StepArena {
   void* take(std::size_t bytes);
   void note_taken(void* memory);
   void note_freed(void* memory);
-  // Frees a place of any arena, from any thread. Returns whether it was one.
-  static bool release(void* memory);
-
-  // For tests: places are filled with ones when they are taken and when they are freed, which are NaN in all types of
-  // floating point.
-  static void poison(bool fills);
 
  private:
   void begin();

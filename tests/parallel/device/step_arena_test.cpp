@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/device/step_arena.h"
+#include "parallel/device/arena_memory.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -122,7 +123,7 @@ TEST_CASE("a step that ends with an exception is not planned by, and arenas of t
 TEST_CASE("memory that is freed is NaN where tests ask for it") {
   StepArena arena;
   step(arena, chain);
-  StepArena::poison(true);
+  ArenaMemory::poison(true);
   step(arena, [] {
     at::Tensor a = at::empty({1000});
     const float* const data = a.data_ptr<float>();
@@ -131,7 +132,7 @@ TEST_CASE("memory that is freed is NaN where tests ask for it") {
     a.reset();
     CHECK(std::isnan(data[0]));
   });
-  StepArena::poison(false);
+  ArenaMemory::poison(false);
 }
 
 }  // namespace llmtrain::test

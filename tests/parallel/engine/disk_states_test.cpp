@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -23,28 +22,6 @@ constexpr const char* experts =
 Overrides on_disk(const TrainingSetting& setting) {
   return {"memory.offload.optimizer=\"disk\"",
           "memory.offload.folder=\"" + (setting.directory().path() / "scratch").string() + "\""};
-}
-
-// What a rank would write to a checkpoint, by the names of its slices.
-using Saved = std::multimap<std::string, std::vector<std::byte>>;
-
-Saved saved_of(const LocalModel& model) {
-  Saved saved;
-  const StateSlices state = state_slices(model);
-  for (const TensorSlice& slice : state.slices) {
-    std::vector<std::byte> bytes;
-    const auto add = [&](const void* data, std::size_t count) {
-      const auto* first = static_cast<const std::byte*>(data);
-      bytes.insert(bytes.end(), first, first + count);
-    };
-    if (slice.content) {
-      slice.content(add);
-    } else {
-      add(slice.data, static_cast<std::size_t>(bytes_of(slice)));
-    }
-    saved.emplace(slice.name, std::move(bytes));
-  }
-  return saved;
 }
 
 struct Trained {

@@ -22,6 +22,7 @@
 #include "parallel/engine/model_state.h"
 #include "parallel/shard/states/host_update.h"
 #include "tests/emulator/device/runtime.h"
+#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/training_setting.h"
 
 namespace llmtrain::test {
@@ -37,15 +38,8 @@ struct GpuTrainer : LoneRank, Trainer {
 std::vector<std::byte> bytes_of(const StateSlices& state) {
   std::vector<std::byte> bytes;
   for (const TensorSlice& slice : state.slices) {
-    const auto add = [&](const void* data, std::size_t count) {
-      const auto* first = static_cast<const std::byte*>(data);
-      bytes.insert(bytes.end(), first, first + count);
-    };
-    if (slice.content) {
-      slice.content(add);
-    } else {
-      add(slice.data, static_cast<std::size_t>(bytes_of(slice)));
-    }
+    const std::vector<std::byte> more = content_of(slice);
+    bytes.insert(bytes.end(), more.begin(), more.end());
   }
   return bytes;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,29 @@
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain::test {
+
+// The bytes of a slice, as a checkpoint has them.
+inline std::vector<std::byte> content_of(const TensorSlice& slice) {
+  std::vector<std::byte> bytes;
+  const auto add = [&](const void* data, std::size_t count) {
+    const auto* first = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), first, first + count);
+  };
+  if (slice.content)
+    slice.content(add);
+  else
+    add(slice.data, static_cast<std::size_t>(bytes_of(slice)));
+  return bytes;
+}
+
+// What a rank would write to a checkpoint, by the names of its slices.
+using Saved = std::multimap<std::string, std::vector<std::byte>>;
+inline Saved saved_of(const LocalModel& model) {
+  Saved saved;
+  const StateSlices state = state_slices(model);
+  for (const TensorSlice& slice : state.slices) saved.emplace(slice.name, content_of(slice));
+  return saved;
+}
 
 // Writes the trainer's checkpoint; all ranks of the world call it, each with its own trainer.
 inline void save(Trainer& trainer, const std::filesystem::path& checkpoints) {

@@ -3,36 +3,14 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "parallel/engine/model_state.h"
+#include "parallel/device/arena_memory.h"
 #include "tests/parallel/engine/save_ranks.h"
 
 namespace llmtrain::test {
 namespace {
-
-using Saved = std::multimap<std::string, std::vector<std::byte>>;
-
-Saved saved_of(const LocalModel& model) {
-  Saved saved;
-  const StateSlices state = state_slices(model);
-  for (const TensorSlice& slice : state.slices) {
-    std::vector<std::byte> bytes;
-    const auto add = [&](const void* data, std::size_t count) {
-      const auto* first = static_cast<const std::byte*>(data);
-      bytes.insert(bytes.end(), first, first + count);
-    };
-    if (slice.content) {
-      slice.content(add);
-    } else {
-      add(slice.data, static_cast<std::size_t>(bytes_of(slice)));
-    }
-    saved.emplace(slice.name, std::move(bytes));
-  }
-  return saved;
-}
 
 struct OfRank {
   Run run;
@@ -63,9 +41,9 @@ double check_same(const RankCase& layout) {
   INFO(in_words(layout.ranks, layout.overrides));
   const TrainingSetting setting;
   const auto expected = train(setting, layout);
-  StepArena::poison(true);
+  ArenaMemory::poison(true);
   const auto placed = train(setting, {layout.ranks, layout.overrides + Overrides{"memory.arena=true"}});
-  StepArena::poison(false);
+  ArenaMemory::poison(false);
   double least = 1;
   for (std::size_t rank = 0; rank < expected.size(); ++rank) {
     check_equal(placed[rank].run, expected[rank].run);
