@@ -88,6 +88,17 @@ def busy_cores_while_waiting(workers):
     return busy
 
 
+def take_turns(workers, steps, rounds):
+    """Each runs its steps in each round, of which each begins with another one; then all end."""
+    order = list(zip(workers, steps))
+    for number in range(rounds):
+        first = number % len(order)
+        for worker, count in order[first:] + order[:first]:
+            worker.run(count)
+    for worker in workers:
+        worker.close()
+
+
 def run_case(name, options, folder):
     model, precision = name.rsplit("-", 1)
     recipe, _ = cases.write_case(model, precision, folder)
@@ -96,12 +107,7 @@ def run_case(name, options, folder):
         workers.append(worker)
         steps.append(max(1, min(200, round(TURN_SECONDS / step_seconds))))
     busy = busy_cores_while_waiting(workers)
-    for round_index in range(options.rounds):
-        order = list(zip(workers, steps))
-        for worker, count in order[round_index % len(order):] + order[: round_index % len(order)]:
-            worker.run(count)
-    for worker in workers:
-        worker.close()
+    take_turns(workers, steps, options.rounds)
     print_table(name, recipe, workers)
     found = list(fp8_ratios(workers)) if cases.has_fp8(precision) else []
     for ratio in found:
@@ -144,32 +150,42 @@ def processor():
     return cpuinfo("model name") or "unknown"
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
+def case_parser(program, description, names, output):
+    """What all benchmarks of cases ask for."""
+    parser = argparse.ArgumentParser(prog=program, description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="+", choices=cases.NAMES, default=cases.NAMES, metavar="CASE",
-                        help=f"any of {', '.join(cases.NAMES)} (default: all)")
+    parser.add_argument("--cases", nargs="+", choices=names, default=names, metavar="CASE",
+                        help=f"any of {', '.join(names)} (default: all)")
     parser.add_argument("--rounds", type=int, default=10, help="turns per side (default: 10)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads per side (default: all cores)")
     parser.add_argument("--no-compile", action="store_true", help="skip torch.compile (it takes a minute per case)")
-    parser.add_argument("--only-torch", action="store_true", help="time only the PyTorch sides")
-    parser.add_argument("--output", type=Path, default=cases.ROOT / "runs" / "bench.json",
-                        help="every sample as JSON (default: runs/bench.json)")
+    parser.add_argument("--output", type=Path, default=cases.ROOT / "runs" / output,
+                        help=f"every sample as JSON (default: runs/{output})")
     parser.add_argument("--step-worker", required=True, help=argparse.SUPPRESS)
+    return parser
+
+
+def parse_arguments():
+    parser = case_parser("scripts/bench", __doc__, cases.NAMES, "bench.json")
+    parser.add_argument("--only-torch", action="store_true", help="time only the PyTorch sides")
     return parser.parse_args()
 
 
-def main():
-    options = parse_arguments()
+def measure_cases(options, run_case):
+    """Runs the cases, each in a folder of its own, and writes what run_case(name, options, folder) returns of them."""
     result = {"processor": processor(), "threads": options.threads, "rounds": options.rounds,
               "load_before": warn_when_loaded(), "cases": []}
-    print(f"{result['processor']}, {options.threads} threads, {options.rounds} rounds")
+    print(f"{result['processor']}, {options.threads} threads, {options.rounds} rounds, load {result['load_before']:.1f}")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     for name in options.cases:
         with tempfile.TemporaryDirectory(prefix="llmtrain-bench-") as folder:
             result["cases"].append(run_case(name, options, Path(folder)))
         options.output.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    print(f"\nevery sample: {options.output}")
+    print(f"\nload {os.getloadavg()[0]:.1f} at the end; every sample: {options.output}")
+
+
+def main():
+    measure_cases(parse_arguments(), run_case)
 
 
 if __name__ == "__main__":

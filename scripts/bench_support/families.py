@@ -7,16 +7,13 @@ process of its own; they take turns of a few steps, so that all of them see the 
 median over the rounds of the medians' ratios. The losses of all sides after the first steps must agree. bf16 means fp32
 weights and moments with products in bf16, in PyTorch by autocast. There is no dropout, so that losses can be compared.
 """
-import argparse
 import dataclasses
-import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import ratios
-from bench import busy_cores_while_waiting, processor, warn_when_loaded
+from bench import busy_cores_while_waiting, case_parser, measure_cases, take_turns
 from worker import Worker
 
 NAMES = ("bert-layer", "translation", "vit")
@@ -56,13 +53,7 @@ def run_case(case, options, folder):
     workers, steps = zip(*start_workers(options, name, precision, folder))
     require_same_losses(case, workers, TOLERANCES[precision])
     busy = busy_cores_while_waiting(workers)
-    for number in range(options.rounds):
-        order = list(zip(workers, steps))
-        first = number % len(order)
-        for worker, count in order[first:] + order[:first]:
-            worker.run(count)
-    for worker in workers:
-        worker.close()
+    take_turns(workers, steps, options.rounds)
     ours, *others = workers
     found = [ratios.of_rounds(f"{other.name} ÷ llmtrain", other.turns, ours.turns) for other in others]
     print_table(case, workers, found)
@@ -80,32 +71,10 @@ def print_table(case, workers, found):
         print(ratio.line(), flush=True)
 
 
-def parse_arguments():
-    names = [f"{name}-{precision}" for name in NAMES for precision in TOLERANCES]
-    parser = argparse.ArgumentParser(prog="scripts/benchmarks/bench_families", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="+", choices=names, default=names, metavar="CASE",
-                        help=f"any of {', '.join(names)} (default: all)")
-    parser.add_argument("--rounds", type=int, default=10, help="turns per side (default: 10)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads per side (default: all cores)")
-    parser.add_argument("--no-compile", action="store_true", help="skip torch.compile (it takes a minute per case)")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[2] / "runs" / "bench_families.json",
-                        help="every sample as JSON (default: runs/bench_families.json)")
-    parser.add_argument("--step-worker", required=True, help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
 def main():
-    options = parse_arguments()
-    result = {"processor": processor(), "threads": options.threads, "rounds": options.rounds,
-              "load_before": warn_when_loaded(), "cases": []}
-    print(f"{result['processor']}, {options.threads} threads, {options.rounds} rounds, load {result['load_before']:.1f}")
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    for case in options.cases:
-        with tempfile.TemporaryDirectory(prefix="llmtrain-bench-") as folder:
-            result["cases"].append(run_case(case, options, Path(folder)))
-        options.output.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    print(f"\nload {os.getloadavg()[0]:.1f} at the end; every sample: {options.output}")
+    names = [f"{name}-{precision}" for name in NAMES for precision in TOLERANCES]
+    options = case_parser("scripts/benchmarks/bench_families", __doc__, names, "bench_families.json").parse_args()
+    measure_cases(options, run_case)
 
 
 if __name__ == "__main__":
