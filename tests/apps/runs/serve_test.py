@@ -4,7 +4,6 @@ import concurrent.futures
 import http.client
 import itertools
 import json
-import os
 import re
 import select
 import signal
@@ -135,76 +134,6 @@ class Completions(Served):
                     self.assertEqual((own["tokens"], own["ended"]), (line["tokens"], line["ended"]))
         self.assertEqual(self.metric("llmtrain_growing_texts"), 0)
         self.assertEqual(self.metric("llmtrain_cache_used_bytes"), 0)
-
-    def test_keys_and_values_in_int8(self):
-        self.prepare({"model.layers": 1, "model.heads": 4, "model.kv_heads": 2})
-        choice = {"temperature": 0.9, "seed": 5}
-        line, = self.sampled(choice, "--prompt", "The", "--kv-cache-dtype", "int8")
-        self.start("--batch", "2", "--kv-cache-dtype", "int8")
-        answer = self.post("/v1/completions", {"prompt": "The", "max_tokens": 40, "return_token_ids": True, **choice})
-        self.assertEqual(answer["choices"][0]["token_ids"], line["tokens"])
-        # Two texts of 512 tokens, each with keys and values of two heads of eight, and their scales.
-        self.assertEqual(self.metric("llmtrain_cache_bytes"), 2 * 512 * 2 * 2 * (8 + 4))
-
-    def test_weights_from_a_file_make_the_same_answers(self):
-        self.prepare({"model.layers": 5})
-        flags = ("--weight-memory", "0", "--weight-folder", ".")
-        choice = {"temperature": 0.9, "seed": 5}
-        line, = self.sampled(choice, "--prompt", "The")
-        self.assertEqual(self.sampled(choice, "--prompt", "The", *flags), [line])
-        self.start("--batch", "2", *flags)
-        answer = self.post("/v1/completions", {"prompt": "The", "max_tokens": 40, "return_token_ids": True, **choice})
-        self.assertEqual(answer["choices"][0]["token_ids"], line["tokens"])
-        losses = [json.loads(self.run_program("eval", "runs/small", "--data", "recipe.json", "--json", *more).stdout)
-                  for more in ((), flags)]
-        self.assertEqual(losses[0], losses[1])
-        self.assertEqual([name for name in os.listdir(self.folder) if "scratch" in name], [])
-
-    def test_weights_that_no_file_takes_are_refused_by_name(self):
-        self.prepare()
-        sample = ("sample", "runs/small", "--weight-memory")
-        self.refused(2, ["--weight-memory 1:", "bytes)"], *sample, "1")
-        self.refused(2, ["--tensor", "--weight-memory"], *sample, "0", "--tensor", "2")
-        self.refused(2, ["--pipeline", "--weight-memory"], *sample, "0", "--pipeline", "2")
-        self.refused(2, ["/precision/fp8_level", "--weight-memory"], *sample, "0", "--set", "precision.compute=bf16",
-                     "--set", "precision.fp8_level=O2")
-        self.refused(73, ["--weight-folder", "recipe.json"], *sample, "0", "--weight-folder", "recipe.json")
-        self.refused(2, ["--weight-memory"], "sample", "runs/small", "--weight-folder", ".")
-
-    def test_guesses_change_no_text(self):
-        """By a smaller model, by the model itself and by what a text had before; sample says how many were right."""
-        self.prepare({"model.layers": 2})
-        self.write("recipe.json", self.recipe({"model.max_sequence_length": 64, "batch.sequence_length": 16,
-                                               "name": "smaller"}))
-        self.train("--run-dir", "runs/smaller")
-        self.write("prompts.jsonl", "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in PROMPTS))
-        drafts = (("--prompt-lookup",), ("--draft", "runs/smaller"), ("--draft", "runs/small", "--draft-tokens", "7"))
-        for choice in CHOICES[1:3]:
-            plain = self.sampled(choice, "--prompts", "prompts.jsonl")
-            for draft in drafts:
-                with self.subTest(draft=draft, choice=choice):
-                    self.assertEqual(self.sampled(choice, "--prompts", "prompts.jsonl", *draft), plain)
-        said = self.run_program("sample", "runs/small", "--prompt", "The", *drafts[2]).stderr
-        self.assertRegex(said, r"\d+ of \d+ guessed tokens were right \(\d+ %\)")
-        for draft in drafts[1:]:
-            self.start("--batch", "2", *draft)
-            body = {"prompt": PROMPTS, "max_tokens": 40, "return_token_ids": True, **choice}
-            answer = self.post("/v1/completions", body)
-            self.assertEqual([one["token_ids"] for one in answer["choices"]], [line["tokens"] for line in plain])
-            self.assertGreater(self.metric("llmtrain_draft_tokens_total"), 100)
-            accepted = self.metric("llmtrain_accepted_tokens_total")
-        self.assertGreater(accepted, 100)
-
-    def test_who_cannot_guess_is_refused(self):
-        self.prepare()
-        self.write("recipe.json", self.recipe({"model.vocab_size": 300, "batch.sequence_length": 16, "name": "other"}))
-        self.train("--run-dir", "runs/other")
-        self.refused(2, ["--draft runs/other", "300", "256"], "sample", "runs/small", "--draft", "runs/other")
-        self.refused(2, ["--beams"], "sample", "runs/small", "--prompt-lookup", "--beams", "2", "--temperature", "0")
-        self.refused(2, ["--tensor"], "sample", "runs/small", "--prompt-lookup", "--tensor", "2")
-        self.refused(2, ["/precision/fp8_level", "--draft"], "sample", "runs/small", "--draft", "runs/small", "--set",
-                     "precision.compute=bf16", "--set", "precision.fp8_level=O0")
-        self.refused(2, ["--draft-tokens"], "sample", "runs/small", "--prompt-lookup", "--draft-tokens", "0")
 
     def test_exact_log_probabilities_are_those_of_eval(self):
         self.prepare({"precision.compute": "bf16"})
