@@ -7,6 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/huggingface/huggingface.h"
+#include "core/json/json_text.h"
+#include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/file.h"
+#include "core/json/json_file.h"
 
 namespace llmtrain {
 namespace {
