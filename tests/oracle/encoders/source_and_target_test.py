@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoder-decoders compute and learn what transformers' BartForConditionalGeneration and T5ForConditionalGeneration do,
 where sources and targets are ragged, share sequences, or leave rows to padding."""
-import copy
 import functools
 import itertools
 import os
@@ -18,7 +17,7 @@ except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
 
-from encoder_models import EncoderTest, distance
+from encoder_models import EncoderTest
 
 torch.set_num_threads(1)
 
@@ -87,8 +86,12 @@ def model_of(name):
     if name == "t5 1.1":
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     with torch.no_grad():
-        for parameter in model.parameters():
+        for key, parameter in model.named_parameters():
             parameter.uniform_(-0.4, 0.4)  # also biases and norms, so that mixing them up is detected
+            # Norms after the sums of a residual stream scale what is below them at each layer: weights around 0 would
+            # leave gradients there that are mostly rounding errors, of which AdamW makes steps.
+            if config.model_type == "bart" and "norm" in key and key.endswith("weight"):
+                parameter += 1
     return model.eval()
 
 
@@ -213,27 +216,19 @@ class SourceAndTarget(EncoderTest):
                 model = model_of(name)
                 model.save_pretrained(self.folder / "hf")
                 first = ours_of([(key, value.detach().clone()) for key, value in model.named_parameters()])
-                in_fp32 = copy.deepcopy(model)
                 # In float64, so that roundings are those of one side alone.
                 with_exact_norms(model.double())
                 losses = self.train(model, lambda: loss_of(model(**pairs).logits, pairs, smoothing))
-                self.train(in_fp32, lambda: loss_of(in_fp32(**pairs).logits, pairs, smoothing))
-                last, rounded = (ours_of([(key, value.detach()) for key, value in of.named_parameters()])
-                                 for of in (model, in_fp32))
+                last = ours_of([(key, value.detach()) for key, value in model.named_parameters()])
                 ours, our_losses = self.learned(samples, {"global": len(DOCUMENTS), "sequence_length": SOURCE},
                                                 label_smoothing=smoothing)
                 self.assert_close(our_losses, torch.tensor(losses, dtype=torch.float64), 1e-5, "losses")
                 self.assertEqual(sorted(ours), sorted(last))
-                # What is common to all keys moves all scores of a query alike: of a key's bias AdamW makes steps of
-                # rounding errors. Gradients of queries' and keys' matrices are differences of large numbers, of which
-                # AdamW, whose steps do not depend on their size, keeps the error: in fp32 PyTorch itself ends 2e-4
-                # from what it learns in float64, with smoothing and without.
-                keys = [key for key in last if not key.endswith("attention.key.bias")]
-                steps = {key: last[key] - first[key] for key in keys}
-                tolerance = 2 * max(distance(rounded[key] - first[key], steps[key]) for key in keys)
-                self.assertLess(tolerance, 5e-4)
-                for key in keys:
-                    self.assert_close(ours[key] - first[key], steps[key], tolerance, key)
+                for key, tensor in last.items():
+                    # What is common to all keys moves all scores of a query alike: of a key's bias AdamW makes steps of
+                    # rounding errors.
+                    if not key.endswith("attention.key.bias"):
+                        self.assert_close(ours[key] - first[key], tensor - first[key], 1e-4, key)
 
 
 if __name__ == "__main__":
