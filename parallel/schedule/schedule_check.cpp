@@ -94,18 +94,19 @@ class Checker {
     const Operation operation = instruction.operation;
     if (operation == Operation::optimizer_step) {
       const bool plain = instruction.stage == -1 && instruction.micro == -1 && instruction.peer == -1;
-      return plain ? "" : "it applies to the whole rank";
+      return plain ? std::string() : "it applies to the whole rank";
     }
     if (instruction.stage < 0 || instruction.stage >= shape_.stages() || instruction.stage % shape_.pipeline != rank) {
       return "the stage is not on this rank";
     }
     const bool has_micro = instruction.micro >= 0 && instruction.micro < shape_.micro_batches;
     if (takes_micro(operation) ? !has_micro : instruction.micro != -1) return "there is no such micro-batch";
-    if (!is_send(operation) && !is_receive(operation)) return instruction.peer == -1 ? "" : "it has no peer";
+    if (!is_send(operation) && !is_receive(operation)) return instruction.peer == -1 ? std::string() : "it has no peer";
     if (shape_.pipeline == 1) return "a pipeline of one rank exchanges no tensors";
     // Activations move to the next rank and gradients back; stages wrap around, so the last rank's next is the first.
     const std::int32_t peer = neighbour(rank, is_of_activation(operation) == is_send(operation));
-    return instruction.peer == peer ? "" : "the stage's neighbour is on rank " + std::to_string(peer);
+    if (instruction.peer == peer) return {};
+    return "the stage's neighbour is on rank " + std::to_string(peer);
   }
 
   // Executes the rank's next instruction. False if it has to wait.

@@ -43,7 +43,7 @@ std::string ScheduleState::use_weights(const Instruction& instruction) {
   StageState& stage = stage_of(instruction);
   if (shape_.sharding() == 3 && !stage.is_gathered) return "the stage's weights are not gathered";
   stage.is_used = true;
-  return "";
+  return {};
 }
 
 std::string ScheduleState::forward(const Instruction& instruction) {
@@ -95,7 +95,7 @@ std::string ScheduleState::send(const Instruction& instruction) {
   const std::uint8_t sent = activation ? activation_sent : gradient_sent;
   if ((here & sent) != 0) return "the tensor was sent already";
   here |= sent;
-  return "";
+  return {};
 }
 
 std::string ScheduleState::receive(const Instruction& instruction) {
@@ -104,14 +104,14 @@ std::string ScheduleState::receive(const Instruction& instruction) {
   const std::uint8_t received = activation ? activation_received : gradient_received;
   if ((here & received) != 0) return "the tensor was received already";
   here |= received;
-  return "";
+  return {};
 }
 
 std::string ScheduleState::gather_update(StageState& stage, const RankState& rank) {
   if (shape_.sharding() == 0) return "nothing is sharded, so there is nothing to gather";
   if (!rank.has_stepped) return "at ZeRO-1 and -2 weights are gathered only after OptimizerStep";
   if (++stage.updates > 1) return "the stage's updated weights were gathered already";
-  return "";
+  return {};
 }
 
 std::string ScheduleState::gather(const Instruction& instruction) {
@@ -124,7 +124,7 @@ std::string ScheduleState::gather(const Instruction& instruction) {
   if (++rank.gathered > 2) return "two other stages are gathered, and there are only two buffers";
   stage.is_gathered = true;
   stage.is_used = false;
-  return "";
+  return {};
 }
 
 std::string ScheduleState::free(const Instruction& instruction) {
@@ -135,7 +135,7 @@ std::string ScheduleState::free(const Instruction& instruction) {
   if (!stage.is_used) return "the stage's weights were gathered but not used";
   stage.is_gathered = false;
   --rank_of(instruction).gathered;
-  return "";
+  return {};
 }
 
 std::string ScheduleState::reduce(const Instruction& instruction) {
@@ -146,7 +146,7 @@ std::string ScheduleState::reduce(const Instruction& instruction) {
            std::to_string(stage.unreduced) + " ran since the last";
   }
   stage.unreduced = 0;
-  return "";
+  return {};
 }
 
 std::string ScheduleState::optimizer_step(std::int32_t rank) {
@@ -172,7 +172,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
              std::to_string(micro) + " was not sent";
     }
   }
-  return "";
+  return {};
 }
 
 std::string ScheduleState::finish(std::int32_t rank) const {
@@ -183,7 +183,7 @@ std::string ScheduleState::finish(std::int32_t rank) const {
     if (stages_[static_cast<std::size_t>(stage)].updates == 0)
       return "the updated weights of stage " + std::to_string(stage) + " are not gathered after OptimizerStep";
   }
-  return "";
+  return {};
 }
 
 }  // namespace llmtrain
