@@ -25,7 +25,7 @@ LayoutBounds::LayoutBounds(const LayoutSpace& space, const ClusterProfile& profi
 // In as few stages as there can be: bounds are of any.
 Partition LayoutBounds::partition(const DegreeChoice& degrees, const ShardingChoice& sharding,
                                   const PassChoice& passes) const {
-  const bool has_empty_stages = degrees.pipeline > graph_->units();
+  const bool has_empty_stages = degrees.pipeline > space_.units();
   const StageChoice stages{.balance = has_empty_stages ? BalanceKind::blocks : BalanceKind::layers};
   return partition_for(space_.recipe({degrees, sharding, passes, stages}), profile_, devices_per_node_, graph_);
 }
@@ -114,7 +114,7 @@ LayoutBound LayoutBounds::of(const DegreeChoice& degrees, const ShardingChoice& 
   const PassPrice& price = pass_price(degrees, passes);
   // Breadth first has the least traffic of all schedules, and with many loops the smallest bubble.
   const ScheduleShape shape = shape_of({degrees, sharding, passes, {}});
-  const std::int64_t micros = shape.micro_batches, ranks = degrees.pipeline, units = graph_->units();
+  const std::int64_t micros = shape.micro_batches, ranks = degrees.pipeline, units = space_.units();
   const double window = price.seconds * static_cast<double>(std::max(micros, ranks)) / static_cast<double>(ranks);
   // The first rank holds a micro-batch for each rank behind it, unless there are fewer.
   const std::int64_t alive =
@@ -129,7 +129,7 @@ LayoutBound LayoutBounds::of(const LayoutChoice& choice, const StatePrice& state
   const PassPrice& price = pass_price(choice.degrees, choice.passes);
   const ScheduleShape shape = shape_of(choice);
   const bool blocks = choice.stages.balance == BalanceKind::blocks;
-  const std::int64_t each = (blocks ? std::ssize(graph_->blocks) : graph_->units()) / shape.stages();
+  const std::int64_t each = (blocks ? std::ssize(graph_->blocks) : space_.units()) / shape.stages();
   const auto units_alive = [&](std::int32_t rank) {
     const std::vector<std::int64_t> alive = alive_passes(shape, rank);
     // A block that is no unit, such as the embedding or the head, may take the place of one.

@@ -90,7 +90,7 @@ std::vector<PassChoice> LayoutSpace::passes(const DegreeChoice& degrees) const {
 }
 
 std::int64_t LayoutSpace::placed(BalanceKind balance) const {
-  return balance == BalanceKind::blocks ? std::ssize(graph_.blocks) : graph_.units();
+  return balance == BalanceKind::blocks ? std::ssize(graph_.blocks) : units_;
 }
 
 // Numbers of stages per rank: for each size of the largest stage the fewest, and of these no two that are about equal.
@@ -128,7 +128,7 @@ std::vector<StageChoice> LayoutSpace::stages(const DegreeChoice& degrees, const 
     for (const std::int64_t loops : loops_of(degrees.pipeline, balance)) {
       const std::int64_t count = degrees.pipeline * loops;
       // Embedding and head in place of a layer where those stages have a layer less anyway.
-      if (balance == BalanceKind::blocks && count <= graph_.units() && placed(balance) % count == 0) continue;
+      if (balance == BalanceKind::blocks && count <= units_ && placed(balance) % count == 0) continue;
       found.push_back({loops, balance, breadth_first});
       if (loops == 1) found.push_back({loops, balance, one_forward_one_backward});
       // Interleaved handles micro-batches in groups of `pipeline`; with one loop it is 1F1B.

@@ -43,7 +43,7 @@ class LayoutSpace {
  public:
   // The arguments must outlive it.
   LayoutSpace(const Recipe& recipe, const Mesh& mesh, const Graph& graph)
-      : recipe_(recipe), mesh_(mesh), graph_(graph) {}
+      : recipe_(recipe), mesh_(mesh), graph_(graph), units_(graph.units()) {}
 
   std::vector<DegreeChoice> degrees() const;
   std::vector<ShardingChoice> shardings(const DegreeChoice& degrees) const;
@@ -56,6 +56,7 @@ class LayoutSpace {
   std::int64_t micro_batches(const DegreeChoice& degrees, std::int64_t micro) const {
     return recipe_.batch.global / (degrees.data * micro);
   }
+  std::int64_t units() const { return units_; }
   bool overlaps() const { return recipe_.parallel.overlap; }
   bool brings_weights() const { return recipe_.memory.offload.weights; }
   // The recipe with the layout.
@@ -71,6 +72,7 @@ class LayoutSpace {
   const Recipe& recipe_;
   const Mesh& mesh_;
   const Graph& graph_;
+  std::int64_t units_;  // of the graph, which counts them anew; a search asks for each of its layouts
 };
 
 }  // namespace llmtrain
