@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/fault_point.h"
+#include "core/graph/sharding.h"
 #include "kernels/separate_rows.h"
 #include "parallel/engine/generation/exactness.h"
 #include "parallel/engine/generation/guessed_tokens.h"
@@ -24,8 +26,8 @@ constexpr std::int64_t block_tokens = KeyValueCache::Pages{}.block_tokens;
 
 LocalModel& supported(LocalModel& model, const BatchLimits& limits) {
   const Recipe& recipe = model.recipe();
-  if (!model.holds_all_weights())
-    throw Error(ExitCode::internal_error, "continuous batch: ranks that share a model are not supported");
+  if (!model.holds_all_weights() && limits.drafting.drafts != nullptr)
+    throw Error(ExitCode::internal_error, "continuous batch: nobody guesses at texts of several ranks");
   if (is_encoder_decoder(recipe.model.architecture))
     throw Error(ExitCode::bad_recipe,
                 "/model/architecture: texts that come and go are of decoders; encoder-decoders write in \"sample\"");
@@ -45,15 +47,25 @@ LocalModel& supported(LocalModel& model, const BatchLimits& limits) {
   return model;
 }
 
-// Keys and values of all layers, of so many tokens.
+// Keys and values of so many tokens, on the rank whose layers have most.
 std::int64_t cache_bytes(const LocalModel& model, KeyValueType type, std::int64_t tokens) {
   const auto element = static_cast<std::int64_t>(c10::elementSize(model.compute_type()));
-  std::int64_t of_token = 0;
-  for (const Block& block : model.graph().blocks)
-    if (const LayerSettings* layer = block.layer())
-      of_token += key_value_bytes(type, layer->attention.kv_heads, layer->attention.head_dim, element);
-  return tokens * of_token;
+  const RankGroups& groups = model.groups();
+  const Partition& partition = model.layout().partition();
+  std::vector<std::int64_t> of_token(static_cast<std::size_t>(groups.pipeline.ranks()));
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+    for (const std::size_t block : partition.stages[stage].blocks)
+      if (const LayerSettings* layer = model.graph().blocks[block].layer()) {
+        const AttentionSettings& attention = layer->attention;
+        const std::int64_t heads = local_units({Split::Kind::repeated, 0, attention.kv_heads}, groups.tensor.ranks());
+        of_token[partition.rank_of(stage)] += key_value_bytes(type, heads, attention.head_dim, element);
+      }
+  return tokens * std::ranges::max(of_token);
 }
+
+// What changes of the texts is told as numbers: this, and of a text that comes the tokens of its prompt and of its
+// answer, and its prompt; of one that ends its number.
+enum class Change : std::int64_t { text, end };
 
 // No more than all sequences can use: more would be touched for nothing.
 std::int64_t blocks_of(const LocalModel& model, const BatchLimits& limits, std::int64_t block_bytes) {
@@ -70,6 +82,7 @@ std::int64_t blocks_of(const LocalModel& model, const BatchLimits& limits, std::
 
 ContinuousBatch::ContinuousBatch(LocalModel& model, const BatchLimits& limits)
     : model_(supported(model, limits)),
+      lead_(model.groups()),
       is_exact_(limits.is_exact),
       drafting_(limits.drafting),
       block_bytes_(cache_bytes(model, limits.key_values, block_tokens)),
@@ -98,8 +111,18 @@ void ContinuousBatch::require_fit(const TextRequest& request) const {
   check_tokens(request.prompt, model_.graph().model.vocab_size);
 }
 
+void ContinuousBatch::require_lead() const {
+  if (!leads()) throw Error(ExitCode::internal_error, "continuous batch: texts come to the rank that leads alone");
+}
+
 std::int64_t ContinuousBatch::add(TextRequest request, Listener listener) {
+  require_lead();
   require_fit(request);
+  if (lead_.has_followers()) {
+    std::ranges::copy(std::array{static_cast<std::int64_t>(Change::text), std::ssize(request.prompt), request.tokens},
+                      std::back_inserter(changes_));
+    std::ranges::copy(request.prompt, std::back_inserter(changes_));
+  }
   Text text{.id = added_++, .request = std::move(request), .listener = std::move(listener)};
   text.tokens = text.request.prompt;
   waiting_.push_back(std::move(text));
@@ -107,6 +130,13 @@ std::int64_t ContinuousBatch::add(TextRequest request, Listener listener) {
 }
 
 void ContinuousBatch::cancel(std::int64_t text) {
+  require_lead();
+  if (lead_.has_followers())
+    std::ranges::copy(std::array{static_cast<std::int64_t>(Change::end), text}, std::back_inserter(changes_));
+  end(text);
+}
+
+void ContinuousBatch::end(std::int64_t text) {
   const auto is_it = [text](const Text& other) { return other.id == text; };
   std::erase_if(waiting_, is_it);
   for (Text& other : texts_) other.is_over = other.is_over || is_it(other);
@@ -115,12 +145,31 @@ void ContinuousBatch::cancel(std::int64_t text) {
 
 bool ContinuousBatch::step() {
   const kernels::SeparateRows separate(is_exact_);
+  hear_changes();
   admit();
   if (texts_.empty()) return false;
+  fault_point(FaultPlace::forward, model_.groups().communicator().rank(), ++steps_);
   read_prompt();
   grow();
   remove_ended();
   return true;
+}
+
+void ContinuousBatch::hear_changes() {
+  const std::vector<std::int64_t> changes = lead_.tell(std::exchange(changes_, {}));
+  if (lead_.leads()) return;
+  for (auto next = changes.begin(); next != changes.end();) {
+    if (static_cast<Change>(*next++) == Change::end) {
+      end(*next++);
+      continue;
+    }
+    const std::int64_t length = *next++;
+    Text text{.id = added_++, .request = {.tokens = *next++}, .listener = {}};
+    text.request.prompt.assign(next, next + length);
+    next += length;
+    text.tokens = text.request.prompt;
+    waiting_.push_back(std::move(text));
+  }
 }
 
 // First come, first served: a long text is not overtaken for ever by short ones.
@@ -143,7 +192,7 @@ void ContinuousBatch::read_prompt() {
   at::Tensor logits;
   next->read = decoder_.read_prompt(next->place, next->request.prompt, next->read, logits);
   Text* const text = &*next;
-  if (logits.defined()) add_tokens(std::span(&text, 1), logits, std::array{std::int64_t{0}});
+  if (text->read == text->prompt_length()) add_tokens(std::span(&text, 1), logits, std::array{std::int64_t{0}});
 }
 
 void ContinuousBatch::grow() {
@@ -189,7 +238,7 @@ GrownToken ContinuousBatch::chosen_token(const Text& text, const at::Tensor& log
     std::ranges::copy(probabilities.likeliest(*request.log_probabilities), std::back_inserter(ids));
   std::vector<double> found;
   if (is_exact_)
-    found = negative_losses(logits.to(model_.compute_type()), ids);
+    found = negative_losses(logits.to(model_.compute_type()), ids, model_.groups().tensor.ranks());
   else
     for (const std::int64_t id : ids) found.push_back(probabilities.of(id));
   token.log_probability = found.front();
@@ -197,19 +246,32 @@ GrownToken ContinuousBatch::chosen_token(const Text& text, const at::Tensor& log
   return token;
 }
 
-void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor& logits,
-                                 std::span<const std::int64_t> rows) {
+std::vector<std::int64_t> ContinuousBatch::choose_tokens(std::span<Text* const> texts, const at::Tensor& logits,
+                                                         std::span<const std::int64_t> rows) {
   std::vector<GrownToken> chosen(texts.size());
   at::parallel_for(0, std::ssize(chosen), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       chosen[static_cast<std::size_t>(i)] =
           chosen_token(*texts[static_cast<std::size_t>(i)], logits.select(0, rows[static_cast<std::size_t>(i)]));
   });
+  std::vector<std::int64_t> words;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    Text& text = *texts[i];
-    text.tokens.push_back(chosen[i].id);
+    const Text& text = *texts[i];
     const bool goes_on = text.listener(chosen[i]);
-    text.is_over = !goes_on || std::ssize(text.tokens) == text.prompt_length() + text.request.tokens;
+    const bool is_full = std::ssize(text.tokens) + 1 == text.prompt_length() + text.request.tokens;
+    words.insert(words.end(), {chosen[i].id, !goes_on || is_full ? 1 : 0});
+  }
+  return words;
+}
+
+void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor& logits,
+                                 std::span<const std::int64_t> rows) {
+  std::vector<std::int64_t> words;
+  if (leads()) words = choose_tokens(texts, logits, rows);
+  words = lead_.tell(std::move(words));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    texts[i]->tokens.push_back(words[2 * i]);
+    texts[i]->is_over = words[2 * i + 1] != 0;
   }
 }
 

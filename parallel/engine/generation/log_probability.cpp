@@ -2,15 +2,33 @@
 #include "parallel/engine/generation/log_probability.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 
+#include "core/graph/sharding.h"
 #include "kernels/cross_entropy.h"
 
 namespace llmtrain {
+namespace {
+
+// As tensor ranks make it, each with its slice of the vocabulary (core/model/head_block.cpp).
+at::Tensor loss_of_slices(const at::Tensor& row, const at::Tensor& target, std::int64_t ranks) {
+  const std::int64_t vocabulary = row.size(1);
+  const std::int64_t width = local_units({Split::Kind::padded, 0, vocabulary}, ranks);
+  std::vector<at::Tensor> statistics;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const std::int64_t begin = std::min(rank * width, vocabulary), end = std::min(begin + width, vocabulary);
+    statistics.push_back(kernels::cross_entropy_statistics(row.narrow(1, begin, end - begin).contiguous(), target,
+                                                           {.begin = begin, .whole = vocabulary}));
+  }
+  return kernels::cross_entropy_losses(kernels::join_cross_entropy_statistics(at::stack(statistics)));
+}
+
+}  // namespace
 
 LogProbabilities::LogProbabilities(std::span<const float> logits)
     : logits_(logits), largest_(*std::max_element(logits.begin(), logits.end())) {
@@ -31,11 +49,16 @@ std::vector<std::int64_t> LogProbabilities::likeliest(std::int64_t count) const 
   return ids;
 }
 
-std::vector<double> negative_losses(const at::Tensor& logits, std::span<const std::int64_t> ids) {
+std::vector<double> negative_losses(const at::Tensor& logits, std::span<const std::int64_t> ids,
+                                    std::int64_t tensor_ranks) {
   const at::Tensor row = logits.unsqueeze(0).contiguous();
   std::vector<double> result;
-  for (const std::int64_t id : ids)
-    result.push_back(-kernels::cross_entropy_forward(row, at::full({1}, id, at::kLong)).item<double>());
+  for (const std::int64_t id : ids) {
+    const at::Tensor target = at::full({1}, id, at::kLong);
+    const at::Tensor loss =
+        tensor_ranks == 1 ? kernels::cross_entropy_forward(row, target) : loss_of_slices(row, target, tensor_ranks);
+    result.push_back(-loss.item<double>());
+  }
   return result;
 }
 

@@ -28,7 +28,8 @@ class LogProbabilities {
 };
 
 // The same as training has them: the negative of the loss, in fp32, of each of these ids where the head's logits are
-// [V], in the compute type. On the CPU.
-std::vector<double> negative_losses(const at::Tensor& logits, std::span<const std::int64_t> ids);
+// [V], in the compute type, of which each of so many tensor ranks computes its part. On the CPU.
+std::vector<double> negative_losses(const at::Tensor& logits, std::span<const std::int64_t> ids,
+                                    std::int64_t tensor_ranks);
 
 }  // namespace llmtrain

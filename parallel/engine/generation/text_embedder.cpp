@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <string>
 
 #include "core/base/error.h"
@@ -19,8 +20,8 @@ namespace {
 
 LocalModel& supported(LocalModel& model) {
   const ModelRecipe& recipe = model.recipe().model;
-  if (!model.holds_all_weights())
-    throw Error(ExitCode::internal_error, "embeddings: ranks that share a model are not supported");
+  if (model.layout().mesh().context > 1)
+    throw Error(ExitCode::internal_error, "embeddings: context ranks hold parts of sequences");
   if (is_encoder_decoder(recipe.architecture) || is_image_classifier(recipe.architecture))
     throw Error(ExitCode::bad_recipe, "/model/architecture: embeddings are made by encoders and decoders of text");
   if (!model.device().is_cpu())
@@ -29,9 +30,10 @@ LocalModel& supported(LocalModel& model) {
   return model;
 }
 
-// Libraries generate code for each number of rows, and keep it: there are few numbers that sixteen divides.
-std::int64_t padded_length(std::int64_t length, std::int64_t longest) {
-  constexpr std::int64_t step = 16;
+// Libraries generate code for each number of rows, and keep it: there are few numbers that sixteen divides. Tensor
+// ranks divide rows among themselves.
+std::int64_t padded_length(std::int64_t length, std::int64_t longest, std::int64_t tensor_ranks) {
+  const std::int64_t step = std::lcm(std::int64_t{16}, tensor_ranks);
   return std::min((length + step - 1) / step * step, longest);
 }
 
@@ -50,8 +52,8 @@ at::Tensor pooled_rows(Pooling pooling, std::int64_t length) {
 
 // A text, and padding behind it, which no token of the text looks at: a decoder's look back alone, and to an encoder's
 // it is another document.
-PassInput input_of(std::span<const std::int64_t> text, const ModelRecipe& model, Pooling pooling) {
-  const std::int64_t length = std::ssize(text), rows = padded_length(length, model.max_sequence_length);
+PassInput input_of(std::span<const std::int64_t> text, const ModelRecipe& model, std::int64_t rows, Pooling pooling) {
+  const std::int64_t length = std::ssize(text);
   at::Tensor ids = at::zeros({rows}, at::kLong);
   std::ranges::copy(text, ids.mutable_data_ptr<std::int64_t>());
   PassInput input{{.fields = {}, .rows = {{.count = 1, .length = rows}}},
@@ -82,6 +84,11 @@ std::vector<float> normalized_mean(const at::Tensor& rows) {
 TextEmbedder::TextEmbedder(LocalModel& model, Pooling pooling)
     : model_(supported(model)), pooling_(pooling), pass_(model) {}
 
+std::int64_t TextEmbedder::longest() const {
+  const std::int64_t most = model_.graph().model.max_sequence_length;
+  return most - most % model_.groups().tensor.ranks();
+}
+
 void TextEmbedder::require_fit(std::span<const std::int64_t> text) const {
   if (text.empty() || std::ssize(text) > longest())
     throw Error(ExitCode::bad_data, "a text of " + std::to_string(text.size()) + " tokens: at least one, and " +
@@ -91,9 +98,10 @@ void TextEmbedder::require_fit(std::span<const std::int64_t> text) const {
 
 std::vector<float> TextEmbedder::embed(std::span<const std::int64_t> text) {
   require_fit(text);
-  const at::Tensor rows = pass_.run(input_of(text, model_.graph().model, pooling_)).logits;
+  const std::int64_t rows = padded_length(std::ssize(text), longest(), model_.groups().tensor.ranks());
+  const at::Tensor hidden = pass_.run(input_of(text, model_.graph().model, rows, pooling_)).logits;
   pass_.finish();
-  return normalized_mean(rows);
+  return hidden.defined() ? normalized_mean(hidden) : std::vector<float>();
 }
 
 }  // namespace llmtrain
