@@ -12,6 +12,7 @@
 #include "parallel/engine/model_state.h"
 #include "parallel/layout/executable.h"
 #include "parallel/runtime/rank_devices.h"
+#include "parallel/runtime/rank_threads.h"
 
 namespace llmtrain {
 namespace {
@@ -69,7 +70,7 @@ std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoi
     run(*make_solo_communicator(), choose_device(recipe.cluster.device));
     return reader.state().step;
   }
-  const LocalOptions options;
+  const LocalOptions options = rank_thread_options(recipe.launch);
   LocalWorld(static_cast<int>(ranks.count()), options).run([&](Communicator& communicator) {
     prepare_rank_thread();
     const c10::Device device = choose_device(recipe.cluster.device, communicator.rank());

@@ -25,6 +25,7 @@
 #include "parallel/runtime/model_exchange.h"
 #include "parallel/runtime/parts.h"
 #include "parallel/runtime/rank_devices.h"
+#include "parallel/runtime/rank_threads.h"
 #include "parallel/runtime/run_training.h"
 #include "parallel/runtime/runtime_interface.h"
 
@@ -33,13 +34,6 @@ namespace {
 
 // How long a failed rank waits for an earlier failure of another rank, so that only the first one is printed.
 constexpr std::chrono::milliseconds listening{1500}, interval{20};
-
-// 0 disables the watchdog: a time longer than any run.
-double watchdog_seconds(const RunRequest& request) {
-  constexpr double for_ever = 1e9;
-  const double seconds = request.recipe().launch.watchdog_seconds;
-  return seconds > 0 ? seconds : for_ever;
-}
 
 // Reports a failure to the other ranks, and prints it unless another rank has failed first. Where a thread that watches
 // this rank has reported one already, `error` is what came of it.
@@ -75,7 +69,7 @@ void check_size(const RunRequest& request, const Communicator& world) {
 }
 
 ExitCode run_process(const RunRequest& asked) {
-  const std::shared_ptr<Communicator> mpi = join_mpi(watchdog_seconds(asked));
+  const std::shared_ptr<Communicator> mpi = join_mpi(watchdog_seconds(asked.recipe().launch));
   if (mpi->rank() > 0) follow_first_rank();
   // Outlives the handling of an error: its destructor would wait for the other ranks, which first have to learn of it.
   std::shared_ptr<Communicator> connected;
@@ -85,26 +79,20 @@ ExitCode run_process(const RunRequest& asked) {
     RunRequest request = asked;
     const c10::Device device = choose_rank_device(request.recipe(), asked.launch.backend, asked.launch.local_rank);
     request.launch.backend = agree_on_backend(*mpi, asked.launch.backend, device);
-    connected = connect_devices(mpi, request.launch.backend, device, watchdog_seconds(request));
+    connected = connect_devices(mpi, request.launch.backend, device, watchdog_seconds(request.recipe().launch));
     code = run_training(request, device, *connected);
   });
   return failure ? fail(*mpi, *failure) : code;
 }
 
 ExitCode run_threads(const RunRequest& request) {
-  LocalOptions options;
-  options.watchdog_seconds = watchdog_seconds(request);
   const LaunchRecipe& launch = request.recipe().launch;
+  LocalOptions options = rank_thread_options(launch);
   options.links = {.delay_seconds = launch.link_delay_microseconds * 1e-6,
                    .bytes_per_second = launch.link_megabytes_per_second * 1e6,
                    .message_seconds = launch.link_message_microseconds * 1e-6,
                    .node_ranks = static_cast<int>(request.layout->mesh().devices_per_node),
                    .node_speedup = launch.node_link_speedup};
-  options.abandon = [](const Error& error) {
-    log().error(error.what());
-    // Not exit(): what it would destroy is in use.
-    std::_Exit(static_cast<int>(error.code()));
-  };
   LocalWorld world(static_cast<int>(request.launch.ranks), options);
   std::atomic<ExitCode> code{ExitCode::done};
   world.run([&](Communicator& communicator) {

@@ -20,6 +20,7 @@
 #include "parallel/layout/streamed_weights.h"
 #include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/runtime/draft_request.h"
+#include "parallel/runtime/inference/inference_ranks.h"
 #include "parallel/runtime/text_service.h"
 
 namespace llmtrain {
@@ -61,14 +62,6 @@ struct RunRequest {
   MemoryAdvice memory_advice;                                     // where memory runs out
 
   const Recipe& recipe() const { return layout->recipe(); }  // --run-dir and --resume have already changed it
-};
-
-// How the ranks of a model that is not trained divide it. They are threads of one process, each with a device.
-struct InferenceRanks {
-  std::int64_t tensor = 1;    // share each layer
-  std::int64_t pipeline = 1;  // share the layers
-
-  std::int64_t count() const { return tensor * pipeline; }
 };
 
 // How a loss is measured: of texts, each whole, with every token scored once, or of samples of the recipe's length, one

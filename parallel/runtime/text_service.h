@@ -11,6 +11,7 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/streamed_weights.h"
 #include "parallel/runtime/draft_request.h"
+#include "parallel/runtime/inference/inference_ranks.h"
 
 namespace llmtrain {
 
@@ -25,12 +26,13 @@ struct ServeRequest {
   std::string checkpoint;
   std::int64_t sequences = 16;                       // texts that grow together
   std::int64_t waiting = 64;                         // further texts that may wait
-  std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most
+  std::int64_t cache_bytes = std::int64_t{1} << 30;  // of keys and values, at most, of each rank
   bool is_exact = false;                             // BatchLimits::is_exact
   KeyValueType key_values = KeyValueType::compute;
   std::optional<DraftRequest> draft{};
   TextPooling pooling = TextPooling::mean;  // of embeddings
-  std::optional<WeightMemory> memory{};     // of weights; none: all are in memory
+  InferenceRanks ranks{};
+  std::optional<WeightMemory> memory{};  // of weights; none: all are in memory
 };
 
 struct ServedText {
@@ -89,7 +91,7 @@ class TextService {
   struct Load {
     std::int64_t waiting = 0, growing = 0;   // texts
     std::int64_t embedding = 0;              // requests whose texts are not all embedded
-    std::int64_t used_bytes = 0;             // of keys and values
+    std::int64_t used_bytes = 0;             // of keys and values, on the rank that has most
     std::int64_t cache_bytes = 0;            // that there are at most
     std::int64_t drafted = 0, accepted = 0;  // tokens that were guessed since the beginning, and those that were right
   };

@@ -31,8 +31,8 @@ MOST_GROWTH = 32 << 20
 
 
 class Soak:
-    def __init__(self, program, folder, requests, clients):
-        self.program, self.folder = program, folder
+    def __init__(self, program, folder, requests, clients, ranks):
+        self.program, self.folder, self.ranks = program, folder, ranks
         self.requests, self.clients = requests, clients
         self.counts = {"equal": 0, "left": 0, "nonsense": 0}
         self.wrong = []
@@ -47,13 +47,13 @@ class Soak:
         self.expected = {}
         for prompt, seed in itertools.product(PROMPTS, range(SEEDS)):
             line = self.run_program("sample", "run", "--json", "--prompt", prompt, "--tokens", str(TOKENS),
-                                    "--temperature", "1", "--seed", str(seed)).stdout
+                                    "--temperature", "1", "--seed", str(seed), *self.ranks).stdout
             self.expected[prompt, seed] = json.loads(line)["text"]
 
     def start(self):
         # pylint: disable-next=consider-using-with
-        self.server = subprocess.Popen([self.program, "serve", "run", "--port", "0", "--queue", str(self.clients)],
-                                       cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        self.server = subprocess.Popen([self.program, "serve", "run", "--port", "0", "--queue", str(self.clients),
+                                        *self.ranks], cwd=self.folder, stderr=subprocess.PIPE, text=True)
         for line in self.server.stderr:
             if line.startswith("serving "):
                 self.address = line.split(" at ")[1].split("/v1")[0]
@@ -143,7 +143,7 @@ class Soak:
 def main():
     program, requests, clients = Path(sys.argv[1]).resolve(), int(sys.argv[2]), int(sys.argv[3])
     with tempfile.TemporaryDirectory(prefix="llmtrain-serving-") as folder:
-        return Soak(program, Path(folder), requests, clients).run()
+        return Soak(program, Path(folder), requests, clients, sys.argv[4:]).run()
 
 
 if __name__ == "__main__":

@@ -34,5 +34,6 @@ OpenedDraft open_draft(const DraftFlags& flags, const Recipe& recipe);
 
 // Throws Error(bad_recipe) where a request with a draft asks for texts that cannot be guessed at.
 void require_drafts_apply(const SampleRequest& request);
+void require_drafts_apply(const ServeRequest& request);
 
 }  // namespace llmtrain::app

@@ -138,7 +138,7 @@ std::string RequestHandler::page(const HttpRequest& request, std::string& conten
     return metrics_.text(service_.load());
   }
   if (request.path == "/health") {
-    if (const auto failure = service_.failure()) throw ApiError(500, "", *failure);
+    if (const auto failure = service_.failure()) throw ApiError(503, "", *failure);
     if (is_draining_) throw ApiError(503, "", "the server is ending");
     return R"({"status":"ok"})";
   }
@@ -213,14 +213,14 @@ void RequestHandler::answer_embeddings(Connection& connection, const HttpRequest
       answers->abandon();
       throw ConnectionLost("the client has left");
     }
-    if (const auto failure = service_.failure()) throw ApiError(500, "", *failure);
+    if (const auto failure = service_.failure()) throw ApiError(503, "", *failure);
   }
   metrics_.add_tokens(request.tokens(), 0);
   send(connection, http, 200, json_type, json_line(embedding_answer(model_, request, answers->take())));
 }
 
 void RequestHandler::refuse_more() const {
-  if (const auto failure = service_.failure()) throw ApiError(500, "", *failure);
+  if (const auto failure = service_.failure()) throw ApiError(503, "", *failure);
   throw ApiError(429, "", "as many texts grow and wait as may; ask again later");
 }
 
@@ -234,7 +234,7 @@ void RequestHandler::follow(Connection& connection, GrowingAnswers& answers, Ans
     if (connection.is_gone()) throw ConnectionLost("the client has left");
     if (!piece) {
       const auto failure = service_.failure();
-      if (failure && stream == nullptr) throw ApiError(500, "", *failure);
+      if (failure && stream == nullptr) throw ApiError(503, "", *failure);
       if (failure) throw ConnectionLost(*failure);
       continue;
     }

@@ -51,6 +51,7 @@ struct ServeOptions {
   std::uint64_t body_bytes = std::uint64_t{1} << 20;
   std::int64_t tokens = 0;
   bool is_exact = false;
+  InferenceRanks ranks;
   WeightMemoryFlags memory;
   KeyValueType key_values = KeyValueType::compute;
   DraftFlags draft;
@@ -78,8 +79,10 @@ TextPooling pooling_of(const std::optional<TextPooling>& asked, const Recipe& re
 // What the first line says that it has room for.
 std::string room_of(const ServeOptions& options, const ServedModel& model, const TextService& service) {
   if (!model.writes_texts()) return fmt::format("embeddings of up to {} tokens", service.longest_embedded());
-  return fmt::format("up to {} tokens of prompt and answer, {} texts at once in {} of keys and values",
-                     service.longest(), options.sequences, format_bytes(service.load().cache_bytes));
+  const std::int64_t ranks = options.ranks.count();
+  return fmt::format("up to {} tokens of prompt and answer, {} texts at once in {} of keys and values{}",
+                     service.longest(), options.sequences, format_bytes(service.load().cache_bytes),
+                     ranks == 1 ? "" : fmt::format(" on each of {} ranks", ranks));
 }
 
 // Empty: none.
@@ -141,13 +144,12 @@ int serve(const ServeOptions& options) {
   request.waiting = options.waiting;
   request.cache_bytes = static_cast<std::int64_t>(options.cache_bytes);
   request.is_exact = options.is_exact;
+  request.ranks = options.ranks;
   request.memory = options.memory.memory();
   request.key_values = options.key_values;
   const OpenedDraft draft = open_draft(options.draft, source.recipe);
   request.draft = draft.request;
-  if (request.draft && is_encoder(source.recipe.model.architecture))
-    throw Error(ExitCode::bad_recipe,
-                "--draft, --prompt-lookup: an encoder goes on with no texts to guess at; leave them out");
+  require_drafts_apply(request);
   request.pooling = pooling_of(asked, source.recipe);
   RuntimeInterface& runtime = load_runtime();
   const StopSignals signals;
@@ -184,11 +186,12 @@ void add_limit_flags(CLI::App& command, ServeOptions& options) {
       ->type_name("N")
       ->capture_default_str()
       ->check(CLI::Range(0, 4096));
-  command.add_option("--cache", options.cache_bytes, "Memory of keys and values, as in 4GiB")
+  command.add_option("--cache", options.cache_bytes, "Memory of keys and values, as in 4GiB; of each rank")
       ->type_name("BYTES")
       ->default_str("1GiB")
       ->transform(CLI::AsSizeValue(false).description(""));
   add_key_value_flag(command, options.key_values);
+  add_inference_rank_flags(command, options.ranks);
   add_weight_memory_flags(command, options.memory);
   command.add_option("--tokens", options.tokens, "Most tokens of an answer; 0: as many as the model has room for")
       ->type_name("N")

@@ -12,9 +12,9 @@
 #include "parallel/engine/generation/decoder.h"
 #include "parallel/engine/generation/drafts.h"
 #include "parallel/engine/generation/logit_rules.h"
-#include "parallel/shard/rank_lead.h"
 #include "parallel/engine/generation/token_choice.h"
 #include "parallel/engine/local_model.h"
+#include "parallel/shard/rank_lead.h"
 
 namespace llmtrain {
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +17,11 @@
 
 #include "core/base/error.h"
 #include "parallel/engine/generation/continuous_batch.h"
-#include "parallel/engine/generation/exactness.h"
-#include "parallel/engine/generation/text_embedder.h"
 #include "parallel/runtime/inference/inference_requests.h"
 #include "parallel/runtime/inference/loaded_draft.h"
+#include "parallel/runtime/inference/served_ranks.h"
 #include "parallel/runtime/loaded_model.h"
+#include "parallel/runtime/rank_threads.h"
 
 namespace llmtrain {
 namespace {
@@ -41,37 +43,17 @@ ContinuousBatch::Listener listener_of(ServedListener listener) {
   };
 }
 
-Pooling pooling_of(TextPooling pooling) {
-  switch (pooling) {
-    case TextPooling::mean:
-      break;
-    case TextPooling::first:
-      return Pooling::first;
-    case TextPooling::last:
-      return Pooling::last;
-  }
-  return Pooling::mean;
-}
-
 // One thread steps the batch and embeds texts; what the others ask for comes between its steps.
 class BatchService final : public TextService {
  public:
-  BatchService(LocalModel& model, const ServeRequest& request, const Drafting& drafting)
-      : embedder_(model, pooling_of(request.pooling)), most_(request.sequences + request.waiting) {
-    // The batch refuses what is exact for no decoder.
-    if (!is_encoder(request.recipe.model.architecture))
-      batch_.emplace(model, BatchLimits{.sequences = request.sequences,
-                                        .cache_bytes = request.cache_bytes,
-                                        .is_exact = request.is_exact,
-                                        .key_values = request.key_values,
-                                        .drafting = drafting});
-    else if (request.is_exact)
-      require_exactness(model, "--exact");
+  // `ranks` outlive this, and are led by this one.
+  BatchService(ServedRanks& ranks, const ServeRequest& request)
+      : ranks_(ranks), most_(request.sequences + request.waiting), silence_(silence_of(request.recipe.launch)) {
     load_ = load_of_batch();
   }
 
-  std::int64_t longest() const override { return batch_ ? batch_->longest() : 0; }
-  std::int64_t longest_embedded() const override { return embedder_.longest(); }
+  std::int64_t longest() const override { return ranks_.batch() ? ranks_.batch()->longest() : 0; }
+  std::int64_t longest_embedded() const override { return ranks_.embedder().longest(); }
 
   std::vector<std::int64_t> add(const std::vector<ServedText>& texts,
                                 const std::vector<ServedListener>& listeners) override {
@@ -94,7 +76,7 @@ class BatchService final : public TextService {
   }
 
   bool embed(std::vector<std::vector<std::int64_t>> texts, EmbeddingListener listener) override {
-    for (const std::vector<std::int64_t>& text : texts) embedder_.require_fit(text);
+    for (const std::vector<std::int64_t>& text : texts) ranks_.embedder().require_fit(text);
     const std::lock_guard lock(mutex_);
     if (failure_ || !have_room(1)) return false;
     embeddings_.push_back({std::move(texts), 0, std::move(listener)});
@@ -122,9 +104,10 @@ class BatchService final : public TextService {
   void run() {
     try {
       while (take_asked()) {
-        is_busy_ = batch_ && batch_->step();
+        is_busy_ = ranks_.grow();
         embed_next();
       }
+      ranks_.end();
     } catch (const std::exception& error) {
       fail(std::current_exception(), error.what());
     }
@@ -152,11 +135,13 @@ class BatchService final : public TextService {
   };
 
   ContinuousBatch& batch() {
-    if (!batch_) throw Error(ExitCode::bad_recipe, "/model/architecture: an encoder goes on with no texts");
-    return *batch_;
+    if (!ranks_.batch()) throw Error(ExitCode::bad_recipe, "/model/architecture: an encoder goes on with no texts");
+    return *ranks_.batch();
   }
 
-  ContinuousBatch::Load load_of_batch() const { return batch_ ? batch_->load() : ContinuousBatch::Load{}; }
+  ContinuousBatch::Load load_of_batch() const {
+    return ranks_.batch() ? ranks_.batch()->load() : ContinuousBatch::Load{};
+  }
 
   // For so many more; under the lock.
   bool have_room(std::ptrdiff_t count) const {
@@ -169,20 +154,29 @@ class BatchService final : public TextService {
     if (embeddings_.empty()) return;
     Embedding& asked = embeddings_.front();  // others come behind it
     lock.unlock();
-    std::vector<float> embedding = embedder_.embed(asked.texts[asked.next]);
+    std::vector<float> embedding = ranks_.embed(asked.texts[asked.next]);
     const bool goes_on = asked.listener(std::move(embedding)) && ++asked.next < asked.texts.size();
     lock.lock();
     if (goes_on) embeddings_.push_back(std::move(asked));
     embeddings_.pop_front();
   }
 
-  // Waits where there is nothing to do. Whether to go on.
+  // Other ranks take for lost who says nothing for longer than their watchdog lets it.
+  static std::chrono::duration<double> silence_of(const LaunchRecipe& launch) {
+    return std::chrono::duration<double>(std::min(60.0, watchdog_seconds(launch) / 4));
+  }
+
+  // Waits where there is nothing to do, but not so long that other ranks worry. Whether to go on.
   bool take_asked() {
     std::unique_lock lock(mutex_);
     load_ = load_of_batch();
-    asked_.wait(lock, [&] {
+    const auto is_asked = [&] {
       return is_busy_ || is_stopped_ || !arrivals_.empty() || !cancelled_.empty() || !embeddings_.empty();
-    });
+    };
+    if (ranks_.has_followers())
+      asked_.wait_for(lock, silence_, is_asked);
+    else
+      asked_.wait(lock, is_asked);
     for (Arrival& arrival : arrivals_)
       if (batch().add(std::move(arrival.request), std::move(arrival.listener)) != arrival.number)
         throw Error(ExitCode::internal_error, "service: texts are numbered differently in the batch");
@@ -199,9 +193,9 @@ class BatchService final : public TextService {
     failure_ = message;
   }
 
-  std::optional<ContinuousBatch> batch_;  // of a decoder
-  TextEmbedder embedder_;
+  ServedRanks& ranks_;
   std::int64_t most_;
+  std::chrono::duration<double> silence_;
   bool is_busy_ = false;
   mutable std::mutex mutex_;
   std::condition_variable asked_;
@@ -217,7 +211,9 @@ class BatchService final : public TextService {
 
 void serve(LocalModel& model, const ServeRequest& request, const Drafting& drafting,
            const std::function<void(TextService&)>& use) {
-  BatchService service(model, request, drafting);
+  ServedRanks ranks(model, request, drafting);
+  if (!ranks.leads()) return ranks.follow();
+  BatchService service(ranks, request);
   std::exception_ptr thrown;
   std::thread user([&] {
     try {
@@ -240,7 +236,7 @@ void serve(LocalModel& model, const ServeRequest& request, const Drafting& draft
 }  // namespace
 
 void serve_texts(const ServeRequest& request, const std::function<void(TextService&)>& use) {
-  with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
+  with_loaded_model(request.recipe, request.checkpoint, request.ranks, request.memory, [&](LocalModel& model) {
     with_drafts(request.draft, request.sequences, request.recipe.model.max_sequence_length,
                 [&](const Drafting& drafting) { serve(model, request, drafting, use); });
   });
