@@ -18,6 +18,7 @@
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/data/file_search.h"
+#include "core/data/records/bad_lines.h"
 #include "core/data/records/documents.h"
 #include "core/tokenizer/bpe_trainer.h"
 #include "core/tokenizer_training/sentencepiece_trainer.h"
