@@ -12,6 +12,7 @@
 #include "apps/llmtrain/inference/choice_report.h"
 #include "apps/llmtrain/inference/evaluation_data.h"
 #include "apps/llmtrain/inference/evaluation_report.h"
+#include "apps/llmtrain/inference/rollout_report.h"
 #include "apps/llmtrain/inference/text_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
@@ -26,7 +27,7 @@ struct EvaluateOptions {
   WeightMemoryFlags memory;
   EvaluateRequest request;
   std::vector<std::string> data;
-  std::optional<std::string> choices;
+  std::optional<std::string> choices, rollouts;
   std::string key = document_key;
   std::string delimiter = " ";
   bool is_packed = false, json = false;
@@ -43,6 +44,13 @@ void score(const EvaluateRequest& request, const std::string& shown, const Evalu
                : write_result(choices_as_text(shown, questions, scores));
 }
 
+void score_rollouts(const EvaluateRequest& request, const std::string& shown, const EvaluateOptions& options) {
+  const RolloutRequest scored{request.recipe, request.checkpoint, read_rollouts(*options.rollouts), request.is_exact,
+                              request.memory};
+  const RolloutScores scores = load_runtime().score(scored);
+  options.json ? write_json(rollouts_as_json(shown, scores)) : write_result(rollouts_as_text(shown, scores));
+}
+
 int evaluate(const EvaluateOptions& options) {
   auto source = open_source(options.source, options.overrides);
   // Before LibTorch is loaded.
@@ -50,11 +58,12 @@ int evaluate(const EvaluateOptions& options) {
   EvaluateRequest request = options.request;
   request.checkpoint = source.checkpoint().string();
   request.memory = options.memory.memory();
-  if (!options.choices)
+  if (!options.choices && !options.rollouts)
     request.data = evaluation_data(source.recipe, request.checkpoint, options.data, options.key,
                                    options.is_packed || request.batches > 0);
   const bool reads_text = std::ranges::count(request.data, EvaluationMethod::rolling, &EvaluationData::method) > 0;
   if (options.choices) require_decoder(source.recipe, request.checkpoint, "eval --choices");
+  if (options.rollouts) require_decoder(source.recipe, request.checkpoint, "eval --rollouts");
   if (reads_text) require_decoder(source.recipe, request.checkpoint, "eval of whole texts");
   if (options.choices || reads_text) require_tokenizer(source, options.overrides);
   request.recipe = std::move(source.recipe);
@@ -62,6 +71,10 @@ int evaluate(const EvaluateOptions& options) {
   const std::string shown = source.imported ? options.source : request.checkpoint;
   if (options.choices) {
     score(request, shown, options);
+    return 0;
+  }
+  if (options.rollouts) {
+    score_rollouts(request, shown, options);
     return 0;
   }
   const std::vector<EvaluateResult> results = load_runtime().evaluate(request);
@@ -113,11 +126,16 @@ void add_evaluate(CLI::App& program, Action& action) {
   window->excludes(packed)->excludes(batches);
   CLI::Option* choices = add_choices_flags(*command, *options);
   choices->excludes(data)->excludes(batches)->excludes(packed)->excludes(window);
+  CLI::Option* rollouts =
+      command->add_option("--rollouts", options->rollouts,
+                          "Texts that serve has written, to be scored token by token, by the experts that it tells");
+  rollouts->type_name("FILE")->excludes(data)->excludes(batches)->excludes(packed)->excludes(window)->excludes(choices);
   command
       ->add_flag("--exact", options->request.is_exact,
                  "Each token's loss with the bits that it has alone, as serve --exact has them; takes longer")
       ->excludes(choices);
   add_inference_rank_flags(*command, options->request.ranks);
+  for (const char* const ranks : {"--tensor", "--pipeline"}) rollouts->excludes(command->get_option(ranks));
   add_weight_memory_flags(*command, options->memory);
   add_set_flag(*command, options->overrides);
   command->add_flag("--json", options->json, "Print JSON");

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <vector>
 
 namespace llmtrain {
@@ -26,5 +27,9 @@ constexpr RoutingSums sums_of(const RoutingValues& values) { return std::bit_cas
 
 // How many tokens chose each expert of each layer in a step, by layer; a dense layer has no counts.
 using RoutingCounts = std::vector<std::vector<double>>;
+
+// The experts that a token has gone to: of each layer that has some, in the model's order, as many as its router
+// chooses, best first.
+using TokenExperts = std::vector<std::vector<std::int64_t>>;
 
 }  // namespace llmtrain

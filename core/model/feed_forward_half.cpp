@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/graph/replayed_routing.h"
+#include "core/model/moe/pass_routing.h"
 #include "core/model/moe/token_choices.h"
 
 namespace llmtrain {
@@ -98,7 +99,11 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const P
   ExpertRouter::Pass of_router = router_pass(share, rows, pass);
   if (replay_ != nullptr && pass.trains())
     of_router.replayed = replayed_experts(share.size(0), of_router.rows, rows, pass);
+  if (pass.routing != nullptr && pass.routing->replays())
+    of_router.replayed = pass.routing->of(layer_, of_router.rows, share.size(0));
   at::Tensor y = split_.from_row_shares(experts_->forward(share, of_router, saved.experts, routing));
+  if (pass.routing != nullptr && !pass.routing->replays())
+    pass.routing->record(layer_, saved.experts.router.tokens.experts, of_router.rows, rows.whole_rows());
   if (pass.recorders.token_choices != nullptr && pass.trains()) {
     const kernels::RoutedTokens& tokens = saved.experts.router.tokens;
     pass.recorders.token_choices->record(layer_, {tokens.probabilities, tokens.experts, saved.experts.map.row_of},

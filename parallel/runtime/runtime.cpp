@@ -140,6 +140,7 @@ class Runtime final : public RuntimeInterface {
   }
 
   ChoiceScores score(const ScoreRequest& request) override { return score_choices(request); }
+  RolloutScores score(const RolloutRequest& request) override { return score_rollouts(request); }
 
   void export_model(const ExportRequest& request) override { export_checkpoint(request); }
 

@@ -12,6 +12,7 @@
 
 #include "core/base/log.h"
 #include "core/graph/loss_term.h"
+#include "core/graph/routing_sums.h"
 #include "core/machine/host_memory.h"
 #include "core/metrics/class_counts.h"
 #include "core/recipe/recipe.h"
@@ -187,6 +188,27 @@ struct ChoiceScores {
   std::int64_t step = 0;                               // of the checkpoint
 };
 
+// A text of which part was written by a server of the model, as it tells of it.
+struct Rollout {
+  std::string place;                    // in what messages say of it: "FILE: line N"
+  std::vector<std::int64_t> prompt{};   // at least one token
+  std::vector<std::int64_t> answer{};   // at least one token
+  std::vector<TokenExperts> experts{};  // of all tokens but the last; empty: routers choose
+};
+
+struct RolloutRequest {
+  Recipe recipe;
+  std::string checkpoint;
+  std::vector<Rollout> rollouts;
+  bool is_exact = false;                 // EvaluateRequest::is_exact
+  std::optional<WeightMemory> memory{};  // of weights; none: all are in memory
+};
+
+struct RolloutScores {
+  std::vector<std::vector<double>> log_probabilities;  // of the tokens of each answer, in nats, as losses have them
+  std::int64_t step = 0;                               // of the checkpoint
+};
+
 // As what a model is exported: a folder of transformers, into which adapters are merged, or PEFT's of the adapters
 // alone.
 enum class ExportFormat { huggingface, peft };
@@ -256,6 +278,8 @@ class RuntimeInterface {
   // and what ended the service.
   virtual void serve(const ServeRequest& request, const std::function<void(TextService&)>& use) = 0;
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
+  // On one rank. Throws Error(bad_data) that begins with the place of what is not a rollout of this model.
+  virtual RolloutScores score(const RolloutRequest& request) = 0;
   virtual void export_model(const ExportRequest& request) = 0;
   virtual void import_model(const ImportRequest& request) = 0;
   virtual ClusterProfile calibrate(DeviceKind device, const LoadProfile& load, Effort effort) = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/routing_sums.h"
 #include "core/recipe/key_value_type.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/streamed_weights.h"
@@ -45,6 +46,7 @@ struct ServedText {
   std::int64_t seed = 0;
   std::int64_t number = 0, sample = 0;              // of the prompt, and of its texts: random numbers depend on them
   std::optional<std::int64_t> log_probabilities{};  // with those of so many of the most likely tokens
+  bool returns_experts = false;
 };
 
 struct ServedToken {
@@ -55,6 +57,7 @@ struct ServedToken {
   std::int64_t id = 0;
   std::optional<double> log_probability{};
   std::vector<Likely> likeliest{};
+  std::vector<TokenExperts> experts{};  // where asked for, of the tokens that were read since the one before
 };
 
 // Gets every token as soon as it is chosen, from the model's thread, and says whether the text goes on. Must neither
@@ -76,8 +79,8 @@ class TextService {
   virtual std::int64_t longest_embedded() const = 0;
 
   // Takes all of the texts, whose listeners have the same places, and returns their numbers; or none, and an empty
-  // list, where more would be waiting than may. Throws Error(bad_data) for a text that is empty, too long or has ids
-  // that the model does not know.
+  // list, where more would be waiting than may. Throws Error(bad_data) for a text that is empty, too long, has ids that
+  // the model does not know or asks for experts that it does not have.
   virtual std::vector<std::int64_t> add(const std::vector<ServedText>& texts,
                                         const std::vector<ServedListener>& listeners) = 0;
   // Ends a text, if it has not ended. When this returns its listener is not called any more.

@@ -85,6 +85,32 @@ KnownQuestion question_of(const Line& line, const std::string& delimiter) {
   return known;
 }
 
+// The value of a key that must be there, which `read` makes of its JSON.
+template <class Value>
+Value value_at(const Line& line, const Json& object, const char* key, const char* rule) {
+  const auto found = object.find(key);
+  if (found == object.end()) fail(line, std::string("\"") + key + "\" is missing; must be " + rule);
+  try {
+    return found->get<Value>();
+  } catch (const Json::exception&) {
+    fail(line, std::string("\"") + key + "\" is " + shown_value(*found) + "; must be " + rule);
+  }
+}
+
+Rollout rollout_of(const Line& line) {
+  using Ids = std::vector<std::int64_t>;
+  const Json object = object_of(line);
+  Rollout rollout{.place = line.where};
+  rollout.prompt = value_at<Ids>(line, object, "prompt_token_ids", "a list of at least one token id");
+  rollout.answer = value_at<Ids>(line, object, "token_ids", "a list of at least one token id");
+  if (rollout.prompt.empty() || rollout.answer.empty())
+    fail(line, "\"prompt_token_ids\" and \"token_ids\" must have at least one token id each");
+  if (object.contains("routed_experts"))
+    rollout.experts = value_at<std::vector<TokenExperts>>(
+        line, object, "routed_experts", "for each token a list of lists of experts, one for each layer that has some");
+  return rollout;
+}
+
 }  // namespace
 
 std::vector<Json> read_prompts(const std::string& file) {
@@ -92,6 +118,12 @@ std::vector<Json> read_prompts(const std::string& file) {
   std::vector<Json> prompts;
   for (const Line& line : lines_of(file)) prompts.push_back(is_json ? prompt_of(line) : Json(line.text));
   return prompts;
+}
+
+std::vector<Rollout> read_rollouts(const std::string& file) {
+  std::vector<Rollout> rollouts;
+  for (const Line& line : lines_of(file)) rollouts.push_back(rollout_of(line));
+  return rollouts;
 }
 
 std::vector<KnownQuestion> read_questions(const std::string& file, const std::string& delimiter) {

@@ -26,4 +26,10 @@ struct KnownQuestion {
 // are left to the file's owner. `delimiter` stands between context and choice. Throws as read_prompts() does.
 std::vector<KnownQuestion> read_questions(const std::string& file, const std::string& delimiter);
 
+// Texts that a server has written, of a file of JSON Lines: {"prompt_token_ids": [ID, …], "token_ids": [ID, …]} and,
+// where their experts are to be used again, "routed_experts": for every token but the last a list for each layer with
+// experts; other keys are left to the file's owner, so that a choice of serve's answers is such a line. Throws as
+// read_prompts() does.
+std::vector<Rollout> read_rollouts(const std::string& file);
+
 }  // namespace llmtrain::app

@@ -118,6 +118,12 @@ Json AnswerText::choice_json(std::size_t index, const std::string& text, const c
     for (std::size_t i = first; i < choice.tokens.size(); ++i) ids.push_back(choice.tokens[i].id);
     result["token_ids"] = std::move(ids);
   }
+  if (request_.text.returns_experts) {
+    Json experts = Json::array();
+    for (std::size_t i = first; i < choice.tokens.size(); ++i)
+      for (const TokenExperts& token : choice.tokens[i].experts) experts.push_back(token);
+    result["routed_experts"] = std::move(experts);
+  }
   choice.shown = choice.tokens.size();
   return result;
 }
@@ -157,6 +163,8 @@ Json AnswerText::whole() const {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     Choice choice = choices_[i];
     answer["choices"].push_back(choice_json(i, choice.text, "message", choice));
+    if (request_.returns_ids)
+      answer["choices"].back()["prompt_token_ids"] = request_.prompts[i / static_cast<std::size_t>(request_.samples)];
   }
   answer["usage"] = usage();
   return answer;

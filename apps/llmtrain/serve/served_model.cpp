@@ -52,7 +52,8 @@ ServedModel::ServedModel(std::string name, const Recipe& recipe, const std::stri
     : name_(std::move(name)),
       tokenizer_(open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size)),
       ends_(text_ends(recipe, checkpoint, *tokenizer_)),
-      writes_texts_(!is_encoder(recipe.model.architecture)) {
+      writes_texts_(!is_encoder(recipe.model.architecture)),
+      has_experts_(recipe.model.moe.has_value()) {
   if (recipe.data.fine_tuning && writes_texts_) chat_ = std::make_unique<ChatPrompts>(recipe, checkpoint);
 }
 

@@ -41,6 +41,8 @@ class ServedModel {
 
   // Whether it goes on with texts: an encoder embeds them alone.
   bool writes_texts() const { return writes_texts_; }
+  // Whether tokens go to experts that routers choose.
+  bool has_experts() const { return has_experts_; }
   // Whether it answers messages.
   bool has_chat_template() const { return chat_ != nullptr; }
   // Throws ApiError(404) for another name than the model's.
@@ -62,7 +64,7 @@ class ServedModel {
   std::string name_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<std::int64_t> ends_;
-  bool writes_texts_;
+  bool writes_texts_, has_experts_;
   ServedLimits limits_;
   std::mutex mutex_;                   // of the templates, which keep what they have made
   std::unique_ptr<ChatPrompts> chat_;  // null where the model was not fine-tuned

@@ -136,6 +136,9 @@ ApiRequest read_api_request(ApiKind kind, std::string_view body, ServedModel& mo
   model.require_name(fields.text("model"));
   read_choice(fields, request);
   read_log_probabilities(fields, request);
+  request.text.returns_experts = fields.flag("return_routed_experts");
+  if (request.text.returns_experts && !model.has_experts())
+    throw ApiError(400, "return_routed_experts", "this model has no experts; leave it out");
   refuse_unsupported(fields);
   if (kind == ApiKind::chat) {
     request.prompts = {model.tokens_of_chat(fields.value("messages"))};

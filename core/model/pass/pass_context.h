@@ -12,6 +12,7 @@ namespace llmtrain {
 class Fp8History;
 class Fp8Statistics;
 class KeyValueCache;
+class PassRouting;
 class TokenChoices;
 
 // What a pass is for. Training forwards are followed by a backward; the others keep no activations and have no dropout.
@@ -43,6 +44,7 @@ struct PassContext {
   // final norm. transformers calls them last_hidden_state.
   bool returns_hidden_rows = false;
   KeyValueCache* cache = nullptr;  // in prediction, what is known of earlier tokens; outlives the pass, of one sequence
+  PassRouting* routing = nullptr;  // takes the experts of all tokens, or says which they are; outlives the pass
   Recorders recorders{};
 
   // Whether experts drop no token, whatever their capacity: what rows get does not depend on those computed with them.

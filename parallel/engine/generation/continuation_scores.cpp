@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/generation/continuation_scores.h"
 
+#include <ATen/ops/tensor.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/model/moe/pass_routing.h"
+#include "kernels/host_copy.h"
+#include "parallel/device/transfers.h"
+#include "parallel/engine/forward_pass.h"
 
 namespace llmtrain {
 namespace {
@@ -73,6 +81,33 @@ std::vector<double> continuation_scores(Decoder& decoder, std::span<const Scored
     }
   }
   return decoder.agree(std::move(scores));
+}
+
+void require_text(const Graph& graph, std::span<const std::int64_t> tokens) {
+  check_tokens(tokens, graph.model.vocab_size);
+  const std::int64_t rows = std::ssize(tokens) - 1, most = graph.model.max_sequence_length;
+  if (rows < 1 || rows > most)
+    throw Error(ExitCode::bad_data, "the text has " + std::to_string(tokens.size()) + " tokens; must be 2 to " +
+                                        std::to_string(most + 1) + ", one more than model.max_sequence_length");
+}
+
+std::vector<double> log_probabilities_of(LocalModel& model, std::span<const std::int64_t> tokens,
+                                         std::span<const TokenExperts> experts) {
+  const std::int64_t rows = std::ssize(tokens) - 1;
+  PassContext context{.mode = PassMode::evaluation};
+  context.keeps_all_tokens = true;
+  std::optional<PassRouting> routing;
+  if (!experts.empty()) context.routing = &routing.emplace(replay_of(model.graph(), experts));
+  PassInput input{{.fields = {}, .rows = {{.count = 1, .length = rows}}}, std::move(context)};
+  const auto length = static_cast<std::size_t>(rows);
+  input.batch.field(BatchField::token_ids) = kernels::to_device(at::tensor(tokens.first(length)), model.device());
+  input.batch.field(BatchField::targets) = kernels::to_device(at::tensor(tokens.last(length)), model.device());
+  ForwardPass pass(model);
+  const at::Tensor losses = pass.run(input).losses.front().rows;
+  pass.finish();
+  std::vector<double> result = read_numbers(std::span(&losses, 1));
+  for (double& loss : result) loss = -loss;
+  return result;
 }
 
 }  // namespace llmtrain

@@ -5,7 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "core/graph/graph.h"
+#include "core/graph/routing_sums.h"
 #include "parallel/engine/generation/decoder.h"
+#include "parallel/engine/local_model.h"
 
 namespace llmtrain {
 
@@ -20,5 +23,16 @@ struct ScoredText {
 // tokens of a longer text. Throws Error(internal_error) if the tokens asked for do not fit there. Collective, as
 // Decoder is.
 std::vector<double> continuation_scores(Decoder& decoder, std::span<const ScoredText> texts, std::int64_t window);
+
+// Throws Error(bad_data) for ids that are not in the vocabulary, and where the text has less than two tokens or more
+// than one beyond max_sequence_length.
+void require_text(const Graph& graph, std::span<const std::int64_t> tokens);
+
+// For each token of the text but its first, the negative of the loss that a pass of evaluation over the text alone has
+// there: log P(token | tokens before), in nats, as fp32 has it. `experts`: those to which all tokens but the last go,
+// as require_routing() has them; empty: their routers choose. Experts drop no token. The model is one rank's own, and
+// the text one that require_text() accepts.
+std::vector<double> log_probabilities_of(LocalModel& model, std::span<const std::int64_t> tokens,
+                                         std::span<const TokenExperts> experts = {});
 
 }  // namespace llmtrain

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
 #include "core/graph/sharding.h"
+#include "core/model/moe/pass_routing.h"
 #include "kernels/separate_rows.h"
 #include "parallel/engine/generation/exactness.h"
 #include "parallel/engine/generation/guessed_tokens.h"
@@ -109,6 +110,10 @@ void ContinuousBatch::require_fit(const TextRequest& request) const {
                                         std::to_string(request.tokens) + " to come: at least one each, and " +
                                         std::to_string(longest()) + " together at most");
   check_tokens(request.prompt, model_.graph().model.vocab_size);
+  if (request.returns_experts && !model_.recipe().model.moe)
+    throw Error(ExitCode::bad_data, "the model has no experts to return");
+  if (request.returns_experts && model_.groups().pipeline.ranks() > 1)
+    throw Error(ExitCode::bad_data, "experts are returned where each rank has all layers: without --pipeline");
 }
 
 void ContinuousBatch::require_lead() const {
@@ -149,6 +154,7 @@ bool ContinuousBatch::step() {
   admit();
   if (texts_.empty()) return false;
   fault_point(FaultPlace::forward, model_.groups().communicator().rank(), ++steps_);
+  decoder_.record_routing(std::ranges::any_of(texts_, [](const Text& text) { return text.request.returns_experts; }));
   read_prompt();
   grow();
   remove_ended();
@@ -190,8 +196,10 @@ void ContinuousBatch::read_prompt() {
       std::find_if(texts_.begin(), texts_.end(), [](const Text& text) { return text.read < text.prompt_length(); });
   if (next == texts_.end()) return;
   at::Tensor logits;
-  next->read = decoder_.read_prompt(next->place, next->request.prompt, next->read, logits);
+  const std::int64_t before = next->read;
+  next->read = decoder_.read_prompt(next->place, next->request.prompt, before, logits);
   Text* const text = &*next;
+  note_experts(*text, 0, text->read - before);
   if (text->read == text->prompt_length()) add_tokens(std::span(&text, 1), logits, std::array{std::int64_t{0}});
 }
 
@@ -216,7 +224,11 @@ void ContinuousBatch::grow() {
   const AddTokens add = [&](std::span<const std::size_t> numbers, const at::Tensor& logits,
                             std::span<const std::int64_t> rows) {
     std::vector<Text*> texts;
-    for (const std::size_t number : numbers) texts.push_back(growing[number]);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      texts.push_back(growing[numbers[i]]);
+      // The row after which a token is chosen is that of the token before it.
+      note_experts(*texts.back(), rows[i], 1);
+    }
     add_tokens(texts, logits, rows);
     std::vector<ChosenToken> added;
     for (const Text* text : texts) added.push_back({text->tokens.back(), !text->is_over});
@@ -256,7 +268,8 @@ std::vector<std::int64_t> ContinuousBatch::choose_tokens(std::span<Text* const> 
   });
   std::vector<std::int64_t> words;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    const Text& text = *texts[i];
+    Text& text = *texts[i];
+    chosen[i].experts = std::exchange(text.experts, {});
     const bool goes_on = text.listener(chosen[i]);
     const bool is_full = std::ssize(text.tokens) + 1 == text.prompt_length() + text.request.tokens;
     words.insert(words.end(), {chosen[i].id, !goes_on || is_full ? 1 : 0});
@@ -273,6 +286,12 @@ void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor&
     texts[i]->tokens.push_back(words[2 * i]);
     texts[i]->is_over = words[2 * i + 1] != 0;
   }
+}
+
+void ContinuousBatch::note_experts(Text& text, std::int64_t first, std::int64_t count) const {
+  if (!text.request.returns_experts) return;
+  std::vector<TokenExperts> own = experts_of_rows(decoder_.routing(), first, count);
+  std::ranges::move(own, std::back_inserter(text.experts));
 }
 
 void ContinuousBatch::remove_ended() {

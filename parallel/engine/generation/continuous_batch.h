@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/graph/routing_sums.h"
 #include "parallel/engine/generation/block_pool.h"
 #include "parallel/engine/generation/decoder.h"
 #include "parallel/engine/generation/drafts.h"
@@ -36,6 +37,7 @@ struct TextRequest {
   LogitRules rules{};
   TextNumber number{};                              // what its random numbers depend on, beside the seed
   std::optional<std::int64_t> log_probabilities{};  // asked for, with those of so many of the most likely tokens
+  bool returns_experts = false;                     // of a model with experts
 };
 
 struct LikelyToken {
@@ -49,6 +51,9 @@ struct GrownToken {
   std::int64_t id = 0;
   std::optional<double> log_probability{};
   std::vector<LikelyToken> likeliest{};
+  // Where asked for, of the tokens that were read since the one before: with the first those of the prompt, with each
+  // other that of one.
+  std::vector<TokenExperts> experts{};
 };
 
 // Texts that come and go while others grow (continuous batching: Yu et al., Orca, OSDI 2022, section 4): in each step
@@ -75,8 +80,8 @@ class ContinuousBatch {
   // The most tokens that prompt and answer may have together.
   std::int64_t longest() const;
 
-  // Throws Error(bad_data) where the request is longer than longest(), is empty, or has ids that are not in the
-  // vocabulary. From any thread.
+  // Throws Error(bad_data) where the request is longer than longest(), is empty, has ids that are not in the
+  // vocabulary, or asks for experts that the model does not have. From any thread.
   void require_fit(const TextRequest& request) const;
 
   // Whether this rank is the one that texts come to, and are cancelled on.
@@ -104,9 +109,10 @@ class ContinuousBatch {
     std::int64_t id = 0;
     TextRequest request{};
     Listener listener{};
-    std::vector<std::int64_t> tokens{};  // of prompt and answer
-    std::int64_t place = 0;              // its sequence in the cache
-    std::int64_t read = 0;               // tokens of the prompt
+    std::vector<std::int64_t> tokens{};   // of prompt and answer
+    std::int64_t place = 0;               // its sequence in the cache
+    std::int64_t read = 0;                // tokens of the prompt
+    std::vector<TokenExperts> experts{};  // of tokens that were read since the listener was last told
     bool is_over = false;
 
     std::int64_t prompt_length() const { return static_cast<std::int64_t>(request.prompt.size()); }
@@ -125,6 +131,8 @@ class ContinuousBatch {
   // A token of each of these texts, by its row of the logits, which the rank that leads has.
   void add_tokens(std::span<Text* const> texts, const at::Tensor& logits, std::span<const std::int64_t> rows);
   void remove_ended();
+  // Notes the experts of `count` rows of the last pass, where they are asked for.
+  void note_experts(Text& text, std::int64_t first, std::int64_t count) const;
 
   // Chosen, and heard by the listeners: of each text its token, and whether it is over with that.
   std::vector<std::int64_t> choose_tokens(std::span<Text* const> texts, const at::Tensor& logits,

@@ -92,6 +92,12 @@ Decoder::Decoder(LocalModel& model, const KeyValueCache::Pages& pages) : model_(
   require_supported(model, pages.type);
 }
 
+void Decoder::record_routing(bool records) {
+  if (records == routing_.has_value()) return;
+  routing_.reset();
+  if (records) routing_.emplace(PassRouting::Use::record);
+}
+
 at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int64_t divisor) {
   // Tensor ranks divide rows among themselves: those of experts, and with sequence parallelism all.
   TokenRows rows = rows_of(pieces, asked, std::lcm(divisor, model_.groups().tensor.ranks()));
@@ -99,6 +105,7 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int
   check_tokens(rows.source, model_.graph().model.vocab_size);
   const bool reads_sources = is_encoder_decoder(model_.graph().model.architecture);
   PassInput input{{}, {.mode = PassMode::prediction, .cache = &cache_}};
+  if (routing_) input.context.routing = &routing_.value();
   // Without a source its rows are none, and the encoder computes nothing.
   if (reads_sources) input.batch.rows.push_back({.count = 1, .length = std::ssize(rows.source)});
   input.batch.rows.push_back({.count = 1, .length = std::ssize(rows.tokens)});

@@ -4,10 +4,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/model/key_value_cache.h"
+#include "core/model/moe/pass_routing.h"
 #include "parallel/engine/forward_pass.h"
 #include "parallel/engine/local_model.h"
 
@@ -66,6 +68,11 @@ class Decoder {
 
   KeyValueCache& cache() { return cache_; }
 
+  // Whether passes from now on record their tokens' experts, of the layers and rows that this rank has.
+  void record_routing(bool records);
+  // The experts in the last pass, whose rows are its pieces' tokens. Only while passes record them.
+  const PassRouting& routing() const { return routing_.value(); }
+
   // Whether this rank has logits and is the one whose word counts: its own, where it has the model for itself.
   bool decides() const;
   // That rank's values, on all ranks; the others' are ignored. Blocks.
@@ -78,6 +85,7 @@ class Decoder {
   LocalModel& model_;
   KeyValueCache cache_;
   ForwardPass pass_;
+  std::optional<PassRouting> routing_;
 };
 
 }  // namespace llmtrain

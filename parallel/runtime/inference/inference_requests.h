@@ -14,5 +14,6 @@ void converse(const SampleRequest& request, const NextPrompt& next, const Sample
 void serve_texts(const ServeRequest& request, const std::function<void(TextService&)>& use);
 std::vector<EvaluateResult> evaluate_checkpoint(const EvaluateRequest& request);
 ChoiceScores score_choices(const ScoreRequest& request);
+RolloutScores score_rollouts(const RolloutRequest& request);
 
 }  // namespace llmtrain

@@ -32,12 +32,14 @@ TextRequest request_of(const ServedText& text) {
           .choice = {text.temperature, text.top_k, text.top_p, text.seed},
           .rules = {.repetition_penalty = text.repetition_penalty},
           .number = {text.number, text.sample},
-          .log_probabilities = text.log_probabilities};
+          .log_probabilities = text.log_probabilities,
+          .returns_experts = text.returns_experts};
 }
 
 ContinuousBatch::Listener listener_of(ServedListener listener) {
   return [listener = std::move(listener)](const GrownToken& grown) {
-    ServedToken token{.id = grown.id, .log_probability = grown.log_probability, .likeliest = {}};
+    ServedToken token{
+        .id = grown.id, .log_probability = grown.log_probability, .likeliest = {}, .experts = grown.experts};
     for (const LikelyToken& likely : grown.likeliest) token.likeliest.push_back({likely.id, likely.log_probability});
     return listener(token);
   };

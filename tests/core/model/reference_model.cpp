@@ -181,7 +181,8 @@ at::Tensor ReferenceModel::mixture(const at::Tensor& rows, const std::string& pr
   std::vector<std::vector<std::int64_t>> chosen;
   std::vector<at::Tensor> outputs;
   for (std::int64_t t = 0; t < rows.size(0); ++t) {
-    const at::Tensor order = probabilities[t].argsort(true, 0, true);
+    const auto given = experts_.find(prefix);
+    const at::Tensor order = given == experts_.end() ? probabilities[t].argsort(true, 0, true) : given->second[t];
     chosen.emplace_back();
     for (std::int64_t j = 0; j < moe.top_k; ++j) chosen.back().push_back(order[j].item<std::int64_t>());
     outputs.push_back(at::zeros({rows.size(1)}, at::kDouble));
@@ -204,7 +205,7 @@ at::Tensor ReferenceModel::mixture(const at::Tensor& rows, const std::string& pr
       }
       ++taken[static_cast<std::size_t>(expert)];
       at::Tensor gate = probabilities[t][expert];
-      if (moe.normalize_gates) gate = gate / std::get<0>(probabilities[t].topk(moe.top_k)).sum();
+      if (moe.normalize_gates) gate = gate / probabilities[t].index_select(0, at::tensor(chosen[place])).sum();
       outputs[place] = outputs[place] + gate * expert_network(rows[t], prefix + "ffn.experts", expert);
     }
   }

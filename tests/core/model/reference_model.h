@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/recipe/recipe.h"
@@ -29,6 +30,9 @@ class ReferenceModel {
   // `product` is that of the linear layers within layers.
   ReferenceModel(const ModelRecipe& model, NamedTensors parameters, DropoutMasks masks = {},
                  Product product = plain_product);
+
+  // Where tokens go in place of their routers' choices, int64 [T, top_k] by the layer's prefix, such as "layers.0.".
+  void use_experts(NamedTensors experts) { experts_ = std::move(experts); }
 
   at::Tensor embed(const at::Tensor& tokens) const;                         // [B, S] → [B, S, H]
   at::Tensor layer(std::int64_t index, const at::Tensor& x) const;          // [B, S, H] → [B, S, H]
@@ -65,6 +69,7 @@ class ReferenceModel {
   NamedTensors parameters_;
   DropoutMasks masks_;
   Product product_;
+  NamedTensors experts_;
   mutable at::Tensor router_losses_;
   mutable std::int64_t dropped_ = 0;
 };

@@ -245,9 +245,10 @@ at::Tensor by_sequence(const at::Tensor& rows, const PassInput& input) {
 }
 
 Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const PassInput& input,
-                          const DropoutMasks& masks, const Product& product) {
+                          const DropoutMasks& masks, const Product& product, const NamedTensors& experts) {
   const NamedTensors parameters = differentiable(weights);
-  const ReferenceModel model(recipe, parameters, masks, product);
+  ReferenceModel model(recipe, parameters, masks, product);
+  model.use_experts(experts);
   at::Tensor losses =
       model.losses_of(by_sequence(tokens_of(input), input), by_sequence(targets_of(input), input)).flatten();
   const at::Tensor& counted = input.batch.field(BatchField::counted_rows);

@@ -112,7 +112,8 @@ struct Expected {
   std::int64_t dropped = 0;  // choices of tokens without a place at their experts
 };
 Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const PassInput& input,
-                          const DropoutMasks& masks = {}, const Product& product = plain_product);
+                          const DropoutMasks& masks = {}, const Product& product = plain_product,
+                          const NamedTensors& experts = {});
 
 // Copies in float64 which autograd follows.
 NamedTensors differentiable(const NamedTensors& parameters);
