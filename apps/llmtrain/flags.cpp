@@ -118,15 +118,18 @@ void add_weight_memory_flags(CLI::App& command, WeightMemoryFlags& flags) {
 }
 
 CLI::Option* add_key_value_flag(CLI::App& command, KeyValueType& type) {
-  static const std::map<std::string, KeyValueType> words{{"auto", KeyValueType::compute}, {"int8", KeyValueType::int8}};
+  static const std::map<std::string, KeyValueType> words{{"auto", KeyValueType::compute},
+                                                         {"int8", KeyValueType::int8},
+                                                         {"fp8", KeyValueType::fp8},
+                                                         {"fp8_e4m3", KeyValueType::fp8}};
   return command
       .add_option(
           "--kv-cache-dtype", type,
-          "Keys and values of texts in the type that the model computes in, or in int8, which takes a half to a "
-          "quarter of the memory and rounds them")
+          "Keys and values of texts in the type that the model computes in, or in int8 or FP8 (E4M3), which take "
+          "a half to a quarter of the memory and round them")
       ->type_name("TYPE")
       ->default_str("auto")
-      ->transform(CLI::CheckedTransformer(words).description("{auto,int8}"));
+      ->transform(CLI::CheckedTransformer(words).description("{auto,int8,fp8,fp8_e4m3}"));
 }
 
 Override texts_override(const std::string& pointer_path, const std::vector<std::string>& texts) {

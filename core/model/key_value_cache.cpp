@@ -7,12 +7,29 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "core/base/error.h"
 #include "kernels/attention/attention.h"
 
 namespace llmtrain {
+namespace {
+
+// The type of elements that are kept with scales.
+std::optional<at::ScalarType> byte_type(KeyValueType type) {
+  switch (type) {
+    case KeyValueType::compute:
+      break;
+    case KeyValueType::int8:
+      return at::kChar;
+    case KeyValueType::fp8:
+      return at::kFloat8_e4m3fn;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::int64_t key_value_bytes(KeyValueType type, std::int64_t kv_heads, std::int64_t head_dim,
                              std::int64_t compute_bytes) {
@@ -20,6 +37,7 @@ std::int64_t key_value_bytes(KeyValueType type, std::int64_t kv_heads, std::int6
     case KeyValueType::compute:
       break;
     case KeyValueType::int8:
+    case KeyValueType::fp8:
       return 2 * kv_heads * (head_dim + static_cast<std::int64_t>(sizeof(float)));
   }
   return 2 * kv_heads * head_dim * compute_bytes;
@@ -44,11 +62,11 @@ kernels::KeyValueMemory& KeyValueCache::memory_of(std::int64_t layer, const at::
   if (!memory.key.defined()) {
     const std::initializer_list<std::int64_t> shape{blocks_, key.size(2), block_tokens_, key.size(3)};
     // A GPU multiplies by 0 what is not there yet, which must be finite for that.
-    const bool is_int8 = type_ == KeyValueType::int8;
-    const auto options = is_int8 ? key.options().dtype(at::kChar) : key.options();
+    const std::optional<at::ScalarType> bytes = byte_type(type_);
+    const auto options = key.options().dtype(bytes.value_or(key.scalar_type()));
     const auto make = [&] { return key.is_cpu() ? at::empty(shape, options) : at::zeros(shape, options); };
     memory = {make(), make()};
-    if (is_int8) {
+    if (bytes) {
       const auto scales = [&] { return at::empty({blocks_, key.size(2), block_tokens_}, options.dtype(at::kFloat)); };
       memory.key_scales = scales();
       memory.value_scales = scales();

@@ -7,6 +7,7 @@ namespace llmtrain {
 enum class KeyValueType {
   compute,  // as the model computes with them
   int8,     // rounded, with a scale for each token and head
+  fp8,      // likewise, to E4M3
 };
 
 }  // namespace llmtrain

@@ -14,15 +14,16 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Rows of fp32 or bf16 as int8 with a scale each.
+// Rows of fp32 or bf16 as bytes with a scale each.
+template <class Byte>
 void quantize_rows(const at::Tensor& rows, const at::Tensor& payload, const at::Tensor& scales) {
   const at::Tensor from = rows.contiguous();
   with_element_of(from, [&]<class Element> {
     const std::int64_t dim = from.size(-1);
     for (std::int64_t i = 0; i < from.numel() / dim; ++i)
-      attention_loops<Element>().quantize(elements<Element>(from) + i * dim, dim,
-                                          payload.mutable_data_ptr<std::int8_t>() + i * dim,
-                                          scales.mutable_data_ptr<float>()[i]);
+      attention_loops<Element>().template of_rows<Byte>().quantize(elements<Element>(from) + i * dim, dim,
+                                                                   mutable_elements<Byte>(payload) + i * dim,
+                                                                   scales.mutable_data_ptr<float>()[i]);
   });
 }
 
@@ -91,7 +92,8 @@ void CacheBlocks::store(const TokenStretch& stretch, const at::Tensor& rows, con
     const at::Tensor exact = has_vector_type(stored) ? stored : stored.to(at::kFloat);
     stored = at::empty(exact.sizes(), memory.options());
     stored_scales = at::empty({exact.size(0), exact.size(1)}, scales.options());
-    quantize_rows(exact, stored, stored_scales);
+    const bool is_int8 = memory.scalar_type() == at::kChar;
+    (is_int8 ? quantize_rows<std::int8_t> : quantize_rows<vector::Fp8Element>)(exact, stored, stored_scales);
   }
   const std::int64_t end = stretch.first.position + stretch.length;
   for (std::int64_t position = stretch.first.position; position < end;) {

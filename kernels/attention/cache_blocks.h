@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/attention/cached_attention.h"
+#include "kernels/vector/products/attention.h"
 #include "kernels/vector_dispatch.h"
 
 // What cached_attention() does with the blocks of its memory.
@@ -33,7 +34,7 @@ class CacheBlocks {
                            : tables_[static_cast<std::size_t>(sequence)][static_cast<std::size_t>(position / size_)];
   }
 
-  // Stores the keys or values of a stretch of the rows in `memory`, and their scales where it is int8.
+  // Stores the keys or values of a stretch of the rows in `memory`, and their scales where it has some.
   void store(const TokenStretch& stretch, const at::Tensor& rows, const at::Tensor& memory,
              const at::Tensor& scales) const;
 
@@ -50,6 +51,14 @@ class CacheBlocks {
   std::span<const std::vector<std::int64_t>> tables_;
   std::int64_t size_, count_;
 };
+
+// Calls `body.template operator()<Stored>()` for the type of what the memory holds of values of this type.
+template <class Value, class Body>
+void with_stored_type(const KeyValueMemory& memory, const Body& body) {
+  if (!memory.is_scaled()) return body.template operator()<Value>();
+  if (memory.key.scalar_type() == at::kChar) return body.template operator()<std::int8_t>();
+  body.template operator()<vector::Fp8Element>();
+}
 
 // Where what the memory holds of a token of a block begins, a row or its scale.
 template <class Element>

@@ -58,10 +58,10 @@ std::int64_t longest_of(const std::vector<TokenStretch>& tokens) {
 // Stores a token's key or value of one head.
 template <class Value, class Stored>
 void store_row(const Value* row, std::int64_t dim, Stored* place, float* scale) {
-  if constexpr (std::is_same_v<Stored, std::int8_t>)
-    attention_loops<Value>().quantize(row, dim, place, *scale);
-  else
+  if constexpr (std::is_same_v<Stored, Value>)
     std::copy_n(row, dim, place);
+  else
+    attention_loops<Value>().template of_rows<Stored>().quantize(row, dim, place, *scale);
 }
 
 // The keys and values of one head that a token sees, block by block, and some before them that it does not: blocks'
@@ -83,7 +83,7 @@ struct SeenKeys {
       vector::KeyRun<Stored>& run = runs.emplace_back();
       run = {row_of<Stored>(memory.key, block, head, offset), row_of<Stored>(memory.value, block, head, offset),
              length};
-      if (memory.is_int8()) {
+      if (memory.is_scaled()) {
         run.key_scales = row_of<float>(memory.key_scales, block, head, offset);
         run.value_scales = row_of<float>(memory.value_scales, block, head, offset);
       }
@@ -92,14 +92,12 @@ struct SeenKeys {
   }
 };
 
-template <class Value>
-void attend_to(const vector::SingleQuery<Value>& single) {
-  attention_loops<Value>().attend(single);
-}
-
-template <class Value>
-void attend_to(const vector::SingleQuery<Value, std::int8_t>& single) {
-  attention_loops<Value>().attend_int8(single);
+template <class Value, class Stored>
+void attend_to(const vector::SingleQuery<Value, Stored>& single) {
+  if constexpr (std::is_same_v<Stored, Value>)
+    attention_loops<Value>().attend(single);
+  else
+    attention_loops<Value>().template of_rows<Stored>().attend(single);
 }
 
 // Single tokens, whose keys and values are stored here or, where several are of one sequence, have been. Matrix
@@ -171,7 +169,7 @@ std::vector<TokenStretch> single_tokens(const std::vector<TokenStretch>& stretch
 }
 
 // Whether tokens that are to be treated apart are few: then the loop of single tokens, whose bits are those of whole
-// sequences with rows apart, spares a copy of all keys. Of keys in int8 those have other bits.
+// sequences with rows apart, spares a copy of all keys. Of keys in bytes those have other bits.
 bool are_few_apart(const std::vector<TokenStretch>& stretches, const at::Tensor& query) {
   constexpr std::int64_t few = 32;
   return separates_rows() && query.is_cpu() &&
@@ -231,8 +229,8 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
     throw Error(ExitCode::internal_error, "cached attention: windows and sinks are of processors");
   if (!query.is_cpu() && !tokens.blocks.empty())
     throw Error(ExitCode::internal_error, "cached attention: tables of blocks are of processors");
-  if (!query.is_cpu() && memory.is_int8())
-    throw Error(ExitCode::internal_error, "cached attention: keys and values of int8 are of processors");
+  if (!query.is_cpu() && memory.is_scaled())
+    throw Error(ExitCode::internal_error, "cached attention: keys and values of bytes are of processors");
   const CacheBlocks blocks(tokens, memory);
   const std::vector<TokenStretch> stretches = stretches_of(tokens.places);
   const bool singly =
@@ -249,10 +247,9 @@ at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, cons
     }
     const std::vector<TokenStretch> singles = single_tokens(stretches);
     with_element_of(query, [&]<class Element> {
-      if (memory.is_int8())
-        attend_singly<Element, std::int8_t>(singles, query, key, value, memory, blocks, call, !singly, out);
-      else
-        attend_singly<Element, Element>(singles, query, key, value, memory, blocks, call, !singly, out);
+      with_stored_type<Element>(memory, [&]<class Stored> {
+        attend_singly<Element, Stored>(singles, query, key, value, memory, blocks, call, !singly, out);
+      });
     });
   } else if (call.bias.defined()) {
     for (const TokenStretch& stretch : stretches) attend(stretch, query, key, value, memory, blocks, call, out);

@@ -17,12 +17,12 @@ namespace llmtrain::kernels {
 // 4.1.)
 struct KeyValueMemory {
   at::Tensor key, value;
-  // [blocks, kv_heads, tokens], fp32: what each row of these is multiplied by where they are int8 (on the CPU, as
-  // vector::AttentionLoops::quantize() has it), else undefined. A scale for each token and head, so that what is stored
-  // of a token does not depend on those after it. (Per token, as KIVI's values, Liu et al., arXiv 2402.02750.)
+  // [blocks, kv_heads, tokens], fp32: what each row of these is multiplied by where they are int8 or FP8 (E4M3; on the
+  // CPU, as vector::ByteRowLoops::quantize() has it), else undefined. A scale for each token and head, so that what is
+  // stored of a token does not depend on those after it. (Per token, as KIVI's values, Liu et al., arXiv 2402.02750.)
   at::Tensor key_scales{}, value_scales{};
 
-  bool is_int8() const { return key_scales.defined(); }
+  bool is_scaled() const { return key_scales.defined(); }
 };
 
 // Where a token's key and value are in that memory.

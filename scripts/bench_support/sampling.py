@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times each token that llmtrain and transformers' generate() write on this machine's CPU, after prompts of several
-lengths. With --against int8 the other side is llmtrain with keys and values in int8, with "lookup" and "wrong" llmtrain
+lengths. With --against int8 or fp8 the other side is llmtrain with keys and values in these types, with "lookup" and "wrong" llmtrain
 that guesses four tokens at once: what followed the same tokens before, which texts of hardly trained models repeat
 without end, and at random.
 
@@ -23,6 +23,7 @@ from bench import busy_cores_while_waiting, processor, warn_when_loaded
 from worker import Worker
 
 PROMPTS = [64, 128, 256, 512, 1024]
+ROUNDED = ("int8", "fp8")
 GUESSES = ("lookup", "wrong")
 MODELS = {"quickstart": "quickstart", "gpt2": "gpt2-4x64"}
 
@@ -44,7 +45,7 @@ def start(options, folder):
     dtype = "float32" if options.precision == "fp32" else "bfloat16"
     script = str(Path(__file__).with_name("transformers_worker.py"))
     others = {"transformers": [sys.executable, script, str(export), dtype],
-              **{mode: [options.sample_worker, str(checkpoint), mode] for mode in ("int8", *GUESSES)}}
+              **{mode: [options.sample_worker, str(checkpoint), mode] for mode in (*ROUNDED, *GUESSES)}}
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), TOKENIZERS_PARALLELISM="false",
                        HF_HUB_OFFLINE="1")
     for name, command in (("llmtrain", [options.sample_worker, str(checkpoint)]),
@@ -96,7 +97,7 @@ def parse_arguments():
     parser.add_argument("--model", choices=MODELS, default="quickstart",
                         help="gpt2 has 124 million parameters, more than caches hold (default: quickstart)")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--against", choices=["transformers", "int8", *GUESSES], default="transformers",
+    parser.add_argument("--against", choices=["transformers", *ROUNDED, *GUESSES], default="transformers",
                         help="the other side (default: transformers)")
     parser.add_argument("--rounds", type=int, default=10, help="texts per side and length (default: 10)")
     parser.add_argument("--prompts", type=int, nargs="+", default=PROMPTS, help="tokens of prompts, ascending")

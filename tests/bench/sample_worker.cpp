@@ -24,9 +24,9 @@
 // The sampling process that scripts/benchmarks/bench_sampling controls: it reads the command "run PREFIX TOKENS BATCH"
 // from standard input, one per line, generates TOKENS tokens after each of BATCH prompts of PREFIX, all at once, and
 // answers with one line of JSON: the seconds until all have their first token, and those of each step after it, in
-// which every text grows by a token. With "int8" behind the checkpoint, keys and values are kept so; with "lookup" four
-// tokens are guessed at once by what followed the same tokens before, and with "wrong" by nobody who could know: the
-// answer then has how many guesses there were and how many were right.
+// which every text grows by a token. With "int8" or "fp8" behind the checkpoint, keys and values are kept so; with
+// "lookup" four tokens are guessed at once by what followed the same tokens before, and with "wrong" by nobody who
+// could know: the answer then has how many guesses there were and how many were right.
 
 namespace {
 
@@ -96,6 +96,7 @@ void serve(llmtrain::LocalModel& model, const Mode& mode) {
 // None for an unknown word.
 std::optional<Mode> mode_of(std::string_view word) {
   if (word == "int8") return Mode{.key_values = llmtrain::KeyValueType::int8};
+  if (word == "fp8") return Mode{.key_values = llmtrain::KeyValueType::fp8};
   if (word == "lookup") return Mode{.drafts = std::make_unique<llmtrain::LookupDrafts>()};
   if (word == "wrong") return Mode{.drafts = std::make_unique<WrongDrafts>()};
   return word.empty() ? std::optional(Mode{}) : std::nullopt;
@@ -106,7 +107,7 @@ std::optional<Mode> mode_of(std::string_view word) {
 int main(int argument_count, char** arguments) {
   const std::optional<Mode> mode = mode_of(argument_count > 2 ? arguments[2] : "");
   if (argument_count < 2 || argument_count > 3 || !mode) {
-    std::cerr << "usage: sample_worker CHECKPOINT [int8|lookup|wrong]\n";
+    std::cerr << "usage: sample_worker CHECKPOINT [int8|fp8|lookup|wrong]\n";
     return 2;
   }
   try {

@@ -2,9 +2,10 @@
 #include "kernels/vector/products/attention.h"
 
 #include <limits>
+#include <type_traits>
 
 #include "kernels/vector/math.h"
-#include "kernels/vector/products/int8_rows.h"
+#include "kernels/vector/products/byte_rows.h"
 #include "kernels/vector/products/lanes.h"
 #include "kernels/vector/products/row_products.h"
 
@@ -135,13 +136,16 @@ void sum_from(const SingleQuery<Value, Stored>& single, std::int64_t e, const fl
   }
 }
 
-// sums = weights · values of 64 elements of each row of int8, which stay arranged. Two rows at a time.
-template <class Value>
-void sum_arranged(const SingleQuery<Value, std::int8_t>& single, std::int64_t first, const float* weights,
-                  float* sums) {
+// Where both types are the same, rows have no scales.
+template <class Byte, class Value>
+concept HasScales = !std::is_same_v<Byte, Value>;
+
+// sums = weights · values of 64 elements of each row of bytes, which stay arranged. Two rows at a time.
+template <class Value, HasScales<Value> Byte>
+void sum_arranged(const SingleQuery<Value, Byte>& single, std::int64_t first, const float* weights, float* sums) {
   Quarters partial[2] = {}, lanes;
   for (std::int64_t r = 0; r < single.run_count; ++r) {
-    const KeyRun<std::int8_t>& run = single.runs[r];
+    const KeyRun<Byte>& run = single.runs[r];
     const auto add = [&](int row, std::int64_t i) {
       load_arranged(lanes, run.values + i * single.dim + first);
       for (int j = 0; j < quarters; ++j) partial[row][j] += weights[i] * lanes[j];
@@ -167,15 +171,15 @@ void score(const SingleQuery<Value>& single, float* scores) {
     row_products(single.query, single.runs[r].keys, single.runs[r].count, single.dim, scores);
 }
 
-template <class Value>
-void score(const SingleQuery<Value, std::int8_t>& single, float* scores) {
+template <class Value, HasScales<Value> Byte>
+void score(const SingleQuery<Value, Byte>& single, float* scores) {
   float* query = single.scratch + single.count;
   float* arranged = query + single.dim;
   for (std::int64_t e = 0; e < single.dim; ++e) query[e] = to_float(single.query[e]);
   arrange(query, single.dim, arranged);
   for (std::int64_t r = 0; r < single.run_count; ++r) {
-    const KeyRun<std::int8_t>& run = single.runs[r];
-    row_products(arranged, run.keys, run.count, single.dim, scores);
+    const KeyRun<Byte>& run = single.runs[r];
+    byte_row_products(arranged, run.keys, run.count, single.dim, scores);
     for (std::int64_t i = 0; i < run.count; ++i) scores[i] *= run.key_scales[i];
     scores += run.count;
   }
@@ -188,11 +192,11 @@ void weighted_sum(const SingleQuery<Value>& single, const float* weights, float*
 }
 
 // The values' scales become factors of their weights.
-template <class Value>
-void weighted_sum(const SingleQuery<Value, std::int8_t>& single, float* weights, float* sums) {
+template <class Value, HasScales<Value> Byte>
+void weighted_sum(const SingleQuery<Value, Byte>& single, float* weights, float* sums) {
   float* factors = weights;
   for (std::int64_t r = 0; r < single.run_count; ++r) {
-    const KeyRun<std::int8_t>& run = single.runs[r];
+    const KeyRun<Byte>& run = single.runs[r];
     for (std::int64_t i = 0; i < run.count; ++i) factors[i] *= run.value_scales[i];
     factors += run.count;
   }
@@ -239,23 +243,28 @@ float largest_magnitude(const Value* x, std::int64_t count) {
   return __builtin_bit_cast(float, largest);
 }
 
-template <class Value>
-void quantize(const Value* x, std::int64_t count, std::int8_t* payload, float& scale) {
-  constexpr float most = 127, rounding = 12582912.0F;  // 1.5·2²³, which leaves an integer in the low bits
-  const float largest = largest_magnitude(x, count) / most;
+template <class Value, class Byte>
+void quantize(const Value* x, std::int64_t count, Byte* payload, float& scale) {
+  const float largest = largest_magnitude(x, count) / largest_of(Byte{});
   scale = largest < std::numeric_limits<float>::min() ? 0 : largest;
   const float inverse = scale > 0 && scale <= std::numeric_limits<float>::max() ? 1 / scale : 0;
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float shifted = to_float(x[i]) * inverse + rounding;
-    payload[i] = static_cast<std::int8_t>(__builtin_bit_cast(std::int32_t, shifted) - 0x4B400000);
-  }
+  for (std::int64_t i = 0; i < count; ++i) store_rounded(payload[i], to_float(x[i]) * inverse);
+}
+
+template <class Value, class Byte>
+constexpr ByteRowLoops<Value, Byte> byte_loops_of() {
+  return {attend<Value, Byte>, quantize<Value, Byte>};
 }
 
 template <class Value>
 AttentionLoops<Value> loops_of() {
-  return {softmax<Value>,       softmax_backward<Value>,    dot<Value>,
-          attend<Value, Value>, attend<Value, std::int8_t>, quantize<Value>};
+  return {softmax<Value>,
+          softmax_backward<Value>,
+          dot<Value>,
+          attend<Value, Value>,
+          byte_loops_of<Value, std::int8_t>(),
+          byte_loops_of<Value, Fp8Element>()};
 }
 
 }  // namespace

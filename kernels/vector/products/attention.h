@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace llmtrain::kernels::vector {
 
@@ -18,14 +19,20 @@ struct ScoreBlock {
   std::int64_t window = unlimited_window;
 };
 
-// Consecutive keys in rows of `dim` elements one after the other, with their values. Those of int8 are to be multiplied
-// by a scale for each row.
+// An element of a row that is kept in FP8, E4M3 as in Micikevicius et al. (arXiv 2209.05433): four bits of exponent and
+// three of mantissa, up to 448.
+struct Fp8Element {
+  std::uint8_t bits;
+};
+
+// Consecutive keys in rows of `dim` elements one after the other, with their values. Those of a byte, std::int8_t and
+// Fp8Element, are to be multiplied by a scale for each row.
 template <class Stored>
 struct KeyRun {
   const Stored* keys;
   const Stored* values;
   std::int64_t count = 0;
-  const float* key_scales = nullptr;  // [count], of int8 alone
+  const float* key_scales = nullptr;  // [count], of bytes alone
   const float* value_scales = nullptr;
 };
 
@@ -41,9 +48,20 @@ struct SingleQuery {
   float scale = 1;
   float sink = -std::numeric_limits<float>::infinity();  // a further score, of no value
   const float* bias = nullptr;                           // [count], added to scaled scores; null: none
-  float* scratch = nullptr;                              // [count + dim], and dim more for keys of int8
+  float* scratch = nullptr;                              // [count + dim], and dim more for keys of bytes
   Value* out = nullptr;                                  // [dim]
   float* log_sum_exp = nullptr;                          // of the scaled scores and the sink; null: not asked for
+};
+
+// What is done with rows whose elements are stored as bytes.
+template <class Value, class Byte>
+struct ByteRowLoops {
+  // AttentionLoops::attend() of keys and values as quantize() stores them.
+  void (*attend)(const SingleQuery<Value, Byte>& single);
+  // payload = x / scale of `count` elements, rounded to nearest, ties to even; scale = max |x| / the largest number
+  // that a byte stands for, 127 of int8 and 448 of FP8. Zeros, and what is too small for a normal scale, have the scale
+  // 0; with a number that is not finite neither is the scale.
+  void (*quantize)(const Value* x, std::int64_t count, Byte* payload, float& scale);
 };
 
 // `Value` is what the next matrix product takes: float, or the bits of a bf16. For float the outputs may be the memory
@@ -62,11 +80,16 @@ struct AttentionLoops {
   // out = softmax(scale · query · keysᵀ) · values, all in fp32 until it is stored: the same bits however the keys are
   // divided into runs.
   void (*attend)(const SingleQuery<Value>& single);
-  // The same of keys and values as quantize() stores them.
-  void (*attend_int8)(const SingleQuery<Value, std::int8_t>& single);
-  // payload = x / scale of `count` elements, rounded to nearest, ties to even; scale = max |x| / 127. Zeros, and what
-  // is too small for a normal scale, have the scale 0; with a number that is not finite neither is the scale.
-  void (*quantize)(const Value* x, std::int64_t count, std::int8_t* payload, float& scale);
+  ByteRowLoops<Value, std::int8_t> int8;
+  ByteRowLoops<Value, Fp8Element> fp8;
+
+  template <class Byte>
+  const ByteRowLoops<Value, Byte>& of_rows() const {
+    if constexpr (std::is_same_v<Byte, std::int8_t>)
+      return int8;
+    else
+      return fp8;
+  }
 };
 
 struct AttentionKernels {

@@ -61,13 +61,14 @@ void require_supported(const LocalModel& model, KeyValueType type) {
     throw Error(ExitCode::internal_error, "decoder: context ranks hold parts of sequences, which no cache is made for");
   if (type == KeyValueType::compute) return;
   if (!model.device().is_cpu())
-    throw Error(ExitCode::bad_recipe,
-                "/cluster/device: keys and values are kept in int8 on processors alone; leave --kv-cache-dtype out, or "
-                "--set cluster.device=cpu");
+    throw Error(
+        ExitCode::bad_recipe,
+        "/cluster/device: keys and values are kept in int8 or FP8 on processors alone; leave --kv-cache-dtype out, or "
+        "--set cluster.device=cpu");
   if (is_encoder_decoder(model.graph().model.architecture))
     throw Error(ExitCode::bad_recipe,
                 "/model/architecture: an encoder-decoder's keys and values are mostly those of its source, which are "
-                "not kept in int8; leave --kv-cache-dtype out");
+                "not kept in int8 or FP8; leave --kv-cache-dtype out");
 }
 
 }  // namespace

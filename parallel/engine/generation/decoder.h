@@ -31,8 +31,8 @@ void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary)
 // The model with a memory of the sequences that it is given piece by piece: each pass costs the new tokens' work alone.
 // The ranks of the model share a pass; all make the same calls. Ranks may split layers (tensor), hold different layers
 // (pipeline) or copies (data), at every ZeRO stage. Throws Error(internal_error) where ranks split the sequences,
-// and Error(bad_recipe) that names the key where keys and values are not kept in this type: int8 is for decoders on
-// processors.
+// and Error(bad_recipe) that names the key where keys and values are not kept in this type: int8 and FP8 are for
+// decoders on processors.
 class Decoder {
  public:
   // For this many sequences of up to `capacity` tokens, of which a pass has at most max_sequence_length. The model

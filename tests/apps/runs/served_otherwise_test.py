@@ -8,13 +8,19 @@ from runs.serve_test import CHOICES, PROMPTS, Served
 
 
 class ServedOtherwise(Served):
-    def test_keys_and_values_in_int8(self):
+    def test_keys_and_values_in_int8_and_fp8(self):
         self.prepare({"model.layers": 1, "model.heads": 4, "model.kv_heads": 2})
         choice = {"temperature": 0.9, "seed": 5}
-        line, = self.sampled(choice, "--prompt", "The", "--kv-cache-dtype", "int8")
+        int8, fp8, same = (self.sampled(choice, "--prompt", "The", "--kv-cache-dtype", name)
+                           for name in ("int8", "fp8", "fp8_e4m3"))
+        self.assertEqual(fp8, same)
+        self.start("--batch", "2", "--kv-cache-dtype", "fp8")
+        body = {"prompt": "The", "max_tokens": 40, "return_token_ids": True, **choice}
+        self.assertEqual(self.post("/v1/completions", body)["choices"][0]["token_ids"], fp8[0]["tokens"])
+        self.process.terminate()
+        self.process.wait()
         self.start("--batch", "2", "--kv-cache-dtype", "int8")
-        answer = self.post("/v1/completions", {"prompt": "The", "max_tokens": 40, "return_token_ids": True, **choice})
-        self.assertEqual(answer["choices"][0]["token_ids"], line["tokens"])
+        self.assertEqual(self.post("/v1/completions", body)["choices"][0]["token_ids"], int8[0]["tokens"])
         # Two texts of 512 tokens, each with keys and values of two heads of eight, and their scales.
         self.assertEqual(self.metric("llmtrain_cache_bytes"), 2 * 512 * 2 * 2 * (8 + 4))
 
