@@ -14,7 +14,7 @@ ELSEWHERE = {
     "cmake --install": "install_test", "/opt/llmtrain/bin/llmtrain": "install_test",
     "cd build && cpack": "install_test", "apt-get install": "it needs an empty machine",
     "podman": "it needs podman", "apptainer": "it needs apptainer", "source <(llmtrain completion": "shell_test",
-    "llmtrain serve": "serve_test", "curl": "serve_test",
+    "llmtrain serve": "serve_test", "curl": "serve_test", "llmtrain eval runs/mine --rollouts": "routed_experts_test",
     "sbatch": "it needs Slurm", "srun": "it needs Slurm", "hf download": "it needs the network",
     "mpirun --hostfile": "it needs other machines",
 }
@@ -118,6 +118,7 @@ def bring_for(document, folder):
     write(folder, "prompts.txt", "The \n")
     write(folder, "photos/cat/a.png", png(1, [(255, 128, 0)]))
     write(folder, "questions.jsonl", json.dumps({"context": "a", "choices": ["b", "c"], "answer": 0}) + "\n")
+    write(folder, "rollouts.jsonl", json.dumps({"prompt_token_ids": [1], "token_ids": [2, 3]}) + "\n")
     write(folder, "corpus/a.jsonl", json.dumps({"text": "abc"}) + "\n")
     turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
     write(folder, "chats.jsonl", json.dumps({"messages": turns}) + "\n")
