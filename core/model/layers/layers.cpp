@@ -124,7 +124,9 @@ LinearInput LinearLayer::keep_values(const at::Tensor& x, const PassContext& pas
 LinearInput LinearLayer::keep_input(const at::Tensor& x, const PassContext& pass) const {
   if (const auto scale = scaling_->delayed({Fp8Operand::input}, pass, x.device()))
     return {scaling_->cast({Fp8Operand::input, x}, *scale, pass), {}};
-  LinearInput input{{{}, scaling_->current({{Fp8Operand::input, x}}, pass)}, {}};
+  const bool rows_apart = scaling_->separates_rows_of(x, pass);
+  LinearInput input{{{}, rows_apart ? Fp8Scaling::row_scales(x) : scaling_->current({{Fp8Operand::input, x}}, pass)},
+                    {}};
   restore(input, x);
   return input;
 }
@@ -133,6 +135,12 @@ LinearInput LinearLayer::keep_both(const at::Tensor& x, const PassContext& pass)
   // The forward finds the weight's magnitude when it rounds it.
   if (const auto scales = scaling_->delayed({Fp8Operand::input, Fp8Operand::weight}, pass, x.device()))
     return {scaling_->cast({Fp8Operand::input, x}, scales->narrow(0, 0, 1), pass), scales->narrow(0, 1, 1)};
+  if (scaling_->separates_rows_of(x, pass)) {
+    LinearInput input{{{}, Fp8Scaling::row_scales(x)},
+                      scaling_->current({{Fp8Operand::weight, weight_.weight()}}, pass)};
+    restore(input, x);
+    return input;
+  }
   // Two maxima in one exchange.
   const at::Tensor scales = scaling_->current({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, pass);
   LinearInput input{{{}, scales.narrow(0, 0, 1)}, scales.narrow(0, 1, 1)};

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/separate_rows.h"
+
 namespace llmtrain {
 namespace {
 
@@ -34,6 +36,15 @@ at::Tensor Fp8Scaling::current(std::initializer_list<Operand> operands, const Pa
   // In prediction a rank has whole sequences and runs on its own.
   if (context_ != nullptr && pass.mode != PassMode::prediction) context_->largest(maxima);
   return kernels::fp8_scale(maxima, fp8_format(operands.begin()->what));
+}
+
+bool Fp8Scaling::separates_rows_of(const at::Tensor& x, const PassContext& pass) const {
+  return kernels::separates_rows() && x.is_cpu() && pass.recorders.fp8_history == nullptr &&
+         (tensor_ == nullptr || tensor_->ranks() == 1);
+}
+
+at::Tensor Fp8Scaling::row_scales(const at::Tensor& x) {
+  return kernels::fp8_scale(kernels::largest_row_magnitudes(x), fp8_format(Fp8Operand::input));
 }
 
 // The loss scale is a power of two and changes from step to step: histories are of gradients without it.

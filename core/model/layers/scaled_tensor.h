@@ -19,7 +19,7 @@ namespace llmtrain {
 // An operand of a matrix product: in FP8 with its scale, or in the compute type without one.
 struct ScaledTensor {
   at::Tensor values;
-  at::Tensor scale;     // fp32 [1]; undefined where the values are not scaled
+  at::Tensor scale;     // fp32 [1], or of rows apart [rows, 1]; undefined where the values are not scaled
   at::Tensor turned{};  // the values the other way round, where they were cast so (kernels/fp8/fp8.h)
 
   bool is_scaled() const { return scale.defined(); }
@@ -35,7 +35,8 @@ enum class CastWays { one, both };
 // Current scaling: a tensor's scale is that of its own largest magnitude. The maximum is of the logical tensor: tensor
 // ranks that hold parts of a weight or activation, and context ranks that hold parts of the micro-batch's tokens, agree
 // on it, so that numbers do not depend on the layout. A pass with a history has delayed scaling instead, which
-// needs no other ranks, and no pass over the tensor before its cast.
+// needs no other ranks, and no pass over the tensor before its cast. Under kernels::SeparateRows current scaling gives
+// each row of an input a scale of its own, so that it does not depend on the rows beside it.
 class Fp8Scaling {
  public:
   // All outlive this. The ranks are null where none share features or sequences; `history` has which products have left
@@ -60,6 +61,11 @@ class Fp8Scaling {
   // The scales of tensors that are cast to the same format, fp32 [n], of their own magnitudes. With delayed scaling
   // notes these. Blocks until the other ranks make the same call.
   at::Tensor current(std::initializer_list<Operand> operands, const PassContext& pass) const;
+
+  // Whether an input's rows are scaled apart: on a processor, of a rank that holds all of its columns.
+  bool separates_rows_of(const at::Tensor& x, const PassContext& pass) const;
+  // The scales of its rows then, fp32 [rows, 1].
+  static at::Tensor row_scales(const at::Tensor& x);
 
   // The operand with a delayed scale, in one pass. What is not finite makes all of it NaN: its infinities would
   // saturate.

@@ -32,10 +32,10 @@ LocalModel& supported(LocalModel& model, const BatchLimits& limits) {
   if (is_encoder_decoder(recipe.model.architecture))
     throw Error(ExitCode::bad_recipe,
                 "/model/architecture: texts that come and go are of decoders; encoder-decoders write in \"sample\"");
-  if (multiplies_fp8(recipe.precision.fp8_level))
+  if (multiplies_fp8(recipe.precision.fp8_level) && !limits.is_exact)
     throw Error(ExitCode::bad_recipe,
-                "/precision/fp8_level: scales of FP8 products are of all rows of a batch, so that answers would depend "
-                "on each other; --set precision.fp8_level=off multiplies in precision.compute");
+                "/precision/fp8_level: scales of FP8 products are of all tokens of a prompt; --exact scales each token "
+                "by itself, and --set precision.fp8_level=off multiplies in precision.compute");
   if (!model.device().is_cpu())
     throw Error(ExitCode::bad_recipe,
                 "/cluster/device: texts that come and go share a cache on processors alone; --set cluster.device=cpu");

@@ -72,9 +72,9 @@ struct GrownToken {
 // too.
 class ContinuousBatch {
  public:
-  // The model outlives this. Collective. Throws Error(bad_recipe) that names the key where answers would depend on each
-  // other (FP8 products, whose scales are of all rows), or what has no such cache (a GPU), and where cache_bytes holds
-  // no block.
+  // The model outlives this. Collective. Throws Error(bad_recipe) that names the key where a text would not be what it
+  // is alone (FP8 products of a batch that is not exact, whose scales are of all rows of a prompt), or what has no such
+  // cache (a GPU), and where cache_bytes holds no block.
   ContinuousBatch(LocalModel& model, const BatchLimits& limits);
 
   // The most tokens that prompt and answer may have together.

@@ -135,8 +135,9 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int
 
 std::int64_t Decoder::read_prompt(std::int64_t sequence, std::span<const std::int64_t> prompt, std::int64_t begin,
                                   at::Tensor& logits) {
-  // Scales of FP8 products are of all rows.
-  const bool in_parts = model_.device().is_cpu() && !multiplies_fp8(model_.recipe().precision.fp8_level);
+  // Scales of FP8 products are of all rows that are not apart.
+  const bool in_parts =
+      model_.device().is_cpu() && (!multiplies_fp8(model_.recipe().precision.fp8_level) || kernels::separates_rows());
   const std::int64_t all = std::ssize(prompt), end = in_parts ? std::min(begin + prompt_chunk, all) : all;
   const auto chunk = prompt.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
   // Libraries generate code for each number of rows, and keep it: there are few numbers that sixteen divides.

@@ -44,14 +44,14 @@ class Decoder {
   enum class Rows { last, all, apart };
   // fp32 logits on the CPU, on ranks that hold the head, else undefined: [pieces, V] after the last token of each
   // piece, or [tokens, V] after each token. Experts drop no token. Waits for a GPU once. Where each piece has one
-  // token, what a processor computes of it has the same bits whatever pieces are beside it, unless products are of FP8
-  // numbers; with `apart`, each token has these bits. Throws Error(bad_data) for an id that is not in the vocabulary.
+  // token, what a processor computes of it has the same bits whatever pieces are beside it;
+  // with `apart`, each token has these bits. Throws Error(bad_data) for an id that is not in the vocabulary.
   at::Tensor logits(std::span<const NewTokens> pieces, Rows rows = Rows::last);
 
   // Takes in the next part of a prompt, whose first `begin` tokens the decoder has already of the sequence: on a
   // processor up to prompt_chunk tokens, with nothing beside them, so that their numbers depend on the prompt alone; on
-  // a GPU, and where products are of FP8 numbers, all. `begin` is a multiple of prompt_chunk. Returns how many tokens
-  // of the prompt it has then; with the last sets `logits` as logits() does.
+  // a GPU, and where products are of FP8 numbers and rows not apart, all. `begin` is a multiple of prompt_chunk.
+  // Returns how many tokens of the prompt it has then; with the last sets `logits` as logits() does.
   static constexpr std::int64_t prompt_chunk = StreamedWeights::prompt_chunk;
   std::int64_t read_prompt(std::int64_t sequence, std::span<const std::int64_t> prompt, std::int64_t begin,
                            at::Tensor& logits);

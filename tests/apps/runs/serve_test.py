@@ -137,7 +137,14 @@ class Completions(Served):
 
     def test_exact_log_probabilities_are_those_of_eval(self):
         self.prepare({"precision.compute": "bf16"})
-        self.start("--exact")
+        for flags in ((), ("--set", "precision.fp8_level=O0")):
+            with self.subTest(flags=flags):
+                self.compare_with_eval("--exact", *flags)
+                self.process.terminate()
+                self.process.wait()
+
+    def compare_with_eval(self, *flags):
+        self.start(*flags)
         body = {"prompt": "\n", "max_tokens": 60, "seed": 3, "n": 6, "logprobs": 0, "return_token_ids": True}
         compared = 0
         for choice in self.post("/v1/completions", body)["choices"]:
@@ -147,7 +154,7 @@ class Completions(Served):
                 continue
             compared += len(ids)
             self.write("answer.txt", bytes(ids))
-            result = self.run_program("eval", "runs/small", "--data", "answer.txt", "--exact", "--json")
+            result = self.run_program("eval", "runs/small", "--data", "answer.txt", "--json", *flags)
             self.assertEqual(result.returncode, 0, result.stderr)
             # Sums of the same fp32 numbers, in whatever order.
             self.assertAlmostEqual(json.loads(result.stdout)["log_likelihood"],

@@ -13,6 +13,7 @@
 #include "core/model/layers/layers.h"
 #include "core/model/layers/scaled_tensor.h"
 #include "core/model/moe/row_scaling.h"
+#include "kernels/separate_rows.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {
@@ -95,6 +96,22 @@ TEST_CASE("a row's scale is that of its largest magnitude, on any rank that has 
   RowScaling::round_in_place(in_place, cast.scales, kernels::Fp8Format::e4m3);
   CHECK(at::equal(in_place, cast.widened(at::kFloat)));
   CHECK(scaling.scales(x.narrow(0, 0, 0), kernels::Fp8Format::e4m3, RowScaling::Columns::whole).numel() == 0);
+}
+
+TEST_CASE("rows that are apart have scales of their own, which are those of PyTorch's casts of each row") {
+  const Product by_row = [](const at::Tensor& x, const at::Tensor& weight) {
+    std::vector<at::Tensor> rows;
+    for (const at::Tensor& row : x.flatten(0, -2).unbind(0)) rows.push_back(in_e4m3(row));
+    return plain_product(at::stack(rows).view(x.sizes()), in_e4m3(weight));
+  };
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    const PassInput micro = random_input(named.model);
+    SmallModel model(named.model, {.type = at::kDouble, .fp8 = true});
+    const Expected expected = reference_passes(named.model, model.weights(), micro, {}, by_row);
+    const kernels::SeparateRows separate(true);
+    CHECK(distance(model.forward(micro, PassMode::evaluation), expected.losses) < 1e-10);
+  }
 }
 
 TEST_CASE("a scale is that of the largest magnitude on any rank that holds a part of the tensor") {
