@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "parallel/plan/simulator/copy_streams.h"
 #include "parallel/plan/simulator/data_stream.h"
 #include "parallel/plan/simulator/memory_ledger.h"
 #include "parallel/plan/simulator/outgoing_link.h"
@@ -19,8 +21,9 @@ struct Arrival {
 
 // The progress of a rank through its schedule. Times are in seconds.
 struct RankClock {
-  RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank_in, Timeline timeline)
-      : rank(rank_in), ledger(shape, memory, rank_in, timeline, result) {}
+  RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank_in, Timeline timeline,
+            double contention_of_copies)
+      : rank(rank_in), copies(contention_of_copies), ledger(shape, memory, rank_in, timeline, result) {}
   // The ledger refers to `result`.
   RankClock(const RankClock&) = delete;
 
@@ -32,6 +35,19 @@ struct RankClock {
   void note_arrival(double seconds, bool is_activation, std::int32_t stage) {
     const MemoryEvent arrives = is_activation ? MemoryEvent::activation_arrives : MemoryEvent::gradient_arrives;
     ledger.record(seconds, arrives, stage, MemoryLedger::running_pass);
+  }
+  // The start of the next instruction, not before `earliest`: once what it needs has come from the host.
+  double after_copies(const StepCopies& all, double earliest) {
+    if (all.ranks.empty()) return earliest;
+    const double start = copies.begin(all.ranks[static_cast<std::size_t>(rank)][next], clock, earliest);
+    result.exposed_copy_seconds += start - earliest;
+    return start;
+  }
+  // What moves after the last instruction lengthens the step.
+  void finish_copies() {
+    const double longer = std::max(0.0, copies.finish() - result.end_seconds);
+    result.exposed_copy_seconds += longer;
+    result.end_seconds += longer;
   }
 
   std::int32_t rank;
@@ -45,6 +61,7 @@ struct RankClock {
   DataStream data;
   DataStream::Ticket reduction = DataStream::none;  // the last one
   OutgoingLink outgoing;
+  CopyStreams copies;  // to and from the host
   RankSimulation result;
   MemoryLedger ledger;
 };

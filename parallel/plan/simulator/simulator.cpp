@@ -23,9 +23,11 @@ constexpr double never = std::numeric_limits<double>::infinity();
 // queue resumes the rank with the earliest time.
 class Simulator {
  public:
-  Simulator(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline)
-      : schedule_(schedule), shape_(schedule.shape), costs_(costs), memory_(memory), timeline_(timeline) {
-    for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) ranks_.emplace_back(shape_, memory, rank, timeline);
+  Simulator(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline,
+            const StepCopies& copies)
+      : schedule_(schedule), costs_(costs), memory_(memory), copies_(copies), timeline_(timeline) {
+    for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank)
+      ranks_.emplace_back(shape_, memory, rank, timeline, copies.contention);
     stages_.resize(static_cast<std::size_t>(shape_.stages()));
     // One arrival per tensor, activation and gradient of each stage and micro-batch, instead of a search per message.
     const std::size_t tensors = stages_.size() * static_cast<std::size_t>(shape_.micro_batches);
@@ -102,7 +104,7 @@ class Simulator {
           here.note(here.clock, Event::weights_are_freed, instruction.stage);
           break;
         case Operation::optimizer_step:
-          run_optimizer(here);
+          run_optimizer(here, instruction);
           break;
       }
       ++here.next;
@@ -138,7 +140,7 @@ class Simulator {
   void run_pass(RankClock& here, const Instruction& instruction) {
     const bool forward = instruction.operation == Operation::forward;
     const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
-    const double start = start_of_pass(here, instruction);
+    const double start = here.after_copies(copies_, start_of_pass(here, instruction));
     // Collectives that are already issued slow the pass down; later ones are issued after it.
     const WireShares wires = pass_wires(cost);
     const double seconds = cost.seconds + here.outgoing.lengthening(start, cost.seconds, wires);
@@ -262,18 +264,22 @@ class Simulator {
     if (!costs_.overlap) end_reduction(here);
   }
 
-  void run_optimizer(RankClock& here) {
+  void run_optimizer(RankClock& here, const Instruction& update) {
+    const bool is_whole = update.stage < 0;
     const double passes_done = std::max(here.clock, here.input_ready);
-    const double start = std::max(passes_done, here.data.interval(here.reduction).end);
-    const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(here.rank)];
+    const double reduced = here.data.interval(is_whole ? here.reduction : stage_of(update).reduction).end;
+    const double start = here.after_copies(copies_, std::max(passes_done, reduced));
+    const double seconds =
+        is_whole ? costs_.optimizer_seconds[static_cast<std::size_t>(here.rank)] : cost_of(update).update_seconds;
     end_reduction(here);
-    for (std::int32_t stage = here.rank; stage < shape_.stages(); stage += shape_.pipeline) {
+    const std::int32_t end = is_whole ? shape_.stages() : update.stage + 1;
+    for (std::int32_t stage = is_whole ? here.rank : update.stage; stage < end; stage += shape_.pipeline) {
       here.note(here.clock, Event::step_sums_are_cast, stage);
       here.note(here.clock, Event::step_sums_end, stage);
       here.note(start, Event::optimizer_starts, stage);
       here.note(start + seconds, Event::optimizer_ends, stage);
     }
-    here.result.exposed_data_seconds += start - passes_done;
+    here.result.exposed_data_seconds += std::max(0.0, reduced - passes_done);
     here.result.optimizer_seconds += seconds;
     here.clock = start + seconds;
     timeline_.record(here, Stream::compute, {start, here.clock}, seconds);
@@ -348,6 +354,7 @@ class Simulator {
       rank.result.end_seconds = std::max(rank.clock, rank.data.free_at());
       // Gathers of updated weights that outlast the optimizer step have nothing left to overlap.
       rank.result.exposed_data_seconds += rank.result.end_seconds - rank.clock;
+      rank.finish_copies();
       // Events after the rank's last instruction, such as the end of its sends.
       rank.ledger.finish();
       most_busy = std::max(most_busy, rank.result.busy_seconds);
@@ -366,9 +373,10 @@ class Simulator {
   using Wake = std::pair<double, std::int32_t>;  // time and rank; ties go to the lower rank, so runs are deterministic
 
   const Schedule& schedule_;
-  const ScheduleShape& shape_;
+  const ScheduleShape& shape_ = schedule_.shape;
   const StepCosts& costs_;
   const StepMemory& memory_;
+  const StepCopies& copies_;
   TimelineRecorder timeline_;
   std::deque<RankClock> ranks_;
   std::vector<StageClock> stages_;
@@ -380,8 +388,9 @@ class Simulator {
 
 }  // namespace
 
-Simulation simulate(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline) {
-  return Simulator(schedule, costs, memory, timeline).run();
+Simulation simulate(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline,
+                    const StepCopies& copies) {
+  return Simulator(schedule, costs, memory, timeline, copies).run();
 }
 
 }  // namespace llmtrain

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/plan/simulator/step_copies.h"
 #include "parallel/plan/simulator/step_costs.h"
 #include "parallel/plan/simulator/step_memory.h"
 #include "parallel/schedule/schedule.h"
@@ -37,6 +38,7 @@ struct RankSimulation {
   double slowed_seconds = 0;            // of it, time lost to concurrent gathers and reductions
   double exposed_data_seconds = 0;      // waits of the compute stream for gathers or reductions, plus slowed_seconds
   double exposed_transfer_seconds = 0;  // waits of the compute stream for a tensor in transfer
+  double exposed_copy_seconds = 0;      // waits for copies from and to the host, and for what the host is left to do
   double optimizer_seconds = 0;
   double end_seconds = 0;             // when all streams are done
   double peak_bytes = 0;              // maximum over time of the sum over categories
@@ -82,7 +84,10 @@ inline std::size_t cut_of(const Instruction& transfer) {
 // transfer starts when the links of both ranks are free. With `blocking_transfers` the sender's compute stream is
 // blocked during a transfer and the receiver's from its receive instruction on; a send and a receive without a pass
 // between them run together. Waiting for a tensor does not count as busy time.
+// Copies: what `copies` says of a pass or an OptimizerStep runs on streams of its own (copy_streams.h), and the
+// instruction starts when what it waits for is done. An OptimizerStep with a stage is that stage's alone
+// (StageCost::update_seconds), and waits for its reduction.
 Simulation simulate(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory,
-                    Timeline timeline = Timeline::leave_out);
+                    Timeline timeline = Timeline::leave_out, const StepCopies& copies = {});
 
 }  // namespace llmtrain

@@ -32,6 +32,7 @@ struct StageCost {
   double gather_seconds = 0;       // all-gather of the stage's weights (ZeRO-3, and after the step at ZeRO-1 and -2)
   double reduce_seconds = 0;       // all-reduce or reduce-scatter of the stage's gradients
   double last_reduce_seconds = 0;  // what the step's last reduction takes longer
+  double update_seconds = 0;       // of an OptimizerStep of this stage alone
   double buckets = 1;
   WireSeconds gather_wires{}, reduce_wires{}, last_reduce_wires{};
 };
