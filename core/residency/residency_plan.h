@@ -25,7 +25,7 @@ struct Move {
 // The moves of each list are in their order: one that takes memory follows those that give it back.
 struct TaskMoves {
   std::vector<Move> before;  // the task waits for all of them
-  std::vector<Move> beside;  // begin with the task; the next one waits for them
+  std::vector<Move> beside;  // begin with a task of the device, and the next one waits for them; follow one of the host
 };
 
 struct DeviceTensor {

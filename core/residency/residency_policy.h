@@ -24,6 +24,7 @@ struct ResidencyPolicy {
   Eviction eviction = Eviction::least_recently_used;
   bool copies_clean = false;  // what leaves is copied to the host although that has it: as without a record of writes
   bool prefetches = false;    // what the next task needs comes beside the one before it, where there is room
+  bool returns = false;       // what the host has written comes back at once, where it leaves room for all later tasks
 };
 
 // The least budget in which a sequence can run: that of its largest task, with all that it uses.

@@ -40,7 +40,7 @@ ResidencyPlan ResidencyWalk::run() {
   for (std::size_t index = 0; index < sequence_.tasks.size(); ++index) {
     TaskMoves& moves = plan_.tasks[index];
     if (sequence_.tasks[index].place == TaskPlace::host)
-      run_on_host(index, moves.before);
+      run_on_host(index, moves);
     else
       run_on_device(index, moves);
   }
@@ -53,21 +53,39 @@ ResidencyPlan ResidencyWalk::run() {
   return std::move(plan_);
 }
 
-// The host reads what the device has made, and the device's copy of what the host writes is old from then on.
-void ResidencyWalk::run_on_host(std::size_t index, std::vector<Move>& moves) {
+// The host reads what the device has made, and the device's copy of what the host writes is old from then on: where it
+// has room for it, the new one follows at once.
+void ResidencyWalk::run_on_host(std::size_t index, TaskMoves& moves) {
+  std::vector<std::size_t> returning;
   for (const TensorUse& use : sequence_.tasks[index].uses) {
     State& state = states_[use.tensor];
     if (state.is_here && (state.is_dirty || policy_.copies_clean)) {
-      moves.push_back({MoveKind::write_back, use.tensor});
+      moves.before.push_back({MoveKind::write_back, use.tensor});
       state.is_dirty = false;
     }
     state.is_on_host = true;
     if (!state.is_here || (use.access == Access::read && !use.is_last)) continue;
-    moves.push_back({MoveKind::release, use.tensor});
+    moves.before.push_back({MoveKind::release, use.tensor});
     leave(use.tensor);
+    if (policy_.returns && !use.is_last) returning.push_back(use.tensor);
   }
   for (const TensorUse& use : sequence_.tasks[index].uses)
     if (use.is_last) states_[use.tensor].is_on_host = false;
+  for (const std::size_t tensor : returning)
+    if (leaves_room(bytes_of(tensor), index)) fetch(tensor, moves.beside);
+}
+
+bool ResidencyWalk::leaves_room(std::int64_t bytes, std::size_t index) const {
+  std::int64_t most = 0;
+  for (std::size_t later = index + 1; later < sequence_.tasks.size(); ++later) {
+    const AccessTask& task = sequence_.tasks[later];
+    if (task.place == TaskPlace::host) continue;
+    std::int64_t missing = task.working_bytes;
+    for (const TensorUse& use : task.uses)
+      if (!states_[use.tensor].is_here) missing += bytes_of(use.tensor);
+    most = std::max(most, missing);
+  }
+  return held_ + bytes + most <= budget_;
 }
 
 void ResidencyWalk::run_on_device(std::size_t index, TaskMoves& moves) {

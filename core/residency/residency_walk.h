@@ -32,7 +32,9 @@ class ResidencyWalk {
     std::size_t pinned_by = never;  // the task that must find it
   };
 
-  void run_on_host(std::size_t index, std::vector<Move>& moves);
+  void run_on_host(std::size_t index, TaskMoves& moves);
+  // Whether so many bytes more leave room for all later tasks of the step.
+  bool leaves_room(std::int64_t bytes, std::size_t index) const;
   void run_on_device(std::size_t index, TaskMoves& moves);
   void release_unused(std::size_t index, std::vector<Move>& moves);
   void prefetch(std::size_t index, std::vector<Move>& moves);

@@ -5,9 +5,15 @@
 #include <limits>
 
 namespace llmtrain {
+namespace {
+
+// The lane whose earlier jobs a job of this lane follows.
+CopyLane followed_by(CopyLane lane) { return lane == CopyLane::returning ? CopyLane::host_work : CopyLane::to_host; }
+
+}  // namespace
 
 void CopyStreams::issue(const Copy& copy, double earliest) {
-  const std::size_t follows = copy.lane == CopyLane::to_host ? 0 : lane_of(CopyLane::to_host).jobs.size();
+  const std::size_t follows = copy.lane == CopyLane::to_host ? 0 : lane_of(followed_by(copy.lane)).jobs.size();
   lane_of(copy.lane).jobs.push_back({earliest, copy.seconds, follows, 0});
 }
 
@@ -22,25 +28,31 @@ double CopyStreams::begin(const InstructionCopies& copies, double clock, double 
 
 double CopyStreams::finish() {
   double end = 0;
-  for (const CopyLane lane : {CopyLane::to_device, CopyLane::to_host, CopyLane::host_work})
-    end = std::max(end, end_of(lane));
+  for (std::size_t lane = 0; lane < copy_lanes; ++lane) end = std::max(end, end_of(static_cast<CopyLane>(lane)));
   return end;
 }
 
-std::optional<std::size_t> CopyStreams::running(const Lane& lane) const {
-  if (lane.done == lane.jobs.size()) return std::nullopt;
-  const Job& job = lane.jobs[lane.done];
-  const bool has_to_wait =
-      job.earliest > now_ || job.follows > lanes_[static_cast<std::size_t>(CopyLane::to_host)].done;
-  return has_to_wait ? std::nullopt : std::optional(lane.done);
+std::optional<std::size_t> CopyStreams::running(CopyLane lane) const {
+  const Lane& queue = lanes_[static_cast<std::size_t>(lane)];
+  if (queue.done == queue.jobs.size()) return std::nullopt;
+  const Job& job = queue.jobs[queue.done];
+  const std::size_t done = lanes_[static_cast<std::size_t>(followed_by(lane))].done;
+  const bool has_to_wait = job.earliest > now_ || (lane != CopyLane::to_host && job.follows > done);
+  return has_to_wait ? std::nullopt : std::optional(queue.done);
 }
 
 void CopyStreams::advance() {
   std::array<std::optional<std::size_t>, copy_lanes> jobs;
-  for (std::size_t lane = 0; lane < copy_lanes; ++lane) jobs[lane] = running(lanes_[lane]);
-  const bool both_move = jobs[0].has_value() && jobs[1].has_value();
+  for (std::size_t lane = 0; lane < copy_lanes; ++lane) jobs[lane] = running(static_cast<CopyLane>(lane));
+  const auto runs = [&](CopyLane lane) { return jobs[static_cast<std::size_t>(lane)].has_value(); };
+  const bool shares = runs(CopyLane::to_device) && runs(CopyLane::returning);
+  const bool both_move = runs(CopyLane::to_host) && (runs(CopyLane::to_device) || runs(CopyLane::returning));
   // Directions share the host's memory; the processor's work on it is priced with what else it does.
-  const auto rate = [&](std::size_t lane) { return both_move && lane < 2 ? 1 - contention_ : 1.0; };
+  const auto rate = [&](std::size_t index) {
+    const auto lane = static_cast<CopyLane>(index);
+    if (lane == CopyLane::host_work) return 1.0;
+    return (both_move ? 1 - contention_ : 1) * (shares && lane != CopyLane::to_host ? 0.5 : 1);
+  };
   double next = std::numeric_limits<double>::infinity();
   for (std::size_t lane = 0; lane < copy_lanes; ++lane) {
     const Lane& queue = lanes_[lane];

@@ -12,8 +12,9 @@ namespace llmtrain {
 
 // A rank's streams of copies to the device and to the host, and of the host's work: each does one thing after the
 // other. A copy to the device, and the host's work, begin after all copies to the host that were issued before them:
-// the former may need their memory, the latter their contents. Times are in seconds; nothing is issued at a time before
-// that of what was asked for until then.
+// the former may need their memory, the latter their contents. What returns shares the way with copies to the device
+// half and half, so that these need not wait for the host's work. Times are in seconds; nothing is issued at a time
+// before that of what was asked for until then.
 class CopyStreams {
  public:
   explicit CopyStreams(double contention = 0) : contention_(contention) {}
@@ -31,7 +32,7 @@ class CopyStreams {
   struct Job {
     double earliest = 0;
     double left = 0;          // seconds alone
-    std::size_t follows = 0;  // copies to the host that have to be done
+    std::size_t follows = 0;  // copies to the host that have to be done, or of what returns the host's work
     double end = 0;
   };
   struct Lane {
@@ -42,7 +43,7 @@ class CopyStreams {
   Lane& lane_of(CopyLane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   void issue(const Copy& copy, double earliest);
   // The lane's job that runs now; none: it has none, or waits.
-  std::optional<std::size_t> running(const Lane& lane) const;
+  std::optional<std::size_t> running(CopyLane lane) const;
   // Goes on to the next moment at which a job begins or ends.
   void advance();
   double end_of(CopyLane lane);

@@ -13,8 +13,9 @@ enum class CopyLane : std::uint8_t {
   to_device,
   to_host,
   host_work,  // no copy: what the host's processor does with what has come, such as an update
+  returning,  // to the device, once all of the host's work is done that was issued before; no instruction waits for it
 };
-constexpr std::size_t copy_lanes = 3;
+constexpr std::size_t copy_lanes = 4;
 
 struct Copy {
   CopyLane lane{};

@@ -104,6 +104,14 @@ TEST_CASE("what the host updates leaves the device, and comes back new") {
   // ZeRO-Offload's: the weights down to the device, the gradients up, and the moments stay.
   CHECK(traffic.fetched == 4);
   CHECK(traffic.written_back == 2);
+  // It returns at once where it does not stand in the way.
+  const ResidencyPlan early = steady_residency(sequence, 6, {.eviction = Eviction::furthest_next_use, .returns = true});
+  CHECK(early.tasks[1].beside == std::vector<Move>{{MoveKind::fetch, 0}});
+  CHECK(early.start == std::vector<DeviceTensor>{{0, false}});
+  CHECK(check_residency(sequence, early, 6).traffic.bytes() == traffic.bytes());
+  sequence.tasks.push_back({{}, 3, TaskPlace::device});
+  CHECK(plan_residency(sequence, 6, {.returns = true}).tasks[1].beside.empty());
+  CHECK(plan_residency(sequence, 7, {.returns = true}).tasks[1].beside.size() == 1);
 }
 
 TEST_CASE("every policy keeps every rule on random steps within every budget down to the least") {
@@ -114,7 +122,7 @@ TEST_CASE("every policy keeps every rule on random steps within every budget dow
     CHECK_THROWS_AS(plan_residency(sequence, least - 1, {}), Error);
     for (const Eviction eviction : all_evictions)
       for (const std::int64_t budget : {least, least + 1, least + 5, least + 60}) {
-        const ResidencyPolicy policy{eviction, random() % 2 == 0, random() % 2 == 0};
+        const ResidencyPolicy policy{eviction, random() % 2 == 0, random() % 2 == 0, random() % 2 == 0};
         ResidencyPlan plan = plan_residency(sequence, budget, policy);
         CHECK_NOTHROW(check_residency(sequence, plan, budget));
         flush(plan);

@@ -74,6 +74,14 @@ TEST_CASE("the host works on what has come, beside passes, and a step ends with 
   CHECK(simulation.ranks[0].exposed_copy_seconds == 3);
 }
 
+TEST_CASE("what returns follows the host's work, and a fetch behind it shares the way instead of waiting") {
+  CopyStreams streams;
+  streams.begin({{}, {to_host(1), {CopyLane::host_work, 3}, {CopyLane::returning, 2}}, false}, 0, 0);
+  // From 1 on alone, from 4 to 7 at half of the rate beside what returns, which ends half a second later.
+  CHECK(streams.begin({{to_device(4.5)}, {}, false}, 0, 0) == 7);
+  CHECK(streams.finish() == 7.5);
+}
+
 TEST_CASE("an update of one stage takes its own time") {
   const ScheduleShape shape{.loops = 2, .micro_batches = 1};
   Schedule schedule = make_schedule(shape);
@@ -98,7 +106,7 @@ TEST_CASE("copies never make a step shorter, nor longer than all of them one aft
     for (InstructionCopies& each : copies)
       for (std::vector<Copy>* list : {&each.before, &each.beside})
         for (unsigned i = random() % 3; i > 0; --i) {
-          list->push_back({static_cast<CopyLane>(random() % 3), seconds()});
+          list->push_back({static_cast<CopyLane>(random() % copy_lanes), seconds()});
           sum += list->back().seconds;
         }
     for (InstructionCopies& each : copies) each.waits_for_room = random() % 2 == 0;
