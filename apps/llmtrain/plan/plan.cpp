@@ -23,6 +23,7 @@
 #include "apps/llmtrain/plan/fp8_products.h"
 #include "apps/llmtrain/plan/inference.h"
 #include "apps/llmtrain/plan/more_devices.h"
+#include "apps/llmtrain/plan/policies.h"
 #include "apps/llmtrain/plan/price.h"
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/plan/search.h"
@@ -58,6 +59,7 @@ struct PlanOptions {
   std::optional<std::string> ranks;
   std::optional<std::string> program, price;
   bool search = false;
+  std::optional<double> policies;
   std::vector<std::string> inference;
   std::vector<std::string> sweep;
   std::optional<std::string> target;
@@ -169,6 +171,7 @@ int plan(const PlanOptions& options) {
   const PlannedOverrides planned = with_derived_data(options.recipe, overrides);
   const Recipe recipe = read_counted_recipe(options.recipe, planned.all);
   if (options.search) return search(options, recipe, planned.derives_data);
+  if (options.policies) return show_policies(options.recipe, recipe, *options.policies, options.outputs);
   PlanOutputs outputs = options.outputs;
   outputs.derives_data = planned.derives_data;
   return show_plan(options.recipe, recipe, outputs);
@@ -263,6 +266,22 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
   return summary;
 }
 
+namespace {
+
+// Flags that go with all others: for keys of the recipe, and for JSON.
+void add_common_flags(CLI::App& command, PlanOptions& options) {
+  command.add_option("--ranks", options.ranks, "Devices that train together (launch.ranks)")->type_name("N");
+  command.add_option("--program", options.program, "Software whose run is priced (cluster.program)")
+      ->type_name("PROGRAM");
+  command
+      .add_option("--price", options.price,
+                  "Price of a device for an hour, as 2.5 or \"2.5 EUR\" (cluster.price_per_device_hour)")
+      ->type_name("PRICE");
+  command.add_flag("--json", options.outputs.json, "Print the whole report as JSON");
+}
+
+}  // namespace
+
 void add_plan(CLI::App& program, Action& action) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App* command = program.add_subcommand("plan", "Estimates memory, time and cost of a recipe; needs no GPU");
@@ -270,14 +289,7 @@ void add_plan(CLI::App& program, Action& action) {
   CLI::Option* other =
       add_recipe_argument(*command, options->other_recipe, "OTHER", "Another recipe, to be compared with the first");
   add_set_flag(*command, options->overrides);
-  command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
-  command->add_option("--program", options->program, "Software whose run is priced (cluster.program)")
-      ->type_name("PROGRAM");
-  command
-      ->add_option("--price", options->price,
-                   "Price of a device for an hour, as 2.5 or \"2.5 EUR\" (cluster.price_per_device_hour)")
-      ->type_name("PRICE");
-  command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
+  add_common_flags(*command, *options);
   CLI::Option* search = command->add_flag("--search", options->search, "Search layouts for its model and batch");
   command->add_option("--output", options->output, "Output file of the best recipe (default: NAME.best.json)")
       ->type_name("FILE")
@@ -302,6 +314,11 @@ void add_plan(CLI::App& program, Action& action) {
           ->add_option("--explain", options->explained,
                        "Say why a run, or a measurement published:NAME, is faster or slower, key by key")
           ->type_name("SOURCE");
+  CLI::Option* policies =
+      command
+          ->add_option("--policies", options->policies,
+                       "Compare what goes to the host within a limit, as memory.limit says it, policy by policy")
+          ->type_name("LIMIT");
   CLI::Option* inference =
       command
           ->add_option("--inference", options->inference,
@@ -316,6 +333,7 @@ void add_plan(CLI::App& program, Action& action) {
   other->excludes(search, sweep, html, trace);
   explain->excludes(other, target, search, sweep, html, trace);
   target->excludes(other, search, sweep, html, trace);
+  policies->excludes(other, target, explain, inference, search, sweep, html, trace);
   command->footer(
       "Examples:\n  llmtrain plan recipes/papers/gpt3-175b.json\n"
       "  llmtrain plan recipe.json --set parallel.zero_stage=1 --html plan.html\n"
