@@ -114,6 +114,16 @@ TEST_CASE("what the host updates leaves the device, and comes back new") {
   CHECK(plan_residency(sequence, 7, {.returns = true}).tasks[1].beside.size() == 1);
 }
 
+TEST_CASE("nothing is fetched ahead of the host's update of it, which would make the fetch vain") {
+  AccessSequence sequence;
+  sequence.tensors = {{"a", 1, true}, {"b", 1, true}};
+  sequence.tasks = {{{{0, Access::read, false}}, 0, TaskPlace::device},
+                    {{{1, Access::change, false}}, 0, TaskPlace::host},
+                    {{{1, Access::read, false}}, 0, TaskPlace::device}};
+  const ResidencyPlan plan = plan_residency(sequence, 2, {.prefetches = true});
+  CHECK(check_residency(sequence, plan, 2).traffic.fetches == 2);
+}
+
 TEST_CASE("every policy keeps every rule on random steps within every budget down to the least") {
   std::mt19937 random(7);
   for (int round = 0; round < 2000; ++round) {
