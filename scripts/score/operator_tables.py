@@ -4,9 +4,10 @@ are from measurements.
 
 PRODUCTS is a CSV file of columns device, rows, columns, inner and a time in microseconds by type (bf16, fp8,
 fp8_block, nvfp4), ATTENTION one of columns device, program, head_dim, batch, sequence, heads, kv_heads and microseconds, the
-forward of causal attention in bf16. `device` is the name of a cluster profile. Of attention the faster of two programs
-counts. Errors are those of shapes that a table was fitted to, of every fifth shape, left out of another table, and of
-every fifth pair of columns and inner size (of attention: of heads and heads per key), left out of a third.
+forward of causal attention in bf16, and COLLECTIVES one of columns device, collective, ranks, bytes and microseconds, of
+NCCL in one node. `device` is the name of a cluster profile. Of attention the faster of two programs counts. Errors are
+those of shapes that a table was fitted to, of every fifth shape, left out of another table, and of every fifth pair of
+columns and inner size (of attention: of heads and heads per key), left out of a third.
 """
 
 import argparse
@@ -30,9 +31,12 @@ ATTENTION_AXES = {
     "heads_per_key": (1, 32),
     "head_size": (64, 128),
 }
-# The time of an operator grows with each of its sizes.
+COLLECTIVE_AXES = {"ranks": (2, 4, 8), "bytes": tuple(512 * 4**i for i in range(11))}
+# The time of an operator grows with each of its sizes; of a collective among more ranks each sends another share.
 PRODUCT_STEEPEST = (1, 1, 1)
 ATTENTION_STEEPEST = (2, 1, None, 1)
+COLLECTIVE_STEEPEST = (None, 1)
+COLLECTIVE_NAMES = {"alltoall": "all_to_all"}
 TYPES = ("bf16", "fp8", "fp8_block", "nvfp4")
 LEFT_OUT = 5  # one shape or pair in so many
 # What a profile states beside tables, with AIConfigurator's values for passes over memory of all devices.
@@ -41,7 +45,8 @@ NUMBERS = {"training_speed": 1, "memory_fraction": 0.8, "memory_seconds": 3e-06,
 BORROWED = {"a100-40gb": "a100-80gb", "a100-80gb-800gbps": "a100-80gb", "v100-32gb": "a100-80gb"}
 SOURCE = (
     "measured one by one (AIConfigurator, NVIDIA, Apache-2.0: medians of TensorRT-LLM and vLLM), as a grid that "
-    "scripts/operator_tables derives from 80 % of the shapes"
+    "scripts/operator_tables derives from 80 % of the shapes; collectives are those of NCCL in one node from the same "
+    "source, all of them"
 )
 
 
@@ -81,6 +86,22 @@ def read_attention(file):
             found.setdefault(device, {}).setdefault(shape[:4], []).append(min(seconds))
     # The same heads in other batches are the same work.
     return {device: {shape: sum(list_) / len(list_) for shape, list_ in of.items()} for device, of in found.items()}
+
+
+def read_collectives(file):
+    """{(device, collective): {(ranks, bytes of the whole tensor): seconds}}"""
+    found = {}
+    for row in csv.DictReader(file.open()):
+        kind = COLLECTIVE_NAMES.get(row["collective"], row["collective"])
+        shape = (int(row["ranks"]), int(row["bytes"]))
+        found.setdefault((row["device"], kind), {})[shape] = float(row["microseconds"]) * 1e-6
+    return found
+
+
+def sent_bytes(kind):
+    """Bytes that one rank sends of a tensor around a ring, by shape, which efficiencies count."""
+    directions = 2 if kind == "all_reduce" else 1
+    return lambda shape: directions * (shape[0] - 1) / shape[0] * shape[1]
 
 
 def product_flops(shape):
@@ -125,14 +146,15 @@ class Measured:
         to, of shapes and of pairs that were left out."""
         everything = range(len(self.shapes))
         pairs = sorted({self.pair_of(shape) for shape in self.shapes})
-        out = set(pairs[LEFT_OUT // 2 :: LEFT_OUT])
+        out = set(pairs[LEFT_OUT // 2 :: LEFT_OUT]) if len(pairs) >= LEFT_OUT else set()
         groups = (
             set(everything[LEFT_OUT // 2 :: LEFT_OUT]),
             {i for i in everything if self.pair_of(self.shapes[i]) in out},
         )
         yield len(self.shapes), quantiles(self.errors(self.fit(), everything))
         for group in groups:
-            yield len(group), quantiles(self.errors(self.fit(group), sorted(group)))
+            if group:
+                yield len(group), quantiles(self.errors(self.fit(group), sorted(group)))
 
 
 def quantiles(errors):
@@ -140,16 +162,20 @@ def quantiles(errors):
     return errors[len(errors) // 2], errors[len(errors) * 9 // 10]
 
 
-def measured(products, attention):
-    """{device: {"products": {type: Measured}, "attention": {type: Measured}}}"""
+def measured(products, attention, collectives):
+    """{device: {"products": {type: Measured}, "attention": {type: Measured}, "collectives": {collective: Measured}}}"""
     found = {}
     for (device, kind), seconds in products.items():
         one = Measured(PRODUCT_AXES, PRODUCT_STEEPEST, seconds, product_flops, peaks(device)[kind], lambda s: s[1:])
-        found.setdefault(device, {"products": {}, "attention": {}})["products"][kind] = one
+        found.setdefault(device, {"products": {}, "attention": {}, "collectives": {}})["products"][kind] = one
     for device, seconds in attention.items():
         peak = peaks(device)["bf16"]
         one = Measured(ATTENTION_AXES, ATTENTION_STEEPEST, seconds, attention_flops, peak, lambda s: s[1:3])
         found[device]["attention"]["bf16"] = one
+    for (device, kind), seconds in sorted(collectives.items()):
+        link = json.loads(profile_file(device).read_text())["node"]["link_bandwidth"]
+        axes, sent = COLLECTIVE_AXES, sent_bytes(kind)
+        found[device]["collectives"][kind] = Measured(axes, COLLECTIVE_STEEPEST, seconds, sent, link, lambda s: s[:1])
     return found
 
 
@@ -201,6 +227,7 @@ def markdown(found):
             for kind, one in by_type.items():
                 scores = list(one.scores())
                 cells = " | ".join(f"{middle:.1f}, {most:.1f}" for _, (middle, most) in scores)
+                cells += " | –" * (3 - len(scores))
                 yield f"| {device} | {operator} | {kind} | {scores[0][0]:,} | {cells} |"
 
 
@@ -209,9 +236,14 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/operator_tables", description=__doc__)
     parser.add_argument("products", type=pathlib.Path, metavar="PRODUCTS")
     parser.add_argument("attention", type=pathlib.Path, metavar="ATTENTION")
+    parser.add_argument("collectives", type=pathlib.Path, metavar="COLLECTIVES")
     parser.add_argument("--write", action="store_true", help="write the tables into recipes/clusters")
     arguments = parser.parse_args()
-    found = measured(read_products(arguments.products), read_attention(arguments.attention))
+    found = measured(
+        read_products(arguments.products),
+        read_attention(arguments.attention),
+        read_collectives(arguments.collectives),
+    )
     if arguments.write:
         for device, by_operator in found.items():
             for name in [device] + [name for name, other in BORROWED.items() if other == device]:

@@ -46,6 +46,9 @@ double looked_up(const CollectiveTable& table, double bytes) {
   return below.seconds * std::pow(above->seconds / below.seconds, share);
 }
 
+// An all-reduce is a reduce-scatter followed by an all-gather, each one half of it (Patarasuk and Yuan, 2009).
+double share_of_all_reduce(Collective collective) { return collective == Collective::all_reduce ? 1 : 0.5; }
+
 // A ring's all-reduce takes 2(n − 1) hops.
 double ring_hops(const RankGroup& group) { return 2 * static_cast<double>(group.ranks - 1); }
 
@@ -57,7 +60,11 @@ CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devic
       devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))),
       adapters_(adapters_in_use(profile)),
       efficiency_(efficiency_in_use(profile)),
-      emulated_(emulated) {}
+      emulated_(emulated) {
+  if (profile.program.kernels.collectives != KernelRates::measured || profile.operators == nullptr) return;
+  for (std::size_t place = 0; place < tables_.size(); ++place)
+    tables_[place] = table_of(profile.operators->collectives, table_collectives[place]);
+}
 
 double CollectiveCost::seconds(Collective collective, double bytes, const RankGroup& group) const {
   switch (collective) {
@@ -65,7 +72,7 @@ double CollectiveCost::seconds(Collective collective, double bytes, const RankGr
       return all_reduce(bytes, group);
     case Collective::all_gather:
     case Collective::reduce_scatter:
-      return all_gather(bytes, group);
+      return ring(collective, bytes, group, efficiency_);
     case Collective::all_to_all:
       return all_to_all(bytes, group);
     case Collective::send:
@@ -78,16 +85,37 @@ double CollectiveCost::seconds(Collective collective, double bytes, const RankGr
   return 0;
 }
 
-// Ring bandwidth and tree latency, up and down: NCCL picks the better algorithm by size, and each term dominates where
-// its algorithm is chosen.
-double CollectiveCost::inside_node(double bytes, std::int64_t ranks) const {
+const EfficiencyTable* CollectiveCost::table(Collective collective) const {
+  static_assert(static_cast<std::size_t>(Collective::all_to_all) == table_collectives.size() - 1);
+  const auto place = static_cast<std::size_t>(collective);
+  return place < tables_.size() ? tables_[place] : nullptr;
+}
+
+// Tensors smaller than any measured one take the time of the smallest.
+double CollectiveCost::measured_seconds(const EfficiencyTable& table, Collective collective, double bytes,
+                                        std::int64_t ranks) const {
+  const std::array<double, 2> sizes{static_cast<double>(ranks), std::max(bytes, table.axes()[1].front())};
+  return ring_bytes(collective, ranks, sizes[1]) / (profile_.node.link_bandwidth * table.find(sizes).efficiency);
+}
+
+std::optional<Basis> CollectiveCost::basis(Collective collective, double bytes, const RankGroup& group) const {
+  const EfficiencyTable* measured = table(collective);
+  if (measured == nullptr || group.ranks <= 1 || group.inside_node < group.ranks || bytes <= 0) return std::nullopt;
+  return measured->find(std::array<double, 2>{static_cast<double>(group.ranks), bytes}).basis;
+}
+
+// Without measurements ring bandwidth and tree latency, up and down: NCCL picks the better algorithm by size, and each
+// term dominates where its algorithm is chosen.
+double CollectiveCost::inside_node(Collective collective, double bytes, std::int64_t ranks) const {
   if (ranks <= 1 || bytes <= 0) return 0;
+  if (const EfficiencyTable* measured = table(collective)) return measured_seconds(*measured, collective, bytes, ranks);
+  const double share = share_of_all_reduce(collective);
   const NodeProfile& node = profile_.node;
   for (const CollectiveTable& table : node.all_reduce) {
-    if (table.ranks == ranks) return looked_up(table, bytes);
+    if (table.ranks == ranks) return share * looked_up(table, bytes);
   }
-  return 2 * part(ranks) * bytes / (node.link_bandwidth * node.link_efficiency) +
-         2 * node.latency_seconds * doublings(static_cast<double>(ranks));
+  return share * (2 * part(ranks) * bytes / (node.link_bandwidth * node.link_efficiency) +
+                  2 * node.latency_seconds * doublings(static_cast<double>(ranks)));
 }
 
 double CollectiveCost::adapter_seconds(double bytes, const RankGroup& group, double efficiency) const {
@@ -139,27 +167,33 @@ double CollectiveCost::emulated_message(double bytes, const RankGroup& group) co
          (group.inside_node > 1 ? emulated_.node_speedup : 1);
 }
 
-double CollectiveCost::reduction(double bytes, const RankGroup& group, double efficiency) const {
+double CollectiveCost::ring(Collective collective, double bytes, const RankGroup& group, double efficiency) const {
   if (group.ranks <= 1) return 0;
+  const double share = share_of_all_reduce(collective);
   // The intra-node and the inter-node part are pipelined, so only the slower one counts.
-  return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
-                  between_nodes(bytes, group, efficiency)) +
-         (bytes > 0 ? ring_hops(group) * emulated_hop(group) + emulated_ring(bytes, group) : 0);
+  return std::max(inside_node(collective, bytes, std::min(group.inside_node, group.ranks)),
+                  share * between_nodes(bytes, group, efficiency)) +
+         (bytes > 0 ? share * (ring_hops(group) * emulated_hop(group) + emulated_ring(bytes, group)) : 0);
 }
 
-WireSeconds CollectiveCost::ring_wires(double bytes, const RankGroup& group) const {
+WireSeconds CollectiveCost::ring_wires(Collective collective, double bytes, const RankGroup& group) const {
   if (group.ranks <= 1) return {};
-  return {inside_node(bytes, std::min(group.inside_node, group.ranks)),
-          adapter_seconds(bytes, group, efficiency_) + emulated_ring(bytes, group)};
+  const std::int64_t inside = std::min(group.inside_node, group.ranks);
+  double links = inside_node(collective, bytes, inside);
+  // Measured times are also what kernels wait for each other.
+  if (table(collective) != nullptr)
+    links = std::min(
+        links, ring_bytes(collective, inside, bytes) / (profile_.node.link_bandwidth * profile_.node.link_efficiency));
+  return {links,
+          share_of_all_reduce(collective) * (adapter_seconds(bytes, group, efficiency_) + emulated_ring(bytes, group))};
 }
 
 double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
-  return reduction(bytes, group, efficiency_);
+  return ring(Collective::all_reduce, bytes, group, efficiency_);
 }
 
-// An all-reduce is a reduce-scatter followed by an all-gather, each one half of it (Patarasuk and Yuan, 2009).
 double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
-  return reduction(bytes, group, efficiency_) / 2;
+  return ring(Collective::all_gather, bytes, group, efficiency_);
 }
 
 // Each of a ring's n − 1 steps is a hop over NVLink or over the network. NCCL's own tuning model counts them so, with
@@ -178,7 +212,7 @@ double CollectiveCost::gather_weights(double bytes, double messages, const RankG
   // these programs, not of the network.
   const double reached = profile_.program.data.gather_adapters / adapters_;
   const double efficiency = reached > 0 ? std::min(reached, efficiency_) : efficiency_;
-  return reduction(bytes, group, efficiency) / 2 + messages * ring_latency(group);
+  return ring(Collective::all_gather, bytes, group, efficiency) + messages * ring_latency(group);
 }
 
 WireSeconds CollectiveCost::all_to_all_wires(double bytes, const RankGroup& group) const {
@@ -195,6 +229,10 @@ WireSeconds CollectiveCost::all_to_all_wires(double bytes, const RankGroup& grou
 
 double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1) return 0;
+  if (const EfficiencyTable* measured = table(Collective::all_to_all);
+      measured != nullptr && bytes > 0 && group.inside_node >= group.ranks)
+    return measured_seconds(*measured, Collective::all_to_all, bytes, group.ranks) + emulated_all_to_all(bytes, group) +
+           emulated_hop(group);
   // A profile's latency is fitted to collectives over all ranks and stands for whatever else they wait for; a message
   // alone takes no longer than this. It is that of A100, with which the gain of hierarchical exchanges at 2,048 GPUs is
   // about as published (Hwang et al., arXiv 2206.03382).
@@ -233,10 +271,9 @@ double CollectiveCost::point_to_point(double bytes, const RankGroup& group) cons
 WireSeconds CollectiveCost::wires(Collective collective, double bytes, const RankGroup& group) const {
   switch (collective) {
     case Collective::all_reduce:
-      return ring_wires(bytes, group);
     case Collective::all_gather:
     case Collective::reduce_scatter:
-      return ring_wires(bytes, group) * 0.5;
+      return ring_wires(collective, bytes, group);
     case Collective::all_to_all:
       return all_to_all_wires(bytes, group);
     case Collective::send:

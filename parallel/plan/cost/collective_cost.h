@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <optional>
+
 #include "core/base/collective.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/layout/mesh.h"
@@ -25,11 +28,12 @@ class CollectiveCost {
   // network has one link per rank for everything, which counts as its adapter.
   WireSeconds wires(Collective collective, double bytes, const RankGroup& group) const;
 
-  // A ring inside the node (or its measured table), pipelined with a ring over the nodes that uses all adapters: the
+  // A ring inside the node (or its measured time), pipelined with a ring over the nodes that uses all adapters: the
   // slower of the two counts (Patarasuk and Yuan, 2009). Latency between nodes is that of a tree: log2(nodes) latencies
-  // each way.
+  // each way. Of programs that are priced by measured collectives (KernelFacts) those inside a node are,
+  // too, where the profile's section "operators" has them.
   double all_reduce(double bytes, const RankGroup& group) const;
-  double all_gather(double bytes, const RankGroup& group) const;  // and reduce-scatter, which takes as long
+  double all_gather(double bytes, const RankGroup& group) const;
   // The same for sharded weights (ZeRO-3), which move in so many messages, each around a ring of all ranks: its latency
   // grows with their number. A program may reach only a part of a node's adapters (DataFacts).
   double gather_weights(double bytes, double messages, const RankGroup& group) const;
@@ -40,11 +44,19 @@ class CollectiveCost {
   // One message between neighbours, while all other neighbours of the same axis send theirs.
   double point_to_point(double bytes, const RankGroup& group) const;
 
+  // Whether measured collectives price the group, all of whose ranks are in one node; none: a formula, or the profile's
+  // own table of all-reduces.
+  std::optional<Basis> basis(Collective collective, double bytes, const RankGroup& group) const;
+
  private:
-  double inside_node(double bytes, std::int64_t ranks) const;  // one all-reduce
+  // An all-reduce, all-gather or reduce-scatter.
+  double inside_node(Collective collective, double bytes, std::int64_t ranks) const;
+  // Null where nothing was measured of it.
+  const EfficiencyTable* table(Collective collective) const;
+  double measured_seconds(const EfficiencyTable& table, Collective collective, double bytes, std::int64_t ranks) const;
   double between_nodes(double bytes, const RankGroup& group, double efficiency) const;
   double adapter_seconds(double bytes, const RankGroup& group, double efficiency) const;  // of it, without latency
-  WireSeconds ring_wires(double bytes, const RankGroup& group) const;                     // one all-reduce
+  WireSeconds ring_wires(Collective collective, double bytes, const RankGroup& group) const;
   WireSeconds all_to_all_wires(double bytes, const RankGroup& group) const;
   WireSeconds point_to_point_wires(double bytes, const RankGroup& group) const;
   double emulated_speedup(const RankGroup& group) const;
@@ -53,9 +65,11 @@ class CollectiveCost {
   double emulated_ring(double bytes, const RankGroup& group) const;  // one all-reduce
   double emulated_all_to_all(double bytes, const RankGroup& group) const;
   double emulated_message(double bytes, const RankGroup& group) const;
-  double reduction(double bytes, const RankGroup& group, double efficiency) const;
+  double ring(Collective collective, double bytes, const RankGroup& group, double efficiency) const;
 
   const ClusterProfile& profile_;
+  // By collective, the first four of them; null: not priced by measured times.
+  std::array<const EfficiencyTable*, table_collectives.size()> tables_{};
   double devices_per_node_ = 1;
   double adapters_ = 1;    // of a node, that its traffic goes over
   double efficiency_ = 1;  // of their bandwidth, that collectives reach

@@ -87,7 +87,8 @@ double PassPricer::exchange_seconds(const SplitExchange& exchange) const {
   const double bytes = exchange_bytes(exchange);
   const NodeProfile& node = profile_.node;
   // Inside a node all links are used at once, in as many steps as a gather.
-  if (exchange.collective == Collective::all_to_all && group.inside_node == group.ranks)
+  if (exchange.collective == Collective::all_to_all && group.inside_node == group.ranks &&
+      !collectives_.basis(exchange.collective, bytes, group))
     return ring_bytes(Collective::all_to_all, group.ranks, bytes) / (node.link_bandwidth * node.link_efficiency) +
            node.latency_seconds * std::log2(static_cast<double>(group.ranks));
   return collectives_.seconds(exchange.collective, bytes, group);

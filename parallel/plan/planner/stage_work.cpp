@@ -98,13 +98,15 @@ class WorkList {
     const double adapters = network.adapter_bandwidth * static_cast<double>(network.adapters) /
                             static_cast<double>(priced_.mesh().devices_per_node);
     const double peak = is_inside ? node.link_bandwidth : adapters, sent = ring_bytes(collective, ranks.ranks, bytes);
-    return {.name = fmt::format("{} of {}", with_spaces(planned_name(collective)), with_spaces(tensors)),
-            .seconds = seconds,
-            .shape = fmt::format("{} of {} ranks", bytes_text(bytes), ranks.ranks),
-            .amount = sent,
-            .peak = peak,
-            .efficiency = seconds > 0 && peak > 0 ? sent / seconds / peak : 0,
-            .source = source(is_inside ? "node" : "network")};
+    PricedWork work{.name = fmt::format("{} of {}", with_spaces(planned_name(collective)), with_spaces(tensors)),
+                    .seconds = seconds,
+                    .shape = fmt::format("{} of {} ranks", bytes_text(bytes), ranks.ranks),
+                    .amount = sent,
+                    .peak = peak,
+                    .efficiency = seconds > 0 && peak > 0 ? sent / seconds / peak : 0};
+    if (!state_basis(priced_.collectives.basis(collective, bytes, ranks), work))
+      work.source = source(is_inside ? "node" : "network");
+    return work;
   }
 
  private:
@@ -172,12 +174,13 @@ class WorkList {
       case OperatorKind::stored_attention: {
         const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
         work.shape = shape_of(item.product);
-        if (!state_basis(priced_.roofline.product_efficiency(item.product, type), work)) work.source = source("matrix");
+        if (!state_basis(priced_.roofline.product_efficiency(item.product, type).basis, work))
+          work.source = source("matrix");
         break;
       }
       case OperatorKind::fused_attention:
         work.shape = "fused";
-        if (!state_basis(priced_.roofline.attention_efficiency(attention_sizes(item)), work))
+        if (!state_basis(priced_.roofline.attention_efficiency(attention_sizes(item)).basis, work))
           work.source = attention_source();
         break;
       case OperatorKind::elementwise:
@@ -189,10 +192,10 @@ class WorkList {
   }
 
   // Names the measurements of such operators alone, if they price it.
-  bool state_basis(const Reached& reached, PricedWork& work) {
-    if (!reached.basis) return false;
+  bool state_basis(const std::optional<Basis>& basis, PricedWork& work) {
+    if (!basis) return false;
     work.source = source("operators");
-    work.basis = basis_words[static_cast<std::size_t>(*reached.basis)];
+    work.basis = basis_words[static_cast<std::size_t>(*basis)];
     const std::string& measured_on = priced_.profile.operators->measured_on;
     if (measured_on != priced_.profile.name) work.basis += ", borrowed from " + measured_on;
     return true;

@@ -46,14 +46,16 @@ class EfficiencyTable {
 };
 
 // By the type of the operands: "bf16" (for fp16, too), "fp8" with a scale per tensor, "fp8_block" with one per block,
-// and "nvfp4". FP8 products were measured with the cast of their first operand from 16 bits.
+// and "nvfp4". FP8 products were measured with the cast of their first operand from 16 bits. Collectives are by name.
 using TablesByType = std::map<std::string, EfficiencyTable>;
 constexpr std::array<const char*, 4> table_types = {"bf16", "fp8", "fp8_block", "nvfp4"};
+constexpr std::array<const char*, 4> table_collectives = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
 
 // A device's operators as they were measured one by one: a profile's section "operators".
 struct OperatorTables {
   static constexpr std::array<const char*, 3> product_axes = {"rows", "columns", "inner"};
   static constexpr std::array<const char*, 4> attention_axes = {"sequence", "heads", "heads_per_key", "head_size"};
+  static constexpr std::array<const char*, 2> collective_axes = {"ranks", "bytes"};
 
   // The profile whose device was measured; another one than the profile's own where it borrows the tables.
   std::string measured_on;
@@ -67,6 +69,9 @@ struct OperatorTables {
   TablesByType products;
   // The forward of fused causal attention, FLOPs counted without the masked half; heads are those of the whole batch.
   TablesByType attention;
+  // Among devices of one node: the bytes that each sends around a ring (ring_bytes) ÷ time, relative to the node's
+  // link bandwidth; bytes are those of the whole tensor. Empty where none was measured.
+  TablesByType collectives;
 };
 
 // Null where nothing was measured with this type.

@@ -29,13 +29,16 @@ Json table_json(std::span<const char* const> axes, const TablesByType& tables) {
 }  // namespace
 
 nlohmann::ordered_json to_json(const OperatorTables& tables) {
-  return {{"measured_on", tables.measured_on},
-          {"training_speed", tables.training_speed},
-          {"memory_fraction", tables.memory_fraction},
-          {"memory_seconds", tables.memory_seconds},
-          {"fp8_cast_seconds", tables.fp8_cast_seconds},
-          {"products", table_json(OperatorTables::product_axes, tables.products)},
-          {"attention", table_json(OperatorTables::attention_axes, tables.attention)}};
+  Json json{{"measured_on", tables.measured_on},
+            {"training_speed", tables.training_speed},
+            {"memory_fraction", tables.memory_fraction},
+            {"memory_seconds", tables.memory_seconds},
+            {"fp8_cast_seconds", tables.fp8_cast_seconds},
+            {"products", table_json(OperatorTables::product_axes, tables.products)},
+            {"attention", table_json(OperatorTables::attention_axes, tables.attention)}};
+  if (!tables.collectives.empty())
+    json["collectives"] = table_json(OperatorTables::collective_axes, tables.collectives);
+  return json;
 }
 
 void ProfileReader::operators(std::string_view name, std::shared_ptr<const OperatorTables>& field) {
@@ -46,25 +49,30 @@ void ProfileReader::operators(std::string_view name, std::shared_ptr<const Opera
     number("memory_fraction", tables.memory_fraction, fraction_range);
     number("memory_seconds", tables.memory_seconds, seconds_range);
     number("fp8_cast_seconds", tables.fp8_cast_seconds, seconds_range);
-    tables_by_type("products", OperatorTables::product_axes, tables.products);
-    tables_by_type("attention", OperatorTables::attention_axes, tables.attention);
+    tables_by_type("products", OperatorTables::product_axes, table_types, tables.products);
+    tables_by_type("attention", OperatorTables::attention_axes, table_types, tables.attention);
+    if (levels_.back().value->contains("collectives"))
+      tables_by_type("collectives", OperatorTables::collective_axes, table_collectives, tables.collectives);
+    else
+      levels_.back().names.emplace_back("collectives");
     field = std::make_shared<const OperatorTables>(std::move(tables));
   });
 }
 
-void ProfileReader::tables_by_type(std::string_view name, std::span<const char* const> axes, TablesByType& field) {
+void ProfileReader::tables_by_type(std::string_view name, std::span<const char* const> axes,
+                                   std::span<const char* const> types, TablesByType& field) {
   section(name, [&] {
     std::vector<std::vector<double>> sizes;
     for (const char* axis : axes) {
-      sizes.push_back(numbers(axis, 2, count_range));
+      sizes.push_back(numbers(axis, 2, size_range));
       // Lookups interpolate between neighbours.
       if (std::ranges::adjacent_find(sizes.back(), std::greater_equal{}) != sizes.back().end())
         problem(append_key(levels_.back().pointer, axis), "sizes must increase");
     }
     const std::size_t points = std::transform_reduce(sizes.begin(), sizes.end(), std::size_t{1}, std::multiplies{},
                                                      [](const std::vector<double>& axis) { return axis.size(); });
-    for (const char* type : table_types) {
-      if (!levels_.back().value->contains(type) && type != table_types.front()) continue;
+    for (const char* type : types) {
+      if (!levels_.back().value->contains(type) && type != types.front()) continue;
       std::vector<double> found = numbers(type, 1, fraction_range);
       if (found.size() != points)
         problem(append_key(levels_.back().pointer, type),

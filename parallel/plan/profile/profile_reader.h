@@ -105,7 +105,9 @@ class ProfileReader {
   void wrong(std::string_view name, const Json& value, const std::string& rule);
   void problem(const std::string& pointer, const std::string& text);
   void leave();
-  void tables_by_type(std::string_view name, std::span<const char* const> axes, TablesByType& field);
+  // The first of `types` must be there.
+  void tables_by_type(std::string_view name, std::span<const char* const> axes, std::span<const char* const> types,
+                      TablesByType& field);
   std::vector<double> numbers(std::string_view name, std::size_t fewest, ProfileRange range);
   bool read_table(const Json& value, const std::string& pointer, CollectiveTable& table);
 

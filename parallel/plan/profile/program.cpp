@@ -68,6 +68,7 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.text("based_on", program.based_on);
   reader.section("kernels", [&] {
     reader.choice("rates", program.kernels.rates, kernel_rates_words);
+    reader.choice("collectives", program.kernels.collectives, kernel_rates_words);
     reader.number("attention_backward", program.kernels.attention_backward, fraction_range);
     reader.number("speed", program.kernels.speed, fraction_range);
   });

@@ -39,6 +39,8 @@ struct KernelFacts {
   double attention_backward = 0.7;
   // The rate that products and attention reach relative to these tables at their training_speed.
   double speed = 1;
+  // Where the times of collectives inside a node come from: the profile's section node, or its section operators.
+  KernelRates collectives = KernelRates::fitted;
 };
 
 // Memory traffic relative to the least that the operators need to read and write: below 1 where fusion or caches save

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/cost/collective_cost.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace llmtrain {
 namespace {
@@ -38,6 +43,57 @@ TEST_CASE("a ring inside a node takes its bytes divided by the link's bandwidth"
   CHECK(CollectiveCost(profile, 8).seconds(Collective::reduce_scatter, 100 * megabyte, node) == Approx(ring / 2));
   profile.node.latency_seconds = 1e-5;
   CHECK(CollectiveCost(profile, 8).all_reduce(0.001, node) == Approx(2 * 3 * 1e-5));
+}
+
+// All-reduces of 2 to 8 ranks that reach a tenth of the link at 1 kB and a half at 1 MB, and all-to-alls of a quarter.
+ClusterProfile profile_with_collectives() {
+  ClusterProfile profile = plain_profile();
+  OperatorTables tables;
+  const std::vector<std::vector<double>> axes = {{2, 8}, {1e3, 1e6}};
+  tables.collectives = {{"all_reduce", {axes, {0.1, 0.5, 0.1, 0.5}}},
+                        {"all_gather", {axes, {0.2, 0.4, 0.2, 0.4}}},
+                        {"reduce_scatter", {axes, {0.3, 0.6, 0.3, 0.6}}},
+                        {"all_to_all", {axes, {0.25, 0.25, 0.25, 0.25}}}};
+  profile.operators = std::make_shared<const OperatorTables>(std::move(tables));
+  profile.program.kernels.collectives = KernelRates::measured;
+  return profile;
+}
+
+TEST_CASE("measured collectives take their times inside a node, and between sizes the geometric mean") {
+  const ClusterProfile profile = profile_with_collectives();
+  const CollectiveCost cost(profile, 8);
+  const RankGroup node{8, 1, 8};
+  const auto ring = [](double bytes) { return 7.0 / 8 * bytes / 100e9; };
+  CHECK(cost.all_reduce(megabyte, node) == Approx(2 * ring(1e6) / 0.5));
+  CHECK(cost.seconds(Collective::all_gather, megabyte, node) == Approx(ring(1e6) / 0.4));
+  CHECK(cost.seconds(Collective::reduce_scatter, megabyte, node) == Approx(ring(1e6) / 0.6));
+  CHECK(cost.seconds(Collective::all_to_all, megabyte, node) == Approx(ring(1e6) / 0.25));
+  CHECK(cost.all_reduce(std::sqrt(1e3 * 1e6), node) == Approx(2 * ring(std::sqrt(1e9)) / std::sqrt(0.1 * 0.5)));
+  // Beyond the table's sizes: the time of the smallest, the rate of the largest.
+  CHECK(cost.all_reduce(10, node) == Approx(2 * ring(1e3) / 0.1));
+  CHECK(cost.all_reduce(100 * megabyte, node) == Approx(2 * ring(1e8) / 0.5));
+  CHECK(cost.all_reduce(0, node) == 0);
+  CHECK(cost.all_to_all(0, node) == Approx(0));
+  CHECK(cost.basis(Collective::all_reduce, megabyte, node) == Basis::measured);
+  CHECK(cost.basis(Collective::all_reduce, megabyte / 2, node) == Basis::interpolated);
+  CHECK(cost.basis(Collective::all_reduce, 2 * megabyte, node) == Basis::extrapolated);
+  // Wires are busy for the bytes alone.
+  CHECK(cost.wires(Collective::reduce_scatter, megabyte, node).links == Approx(ring(1e6)));
+  CHECK(cost.wires(Collective::all_reduce, megabyte, node).links == Approx(2 * ring(1e6)));
+}
+
+TEST_CASE("the ring over nodes is what it is without measured collectives, and so are programs that ask for none") {
+  ClusterProfile profile = profile_with_collectives();
+  const RankGroup two_nodes{16, 1, 8};
+  const double between = 2 * 1.0 / 2 * megabyte / 40e9;
+  CHECK(CollectiveCost(profile, 8).all_reduce(megabyte, two_nodes) ==
+        Approx(std::max(between, 2 * 7.0 / 8 * megabyte / 100e9 / 0.5)));
+  CHECK(CollectiveCost(profile, 8).all_gather(megabyte, two_nodes) ==
+        Approx(std::max(between / 2, 7.0 / 8 * megabyte / 100e9 / 0.4)));
+  CHECK_FALSE(CollectiveCost(profile, 8).basis(Collective::all_reduce, megabyte, two_nodes));
+  profile.program.kernels.collectives = KernelRates::fitted;
+  CHECK(CollectiveCost(profile, 8).all_reduce(megabyte, {8, 1, 8}) == Approx(2 * 7.0 / 8 * megabyte / 100e9));
+  CHECK_FALSE(CollectiveCost(profile, 8).basis(Collective::all_reduce, megabyte, {8, 1, 8}));
 }
 
 TEST_CASE("an emulated network adds the time of its hops and bytes to that of the node's links") {

@@ -2,8 +2,10 @@
 #include "parallel/plan/profile/operator_tables.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -12,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/error.h"
+#include "parallel/plan/cost/collective_cost.h"
 #include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/plan/published/row_recipes.h"
 #include "tests/support/source_folder.h"
@@ -21,6 +25,9 @@ namespace llmtrain {
 namespace {
 
 using Catch::Contains;
+
+constexpr std::array collectives = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                    Collective::all_to_all};
 
 const std::filesystem::path root = test::source_folder();
 
@@ -83,6 +90,29 @@ TEST_CASE("times by the tables are near the measured ones") {
   }
 }
 
+TEST_CASE("collectives inside a node take about as long as they were measured") {
+  std::map<std::string, std::vector<double>> errors;
+  for (const auto& row : published::read_columns(root / "tests/published/collectives.csv")) {
+    ClusterProfile profile = load_profile(row.at("device"), root / "recipes/clusters");
+    profile.program.kernels.collectives = KernelRates::measured;
+    const std::string& name = row.at("collective");
+    const Collective collective = *std::ranges::find(collectives, name, collective_name);
+    const std::int64_t ranks = std::stoll(row.at("ranks"));
+    const double seconds =
+        CollectiveCost(profile, 8).seconds(collective, std::stod(row.at("bytes")), {ranks, 1, ranks});
+    errors[row.at("device") + " " + name].push_back(std::abs(seconds / (std::stod(row.at("microseconds")) * 1e-6) - 1));
+  }
+  CHECK(errors.size() == 16);
+  for (auto& [name, found] : errors) {
+    INFO(name);
+    REQUIRE(found.size() >= 12);
+    std::ranges::sort(found);
+    CHECK(found[found.size() / 2] < 0.05);
+    // The largest contradict their neighbours, as all-to-alls of 32 kB, which take longer than ones of 256 kB.
+    CHECK(found[found.size() * 3 / 4] < 0.12);
+  }
+}
+
 TEST_CASE("by the tables more work never takes less time") {
   for (const char* device : {"a100-80gb", "h100-sxm-80gb", "h200", "b200"}) {
     const std::shared_ptr<const OperatorTables> tables = tables_on(device);
@@ -129,6 +159,8 @@ TEST_CASE("a profile's tables that cannot be looked up are refused") {
   CHECK_THAT(message("/operators/products/inner/1", 512), Contains("/operators/products/inner: sizes must increase"));
   CHECK_THAT(message("/operators/products/bf16", {0.5}), Contains("has 1 numbers; the sizes make 245"));
   CHECK_THAT(message("/operators/products/bf16/3", 0), Contains("must be a list of 1 numbers or more from 1e-06 to 1"));
+  CHECK_THAT(message("/operators/collectives/all_reduce", {0.5}), Contains("has 1 numbers; the sizes make 33"));
+  CHECK_THAT(message("/operators/collectives/broadcast", {0.5}), Contains("/broadcast: is not a key"));
   CHECK_THAT(message("/operators/products/int8", {0.5}), Contains("/operators/products/int8: is not a key"));
   CHECK_THAT(message("/operators/training_speed", 2), Contains("/operators/training_speed"));
 }
