@@ -16,8 +16,10 @@ ROWS = RECIPES / "published" / "serving" / "aiconfigurator.csv"
 HELD_OUT_MODELS = {"llama3-70b", "qwen3-235b-a22b"}
 HELD_OUT_DEVICES = {"b200", "gb200"}
 WEIGHTS = {"bf16": "compute", "fp8": "fp8", "fp4": "fp4"}
-# Rows do not say in what type keys and values are cached: these programs' benchmarks of quantised models take FP8.
+# Rows do not say in what type keys and values are cached: these programs' benchmarks of quantised models take FP8, and
+# SGLang's on B200, which ran more sequences at a time than have room in 16 bits.
 FP8_CACHE = {"vllm", "tensorrt-llm"}
+FP8_CACHE_ON = {("sglang", "b200")}
 
 
 def read_rows():
@@ -25,14 +27,36 @@ def read_rows():
         return list(csv.DictReader(file))
 
 
+def states_layout(row):
+    """Some rows say 0 of how many devices share an expert and of how many have others; they count nowhere."""
+    return int(row["expert_tensor"]) > 0 or int(row["expert"]) > 0
+
+
+def ran_fewer(row, plan):
+    """Rows of a server that was told how many requests it may run at once, which no column says: by the times of the
+    row (Little's law) less than a quarter of them ran, though all have room. They count nowhere."""
+    answer = float(row["per_token_ms"]) * (int(row["generated"]) - 1)
+    share = answer / (answer + float(row["first_token_ms"]))
+    return plan["running"] == int(row["batch"]) and share < 1 / 4
+
+
 def is_held_out(row):
     return row["model"] in HELD_OUT_MODELS or row["hardware"] in HELD_OUT_DEVICES
+
+
+def has_fp8_cache(row):
+    return row["program"] in FP8_CACHE or (row["program"], row["hardware"]) in FP8_CACHE_ON
+
+
+def devices_of(row):
+    """Attention may be on fewer devices than the experts, each of which then has its own sequences."""
+    return max(int(row["tensor"]), int(row["expert_tensor"]) * int(row["expert"]))
 
 
 def line_of(row):
     """What inference_tool reads: the bundled model on one node of so many devices, and the requests."""
     recipe = json.loads((RECIPES / "models" / f"{row['model']}.json").read_text(encoding="utf-8"))
-    devices = int(row["tensor"])
+    devices = devices_of(row)
     recipe["model"]["max_sequence_length"] = int(row["prompt"]) + int(row["generated"])
     recipe["batch"]["sequence_length"] = 128
     recipe["parallel"] = {}
@@ -40,10 +64,11 @@ def line_of(row):
     recipe["cluster"] = {"profile": row["hardware"], "program": row["program"], "nodes": 1, "devices_per_node": devices,
                          "device": "cuda"}
     is_small = row["precision"] != "bf16"
+    attention = "batch" if int(row["tensor"]) == 1 and 1 < devices <= int(row["batch"]) else "heads"
     request = {"batch": row["batch"], "prompt": row["prompt"], "generated": row["generated"], "batching": "continuous",
                "weights": WEIGHTS[row["precision"]], "devices": devices, "prefill.weights": "1d",
-               "decode.weights": "1d", "prefill.attention": "heads", "decode.attention": "heads",
-               "cache": "fp8" if is_small and row["program"] in FP8_CACHE else "compute"}
+               "decode.weights": "1d", "prefill.attention": "heads", "decode.attention": attention,
+               "cache": "fp8" if is_small and has_fp8_cache(row) else "compute"}
     if "moe" in recipe["model"]:
         request["experts"] = "experts" if int(row["expert"]) > 1 else "features"
     return json.dumps({"recipe": recipe, "request": ",".join(f"{key}={value}" for key, value in request.items())})
@@ -80,26 +105,37 @@ def table(planned):
     return lines
 
 
+def markdown(planned):
+    """The lines of the table of docs/inference.md."""
+    return ["| " + " | ".join(map(str, line)) + " |" for line in table(planned)]
+
+
+def planned_rows(tool):
+    """The rows that count, each with its plan."""
+    rows = [row for row in read_rows() if states_layout(row)]
+    planned = []
+    for row, plan in zip(rows, plans_of(tool, rows), strict=True):
+        if "refused" in plan:
+            print(f"refused: {row}: {plan['refused']}", file=sys.stderr)
+        elif not ran_fewer(row, plan):
+            planned.append((row, plan))
+    return planned
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/score_planner --inference", description=__doc__)
     parser.add_argument("--tool", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print each row with its plan, one per line")
     arguments = parser.parse_args()
-    rows = read_rows()
-    planned = []
-    for row, plan in zip(rows, plans_of(arguments.tool, rows), strict=True):
-        if "refused" in plan:
-            print(f"refused: {row}: {plan['refused']}", file=sys.stderr)
-            continue
-        planned.append((row, plan))
+    planned = planned_rows(arguments.tool)
     if arguments.json:
         for row, plan in planned:
             print(json.dumps({"row": row, "plan": plan}))
         return
     print("| program | model | device | weights | | rows | per token: mean | ratio | first token: mean | ratio |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for line in table(planned):
-        print("| " + " | ".join(map(str, line)) + " |")
+    for line in markdown(planned):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""usage: score_test.py SCORE_TOOL
+"""usage: score_test.py SCORE_TOOL INFERENCE_TOOL
 
-Tests the fit of the planner's constants with problems whose solution is known, and that docs/planner.md states what the
-score tool finds.
+Tests the fit of the planner's constants with problems whose solution is known, and that docs/planner.md and
+docs/inference.md state what the tools find.
 """
 
 import math
@@ -18,8 +18,10 @@ import generality  # noqa: E402
 import least_squares  # noqa: E402
 import leave_one_out  # noqa: E402
 import score  # noqa: E402
+import score_inference  # noqa: E402
 
 TOOL = sys.argv.pop(1)
+INFERENCE_TOOL = sys.argv.pop(1)
 
 
 class LeastSquares(unittest.TestCase):
@@ -134,6 +136,26 @@ class Generality(unittest.TestCase):
         self.assertEqual([row["memory_share"] for row in generality.unfit(rows)], [1.2, 1.01])
 
 
+class Serving(unittest.TestCase):
+    """scripts/score/score_inference.py, on rows made up here."""
+
+    row = {"expert_tensor": "1", "expert": "1", "tensor": "1", "batch": "8", "generated": "11"}
+
+    def test_rows_without_a_layout_count_nowhere(self):
+        self.assertTrue(score_inference.states_layout(self.row))
+        self.assertFalse(score_inference.states_layout({**self.row, "expert_tensor": "0", "expert": "0"}))
+
+    def test_experts_may_be_on_more_devices_than_attention(self):
+        self.assertEqual(score_inference.devices_of({**self.row, "tensor": "2"}), 2)
+        self.assertEqual(score_inference.devices_of({**self.row, "tensor": "2", "expert_tensor": "2", "expert": "4"}), 8)
+
+    def test_finds_servers_that_ran_a_few_of_the_requests(self):
+        # Answers of 10 further tokens of 1 ms: a quarter of the time where the first token takes 30.
+        for first, running, expected in (("31", 8, True), ("29", 8, False), ("31", 2, False)):
+            row = {**self.row, "per_token_ms": "1", "first_token_ms": first}
+            self.assertEqual(score_inference.ran_fewer(row, {"running": running}), expected)
+
+
 class Document(unittest.TestCase):
     """docs/planner.md states what the tool finds today."""
 
@@ -154,6 +176,15 @@ class Document(unittest.TestCase):
         ]
         missing = [line for line in generality.unnamed_table(*both) if line not in self.text]
         self.assertEqual(missing, [], "scripts/score_planner --without-programs prints the table of docs/planner.md")
+
+    def test_states_the_errors_of_served_models(self):
+        text = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
+        missing = [
+            line
+            for line in score_inference.markdown(score_inference.planned_rows(INFERENCE_TOOL))
+            if line not in text
+        ]
+        self.assertEqual(missing, [], "scripts/score_planner --inference prints the table of docs/inference.md")
 
     def test_lists_all_fitted_constants_with_their_values(self):
         tool = fit.Tool([TOOL, str(ROOT / "recipes"), str(ROOT / "recipes/published/calibration.csv")])

@@ -74,8 +74,8 @@ ServedPass prefill_pass(const ServingRequest& request) {
   return {request.batching == Batching::continuous ? 1 : request.batch, request.prompt, request.prompt};
 }
 
-ServedPass decode_pass(const ServingRequest& request) {
-  return {request.batch, 1, request.prompt + (request.generated + 1) / 2};
+ServedPass decode_pass(const ServingRequest& request, std::int64_t sequences) {
+  return {sequences, 1, request.prompt + (request.generated + 1) / 2};
 }
 
 ServedPass last_pass(const ServingRequest& request) { return {request.batch, 1, request.prompt + request.generated}; }
@@ -103,6 +103,20 @@ PlannedPass InferencePlanner::planned_pass(const PassPricer& pricer, const Devic
   return planned;
 }
 
+// Requests of one length take the place of each other, so that as many run at any time.
+std::int64_t InferencePlanner::running_sequences(const InferencePlan& plan, const ServingFacts& facts) const {
+  const ServingRequest& request = plan.request;
+  if (request.batching == Batching::whole || plan.device_memory_bytes == 0) return request.batch;
+  const ServedMemory& memory = plan.memory;
+  const double free = (facts.memory * plan.device_memory_bytes - memory.weights - memory.working) * facts.free_memory;
+  const double longest = as_real(request.prompt + request.generated);
+  const double tokens = facts.reserves_answers ? longest : as_real(request.prompt) + as_real(request.generated) / 2;
+  const double of_one = memory.cache / as_real(request.batch) * tokens / longest;
+  // A model that has no room for one sequence cannot be served so, whatever waits.
+  if (free < of_one || free >= of_one * as_real(request.batch)) return request.batch;
+  return static_cast<std::int64_t>(free / of_one);
+}
+
 InferencePlan InferencePlanner::joined(const PassPricer& pricer, const ServingRequest& request,
                                        const PlannedPass& prefill, const PlannedPass& decode,
                                        const std::optional<WeightReads>& reads) const {
@@ -122,18 +136,25 @@ InferencePlan InferencePlanner::joined(const PassPricer& pricer, const ServingRe
   if (reads) plan.memory.weights = as_real(reads->weights.memory_bytes());
   plan.device_memory_bytes = profile_.device.memory_bytes;
   plan.fits = plan.device_memory_bytes == 0 || plan.memory.sum() <= plan.device_memory_bytes;
-  const double prompt = prefill.price.seconds(), token = decode.price.seconds();
-  const double generated = as_real(request.generated), batch = as_real(request.batch);
+  plan.running = running_sequences(plan, pricer.facts());
+  if (plan.running < request.batch)
+    plan.decode = planned_pass(pricer, decode.split, decode_pass(request, plan.running), reads);
+  const double prompt = prefill.price.seconds(), token = plan.decode.price.seconds();
+  const double generated = as_real(request.generated), batch = as_real(request.batch), running = as_real(plan.running);
   plan.first_token_seconds = pricer.facts().request_seconds + prompt + (reads ? reads->first_seconds() : 0);
   plan.per_token_seconds = token;
-  if (request.batching == Batching::continuous && batch > 1) {
+  if (request.batching == Batching::continuous && running > 1) {
     // A prompt's pass interrupts all answers, each of which meets one for every request that ends while it grows.
-    plan.per_token_seconds += pricer.facts().interruption * (batch - 1) * prompt / generated;
+    plan.per_token_seconds += pricer.facts().interruption * (running - 1) * prompt / generated;
     plan.first_token_seconds +=
-        pricer.facts().waited_prompts * (batch - 1) * prompt + pricer.facts().waited_tokens * plan.per_token_seconds;
+        pricer.facts().waited_prompts * (running - 1) * prompt + pricer.facts().waited_tokens * plan.per_token_seconds;
   }
   // The first token is the prompt's pass's own.
-  plan.request_seconds = plan.first_token_seconds + (generated - 1) * plan.per_token_seconds;
+  const double answer_seconds = (generated - 1) * plan.per_token_seconds;
+  // The requests that do not run wait for as many of those that do, of which each leaves its place after its time
+  // (Little's law).
+  plan.first_token_seconds += (batch - running) / running * (plan.first_token_seconds + answer_seconds);
+  plan.request_seconds = plan.first_token_seconds + answer_seconds;
   plan.tokens_per_second = batch * generated / plan.request_seconds;
   plan.device_seconds_per_token = as_real(plan.devices) / plan.tokens_per_second;
   return plan;
@@ -163,7 +184,8 @@ std::vector<InferencePlan> InferencePlanner::plans_on(const ServingRequest& requ
           (fastest == nullptr || each.price.seconds() < fastest->price.seconds()))
         fastest = &each;
     if (fastest == nullptr) continue;
-    plans.push_back(joined(pricer, request, *fastest, planned_pass(pricer, split, decode_pass(request), reads), reads));
+    plans.push_back(joined(pricer, request, *fastest,
+                           planned_pass(pricer, split, decode_pass(request, request.batch), reads), reads));
   }
   if (!plans.empty()) return plans;
   if (prompts.splits.empty())

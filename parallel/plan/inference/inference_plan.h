@@ -39,6 +39,9 @@ struct InferencePlan {
   std::optional<WeightReads> reads;  // of weights that are not in the device's memory
   double device_memory_bytes = 0;    // 0: not known
   bool fits = true;
+  // Sequences that are generated at the same time: with continuous batching as many of the request's as the cache has
+  // room for, while the others wait; all of them where it has room for none.
+  std::int64_t running = 1;
 
   double first_token_seconds = 0;  // from a request to the first token of its answer
   double per_token_seconds = 0;    // between two of its tokens
@@ -68,6 +71,7 @@ class InferencePlanner {
                            const std::optional<WeightReads>& reads) const;
   InferencePlan joined(const PassPricer& pricer, const ServingRequest& request, const PlannedPass& prefill,
                        const PlannedPass& decode, const std::optional<WeightReads>& reads) const;
+  std::int64_t running_sequences(const InferencePlan& plan, const ServingFacts& facts) const;
 
   Recipe recipe_;
   const ClusterProfile& profile_;
@@ -78,9 +82,9 @@ class InferencePlanner {
 // The better of two: one that fits, or the faster one of both that do or do not.
 bool is_better(const InferencePlan& plan, const InferencePlan& other);
 
-// The passes of a request's prompt, and of its token in the middle and at the end of its answer.
+// The passes of a request's prompt, and of tokens of so many sequences in the middle and of all at the end of answers.
 ServedPass prefill_pass(const ServingRequest& request);
-ServedPass decode_pass(const ServingRequest& request);
+ServedPass decode_pass(const ServingRequest& request, std::int64_t sequences);
 ServedPass last_pass(const ServingRequest& request);
 
 }  // namespace llmtrain

@@ -27,7 +27,7 @@ std::optional<InferencePlan> plan_or_none(const InferencePlanner& planner, const
 }  // namespace
 
 double token_cost(const InferencePlan& plan) {
-  return as_real(plan.devices) * plan.per_token_seconds / as_real(plan.request.batch);
+  return as_real(plan.devices) * plan.per_token_seconds / as_real(plan.running);
 }
 
 std::vector<std::size_t> front_of(const std::vector<InferencePlan>& plans) {

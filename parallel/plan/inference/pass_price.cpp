@@ -49,6 +49,7 @@ PassPricer::PassPricer(const Graph& graph, const ClusterProfile& profile, const 
   // Weights of 4 bits are widened to FP8, int8 ones to the compute type, as they are read.
   multiplies_fp8_ = (request.weights == ServedType::fp8 || request.weights == ServedType::fp4) &&
                     profile.device.peak_flops.fp8 > 0 && profile.matrix.fp8_peak_fraction > 0;
+  widens_ = request.weights == ServedType::fp4 && profile.device.peak_flops.fp4 <= 0;
   peak_ = multiplies_fp8_ ? profile.device.peak_flops.fp8
                           : llmtrain::peak_flops(profile, {.compute = compute_, .tf32 = precision.tf32});
 }
@@ -124,7 +125,8 @@ PassPrice PassPricer::price(const DeviceSplit& split, const ServedPass& pass) co
     sum.exchange_seconds += price.exchange_seconds;
     sum.exchanged_bytes += price.exchanged_bytes;
   }
-  sum.product_seconds *= pass.is_prefill() ? facts().prefill : facts().products;
+  sum.product_seconds *=
+      (pass.is_prefill() ? facts().prefill : facts().products) * (widens_ ? facts().widened_products : 1);
   sum.attention_seconds *= pass.is_prefill() ? facts().prefill : facts().attention;
   sum.movement_seconds *= pass.is_prefill() ? facts().prefill : facts().movement;
   sum.exchange_seconds *= pass.is_prefill() ? facts().prefill : facts().exchanges;

@@ -63,7 +63,7 @@ class PassPricer {
   Roofline roofline_;
   CollectiveCost collectives_;
   std::int64_t devices_per_node_;
-  bool multiplies_fp8_ = false;
+  bool multiplies_fp8_ = false, widens_ = false;
   double weight_bytes_ = 2, cache_bytes_ = 2, cache_scale_bytes_ = 0, peak_ = 0;
 };
 

@@ -52,12 +52,16 @@ void visit_serving(ProfileReader& reader, ServingFacts& serving) {
     reader.number("attention", serving.attention, ratio_range);
     reader.number("movement", serving.movement, ratio_range);
     reader.number("exchanges", serving.exchanges, ratio_range);
+    reader.number("widened_products", serving.widened_products, ratio_range);
     reader.number("pass_seconds", serving.pass_seconds, seconds_range);
     reader.number("prefill", serving.prefill, ratio_range);
     reader.number("interruption", serving.interruption, fraction_or_none_range);
     reader.number("waited_prompts", serving.waited_prompts, ratio_range);
     reader.number("waited_tokens", serving.waited_tokens, ratio_range);
     reader.number("request_seconds", serving.request_seconds, seconds_range);
+    reader.number("memory", serving.memory, fraction_range);
+    reader.number("free_memory", serving.free_memory, fraction_range);
+    reader.boolean("reserves_answers", serving.reserves_answers);
   });
 }
 

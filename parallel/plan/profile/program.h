@@ -188,6 +188,9 @@ struct ServingFacts {
   double movement = 1;
   double exchanges = 1;     // below 1: small sums go through kernels of the program's own, not through NCCL
   double pass_seconds = 0;  // that the host adds to each
+  // A factor on products with weights of 4 bits on devices that do not multiply these, whose weights are widened while
+  // they are read.
+  double widened_products = 1;
   // A factor on passes of prompts.
   double prefill = 1;
   // The part of a prompt's pass for which the others' tokens wait; the rest of it goes with them in one pass.
@@ -197,6 +200,13 @@ struct ServingFacts {
   double waited_prompts = 0;
   double waited_tokens = 0.5;
   double request_seconds = 0;  // that the host adds to a request
+  // The part of a device's memory that weights, passes and cache get, and the part of what weights and passes leave of
+  // it that the cache gets.
+  double memory = 1;
+  double free_memory = 1;
+  // A request begins where the cache has room for its whole answer; otherwise where it has for its prompt, so that
+  // requests have the tokens of half an answer in the mean.
+  bool reserves_answers = true;
 };
 
 // What the planner knows about the software that runs a recipe: a file in recipes/programs. A file states only what

@@ -50,6 +50,7 @@ Json inference_json(const InferencePlan& plan) {
                {"devices", plan.devices},
                {"parameters", {{"total", plan.parameters}, {"active", plan.active_parameters}}},
                {"fits", plan.fits},
+               {"running", plan.running},
                {"first_token_seconds", plan.first_token_seconds},
                {"per_token_seconds", plan.per_token_seconds},
                {"request_seconds", plan.request_seconds},

@@ -43,7 +43,9 @@ std::string memory_line(const InferencePlan& plan) {
   std::string line = fmt::format("{} of weights, {} of cache, {} for passes: {}", text(memory.weights),
                                  text(memory.cache), text(memory.working), text(memory.sum()));
   if (plan.device_memory_bytes == 0) return line;
-  return line + fmt::format(" of {}, {}", text(plan.device_memory_bytes), plan.fits ? "fits" : "does not fit");
+  line += fmt::format(" of {}, {}", text(plan.device_memory_bytes), plan.fits ? "fits" : "does not fit");
+  if (plan.running == plan.request.batch) return line;
+  return line + fmt::format("; {} at a time, while the others wait", format_number_of(plan.running, "sequence"));
 }
 
 std::string reads_line(const InferencePlan& plan) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/parallel/plan/inference/inference_case.h"
@@ -59,6 +61,59 @@ TEST_CASE("a program's requests wait for each other's prompts and tokens", "[ser
   const InferencePlan whole = plan_with(stated(all_facts));
   CHECK(whole.per_token_seconds == whole.decode.price.seconds());
   CHECK(whole.first_token_seconds == Approx(0.75 + whole.prefill.price.seconds()).epsilon(1e-12));
+}
+
+// Weights of 9 GB and a cache of 32 GB of 1,200 sequences on each device, 2,048 tokens of each.
+const std::string many = ",batching=continuous,weights=fp8,batch=1200,prompt=1024,generated=1024";
+
+// How many sequences run by the bytes that a device has for the cache, and what the others wait.
+void check_queue(const InferencePlan& plan, double cache_bytes, double tokens) {
+  const InferencePlan one =
+      plan_with(stated("{}"), ",batching=continuous,weights=fp8,batch=1,prompt=1024,generated=1024");
+  const auto running = static_cast<std::int64_t>(cache_bytes / (one.memory.cache * tokens / 2048));
+  REQUIRE(running < 1200);
+  CHECK(plan.running == running);
+  CHECK(plan.decode.pass.sequences == running);
+  const InferencePlan alone = plan_with(
+      stated("{}"), ",batching=continuous,weights=fp8,prompt=1024,generated=1024,batch=" + std::to_string(running));
+  CHECK(alone.running == running);
+  CHECK(plan.per_token_seconds == Approx(alone.per_token_seconds).epsilon(1e-12));
+  // As many answers leave in a second, so that all requests are in the queue or among those that run.
+  CHECK(plan.tokens_per_second == Approx(alone.tokens_per_second).epsilon(1e-12));
+  CHECK(plan.first_token_seconds + alone.request_seconds - alone.first_token_seconds ==
+        Approx(1200.0 / static_cast<double>(running) * alone.request_seconds).epsilon(1e-12));
+}
+
+TEST_CASE("requests wait that the cache has no room for", "[serving_facts]") {
+  const InferencePlan whole = plan_with(stated("{}"), many);
+  const double others = whole.memory.weights + whole.memory.working, device = whole.device_memory_bytes;
+  CHECK_FALSE(whole.fits);
+  check_queue(whole, device - others, 2048);
+  check_queue(plan_with(stated(R"({"memory": 0.5})"), many), 0.5 * device - others, 2048);
+  check_queue(plan_with(stated(R"({"free_memory": 0.25})"), many), 0.25 * (device - others), 2048);
+  check_queue(plan_with(stated(R"({"memory": 0.5, "reserves_answers": false})"), many), 0.5 * device - others, 1536);
+  // A batch that begins and ends together does not fit, and none of it waits.
+  CHECK(plan_with(stated("{}"), many + ",batching=whole").running == 1200);
+  // Nothing waits for a place that there is not.
+  CHECK(plan_with(stated(R"({"memory": 0.01})"), many).running == 1200);
+}
+
+TEST_CASE("weights of 4 bits are widened where the device does not multiply them", "[serving_facts]") {
+  const auto products = [](const char* profile, const char* weights, const std::string& serving) {
+    Recipe recipe = bundled("models/llama3-70b", {std::string("cluster.profile=\"") + profile + '"', cluster[1]});
+    ClusterProfile device = profile_of(recipe);
+    device.program = stated(serving);
+    const InferencePlan plan = InferencePlanner(recipe, device)
+                                   .plan(request_of("devices=8,batch=32,prefill.weights=1d,decode.weights=1d,"
+                                                    "prefill.attention=heads,decode.attention=heads,weights=" +
+                                                    std::string(weights)));
+    return std::pair(plan.prefill.price.product_seconds, plan.decode.price.product_seconds);
+  };
+  const std::string facts = R"({"widened_products": 1.5})";
+  const auto [prompt, token] = products("h100-sxm-80gb", "fp4", "{}");
+  CHECK(products("h100-sxm-80gb", "fp4", facts) == std::pair(1.5 * prompt, 1.5 * token));
+  CHECK(products("h100-sxm-80gb", "fp8", facts) == products("h100-sxm-80gb", "fp8", "{}"));
+  CHECK(products("b200", "fp4", facts) == products("b200", "fp4", "{}"));
 }
 
 TEST_CASE("what a program's passes lose is stated by its file, whatever its name", "[serving_facts]") {
