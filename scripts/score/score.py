@@ -47,6 +47,8 @@ SHORT_NAMES = {
     "Aleph-Alpha/NeurIPS-WANT-submission-efficient-parallelization-layouts (arXiv 2311.05610, DGX A100)": "Efficient Parallelization Layouts, A100",
     "MT-NLG (arXiv 2201.11990) section 2.4": "MT-NLG, A100",
     "GPT-NeoX-20B (arXiv 2204.06745) and configs/20B.yml": "GPT-NeoX-20B, A100",
+    "NVIDIA-NeMo/Automodel docs/performance-summary.md (October 2025, DGX H100)": "NeMo AutoModel with experts, H100",
+    "NVIDIA/JAX-Toolbox docs/frameworks/maxtext (DGX H100)": "MaxText, H100",
     ", h100-sxm-80gb": ", H100",
     ", a100-80gb": ", A100",
     ": bubble_fraction": ", bubble fraction",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/recipe/hints.h"
@@ -24,14 +25,21 @@ namespace {
   throw Error(ExitCode::bad_recipe, message);
 }
 
+// Those of its folders as well.
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  return files;
+}
+
 }  // namespace
 
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  }
+  for (const std::filesystem::path& file : files_in(folder)) names.push_back(file.stem().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -40,8 +48,10 @@ std::filesystem::path named_file(const NamingKey& key, const std::string& name, 
   const bool is_file = name.find('/') != std::string::npos || name.ends_with(".json");
   if (is_file) return name;
   std::filesystem::path file = folder / (name + ".json");
-  if (!std::filesystem::exists(file)) throw_unknown(key, name, folder);
-  return file;
+  if (std::filesystem::exists(file)) return file;
+  for (std::filesystem::path& other : files_in(folder))
+    if (other.stem() == name) return std::move(other);
+  throw_unknown(key, name, folder);
 }
 
 }  // namespace llmtrain

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/profile/program.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -119,6 +123,21 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.sources("sources", program.sources);
 }
 
+// The program of a file, which has what it does not state from the one that it is based on, and so on, the last one
+// from `base`. `below`: the files that lead here.
+Program read_program(const std::filesystem::path& file, const std::filesystem::path& folder, const Program& base,
+                     std::vector<std::filesystem::path> below) {
+  const std::string text = read_file(file);
+  Program found = parse_program(text, file.string(), base);
+  if (found.based_on.empty()) return found;
+  below.push_back(file.lexically_normal());
+  const std::filesystem::path parent = named_file({"/based_on", "program"}, found.based_on, folder);
+  if (std::ranges::count(below, parent.lexically_normal()) > 0)
+    throw Error(ExitCode::bad_recipe, file.string() + ": /based_on: \"" + found.based_on +
+                                          "\" is based on this one; begin with a program that is based on none");
+  return parse_program(text, file.string(), read_program(parent, folder, base, std::move(below)));
+}
+
 }  // namespace
 
 std::optional<AttentionProfile> Program::attention_on(const std::string& profile) const {
@@ -142,18 +161,7 @@ Program load_program(const std::string& program, const std::filesystem::path& fo
   // copied.
   const bool has_file = device == DeviceKind::cuda && std::filesystem::exists(folder / (program + ".json"));
   if (program == Program{}.name && !has_file) return base;
-  const std::filesystem::path file = named_file({"/cluster/program", "program"}, program, folder);
-  const std::string text = read_file(file);
-  Program found = parse_program(text, file.string(), base);
-  const std::string based_on = found.based_on;
-  if (based_on.empty()) return found;
-  const std::filesystem::path base_file = named_file({"/based_on", "program"}, based_on, folder);
-  Program parent = parse_program(read_file(base_file), base_file.string(), base);
-  // One level, so that no two files can name each other.
-  if (!parent.based_on.empty())
-    throw Error(ExitCode::bad_recipe, file.string() + ": /based_on: \"" + based_on + "\" is based on \"" +
-                                          parent.based_on + "\"; name that program instead");
-  return parse_program(text, file.string(), std::move(parent));
+  return read_program(named_file({"/cluster/program", "program"}, program, folder), folder, base, {});
 }
 
 }  // namespace llmtrain

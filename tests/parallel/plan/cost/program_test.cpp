@@ -120,7 +120,7 @@ TEST_CASE("a wrong program is reported with pointer and rule") {
   CHECK_THAT(problem_of("[]"), Catch::Contains("must be an object, a program"));
 }
 
-TEST_CASE("a program has the facts of the one that it is based on, one level deep") {
+TEST_CASE("a program has the facts of those that it is based on, the nearest first") {
   const test::TemporaryDirectory directory;
   const auto folder = directory
                           .write("a.json", R"({"name": "a", "traffic": {"cast": 3, "optimizer": 2},
@@ -133,7 +133,22 @@ TEST_CASE("a program has the facts of the one that it is based on, one level dee
   CHECK(program.traffic.cast == 4);
   CHECK(program.traffic.optimizer == 2);
   CHECK(program.sources.at("traffic") == "b's");
-  CHECK_THROWS_WITH(load_program("c", folder), Catch::Contains("/based_on") && Catch::Contains("name that program"));
+  const Program grandchild = load_program("c", folder);
+  CHECK(grandchild.name == "c");
+  CHECK(grandchild.based_on == "b");
+  CHECK(grandchild.traffic.cast == 4);
+  CHECK(grandchild.traffic.optimizer == 2);
+  directory.write("first.json", R"({"name": "first", "based_on": "second"})");
+  directory.write("second.json", R"({"name": "second", "based_on": "first"})");
+  CHECK_THROWS_WITH(load_program("first", folder),
+                    Catch::Contains("second.json: /based_on") && Catch::Contains("\"first\" is based on this one"));
+}
+
+TEST_CASE("programs are found in the folders of their folder, and loaded by their names alone") {
+  const Program program = load_program("vllm", programs);
+  CHECK(program.name == "vllm");
+  CHECK(std::filesystem::exists(programs / "served" / "vllm.json"));
+  CHECK_THROWS_WITH(load_program("vlm", programs), Catch::Contains("did you mean \"vllm\"?"));
 }
 
 TEST_CASE("an unknown program is refused with the nearest name, and llmtrain needs no file") {

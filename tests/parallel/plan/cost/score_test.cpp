@@ -194,6 +194,8 @@ TEST_CASE("predictions stay as close to published measurements as they were") {
       {"Aleph-Alpha/NeurIPS-WANT", 67, 0.107, 0.101},
       {"MT-NLG (arXiv 2201.11990", 3, 0.168, 0.188},
       {"GPT-NeoX-20B (arXiv 2204", 1, 0.189, 0},
+      {"NVIDIA-NeMo/Automodel do", 3, 0.085, 0},
+      {"NVIDIA/JAX-Toolbox docs/", 1, 0.036, 0},
       {"nanotron sweep (ultrasca", 71, 0.099, 0.09},
       {"nanotron sweep (ultrasca memory", 71, 0.09, 0.082},
   };
