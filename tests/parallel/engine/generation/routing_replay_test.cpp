@@ -70,7 +70,7 @@ TEST_CASE("texts tell the experts of all tokens that were read, with which a pas
   const TrainingSetting setting;
   LoneTrainer trainer(setting.recipe(routed_model));
   LocalModel& model = trainer.model();
-  for (RoutedText& text : written_texts(model, {.sequences = 2, .is_exact = true})) {
+  for (RoutedText& text : written_texts(model, {.sequences = 3, .is_exact = true})) {
     const bool is_asked = text.tokens.size() != 9 + 12;
     REQUIRE(text.experts.size() == (is_asked ? text.tokens.size() - 1 : 0));
     const kernels::SeparateRows separate(true);
