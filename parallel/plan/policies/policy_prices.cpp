@@ -187,12 +187,12 @@ class PolicyChooser {
   void consider_everything() {
     for (const MemoryPolicy policy : {MemoryPolicy::naive_swapping, MemoryPolicy::zero_offload,
                                       MemoryPolicy::zero_infinity, MemoryPolicy::patrickstar, MemoryPolicy::harmony}) {
-      PolicyPrice before = std::exchange(best_, {});
+      const PolicyPrice before = std::exchange(best_, {});
       const double least = least_;
-      PolicyPrice named = price(policy);
+      const PolicyPrice named = price(policy);
       least_ = least == 0 ? named.least_bytes : named.least_bytes == 0 ? least : std::min(least, named.least_bytes);
       const bool is_better = named.choice && (!before.choice || named.step_seconds < before.step_seconds);
-      best_ = is_better ? std::move(named) : std::move(before);
+      best_ = is_better ? named : before;
     }
     for (const PipelineSchedule schedule : {PipelineSchedule::breadth_first, by_micro_batch()})
       for (const std::int64_t loops : loops_)
@@ -230,7 +230,7 @@ class PolicyChooser {
       least_ = least_ == 0 ? least : std::min(least_, least);
       return;
     }
-    if (!best_.choice || price->step_seconds < best_.step_seconds) best_ = *std::move(price);
+    if (!best_.choice || price->step_seconds < best_.step_seconds) best_ = *price;
   }
 
   PolicyPlans& plans_;
