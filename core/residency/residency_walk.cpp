@@ -196,13 +196,12 @@ std::optional<std::size_t> ResidencyWalk::victim(std::size_t index) const {
   return best;
 }
 
-bool ResidencyWalk::make_room(std::int64_t bytes, std::size_t index, std::vector<Move>& moves) {
+void ResidencyWalk::make_room(std::int64_t bytes, std::size_t index, std::vector<Move>& moves) {
   while (held_ + bytes > budget_) {
     const std::optional<std::size_t> tensor = victim(index);
-    if (!tensor) return false;
+    if (!tensor) return;
     evict(*tensor, moves);
   }
-  return true;
 }
 
 void ResidencyWalk::evict(std::size_t tensor, std::vector<Move>& moves) {

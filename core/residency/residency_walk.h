@@ -46,7 +46,7 @@ class ResidencyWalk {
   // The tensor that leaves next, of those without a pin; none: there is none.
   std::optional<std::size_t> victim(std::size_t index) const;
   double worth_of_leaving(std::size_t tensor, std::size_t index) const;
-  bool make_room(std::int64_t bytes, std::size_t index, std::vector<Move>& moves);
+  void make_room(std::int64_t bytes, std::size_t index, std::vector<Move>& moves);
   void evict(std::size_t tensor, std::vector<Move>& moves);
   void fetch(std::size_t tensor, std::vector<Move>& moves);
   void come(std::size_t tensor);
