@@ -38,6 +38,25 @@ class Served(TrainingTest):
                                                "batch.sequence_length": 16, **(changes or {})}))
         self.train()
 
+    def compare_with_eval(self, *flags):
+        """Log-probabilities of answers and those that eval has, with the same flags."""
+        self.start(*flags)
+        body = {"prompt": "\n", "max_tokens": 60, "seed": 3, "n": 6, "logprobs": 0, "return_token_ids": True}
+        compared = 0
+        for choice in self.post("/v1/completions", body)["choices"]:
+            # Tokens are bytes, and a text's first follows a newline. A file with control characters may be no text.
+            ids = list(itertools.takewhile(lambda byte: byte >= 32, choice["token_ids"]))
+            if not ids:
+                continue
+            compared += len(ids)
+            self.write("answer.txt", bytes(ids))
+            result = self.run_program("eval", "runs/small", "--data", "answer.txt", "--json", *flags)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            # Sums of the same fp32 numbers, in whatever order.
+            self.assertAlmostEqual(json.loads(result.stdout)["log_likelihood"],
+                                   sum(choice["logprobs"]["token_logprobs"][:len(ids)]), delta=1e-9)
+        self.assertGreater(compared, 20)
+
     def prepare_chat(self):
         line = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}
         self.write("chat.jsonl", json.dumps(line) + "\n")
@@ -142,24 +161,6 @@ class Completions(Served):
                 self.compare_with_eval("--exact", *flags)
                 self.process.terminate()
                 self.process.wait()
-
-    def compare_with_eval(self, *flags):
-        self.start(*flags)
-        body = {"prompt": "\n", "max_tokens": 60, "seed": 3, "n": 6, "logprobs": 0, "return_token_ids": True}
-        compared = 0
-        for choice in self.post("/v1/completions", body)["choices"]:
-            # Tokens are bytes, and a text's first follows a newline. A file with control characters may be no text.
-            ids = list(itertools.takewhile(lambda byte: byte >= 32, choice["token_ids"]))
-            if not ids:
-                continue
-            compared += len(ids)
-            self.write("answer.txt", bytes(ids))
-            result = self.run_program("eval", "runs/small", "--data", "answer.txt", "--json", *flags)
-            self.assertEqual(result.returncode, 0, result.stderr)
-            # Sums of the same fp32 numbers, in whatever order.
-            self.assertAlmostEqual(json.loads(result.stdout)["log_likelihood"],
-                                   sum(choice["logprobs"]["token_logprobs"][:len(ids)]), delta=1e-9)
-        self.assertGreater(compared, 20)
 
     def test_usage_log_probabilities_and_ids(self):
         self.prepare()

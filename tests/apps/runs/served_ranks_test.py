@@ -62,22 +62,7 @@ class ServedRanks(Served):
 
     def test_exact_log_probabilities_are_those_of_eval_on_as_many_ranks(self):
         self.prepare({"precision.compute": "bf16"})
-        self.start("--exact", *TENSOR)
-        body = {"prompt": "\n", "max_tokens": 60, "seed": 3, "n": 6, "logprobs": 0, "return_token_ids": True}
-        compared = 0
-        for choice in self.post("/v1/completions", body)["choices"]:
-            # Tokens are bytes, and a text's first follows a newline. A file with control characters may be no text.
-            ids = list(itertools.takewhile(lambda byte: byte >= 32, choice["token_ids"]))
-            if not ids:
-                continue
-            compared += len(ids)
-            self.write("answer.txt", bytes(ids))
-            result = self.run_program("eval", "runs/small", "--data", "answer.txt", "--exact", "--json", *TENSOR)
-            self.assertEqual(result.returncode, 0, result.stderr)
-            # Sums of the same fp32 numbers, in whatever order.
-            self.assertAlmostEqual(json.loads(result.stdout)["log_likelihood"],
-                                   sum(choice["logprobs"]["token_logprobs"][:len(ids)]), delta=1e-9)
-        self.assertGreater(compared, 20)
+        self.compare_with_eval("--exact", *TENSOR)
 
     def test_a_rank_that_fails_or_halts_is_answered_with_503(self):
         self.prepare()
