@@ -2,7 +2,7 @@
 #include "tests/parallel/plan/policies/policy_case.h"
 
 #include "parallel/plan/planner/planner.h"
-#include "tests/support/source_folder.h"
+#include "tests/parallel/plan/planner/planner_case.h"
 
 namespace llmtrain::test {
 namespace {
@@ -19,13 +19,6 @@ constexpr const char* recipe_text = R"({
 }  // namespace
 
 Recipe six_layers(const std::vector<Override>& overrides) { return parse_recipe(recipe_text, "six", ".", overrides); }
-
-ClusterProfile profile_of(const Recipe& recipe) {
-  const auto recipes = source_folder() / "recipes";
-  ClusterProfile named = load_profile(recipe.cluster.profile, recipes / "clusters");
-  named.program = load_program(recipe.cluster.program, recipes / "programs", named.device.kind);
-  return named;
-}
 
 Plan plan_of(const Recipe& recipe) { return make_plan(recipe, profile_of(recipe)); }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "tests/parallel/plan/planner/planner_case.h"
 #include "tests/parallel/plan/policies/policy_case.h"
 
 namespace llmtrain::test {
