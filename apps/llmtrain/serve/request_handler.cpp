@@ -138,7 +138,7 @@ std::string RequestHandler::page(const HttpRequest& request, std::string& conten
     return metrics_.text(service_.load());
   }
   if (request.path == "/health") {
-    if (const auto failure = service_.failure()) throw ApiError(503, "", *failure);
+    require_running();
     if (is_draining_) throw ApiError(503, "", "the server is ending");
     return R"({"status":"ok"})";
   }
@@ -213,14 +213,18 @@ void RequestHandler::answer_embeddings(Connection& connection, const HttpRequest
       answers->abandon();
       throw ConnectionLost("the client has left");
     }
-    if (const auto failure = service_.failure()) throw ApiError(503, "", *failure);
+    require_running();
   }
   metrics_.add_tokens(request.tokens(), 0);
   send(connection, http, 200, json_type, json_line(embedding_answer(model_, request, answers->take())));
 }
 
-void RequestHandler::refuse_more() const {
+void RequestHandler::require_running() const {
   if (const auto failure = service_.failure()) throw ApiError(503, "", *failure);
+}
+
+void RequestHandler::refuse_more() const {
+  require_running();
   throw ApiError(429, "", "as many texts grow and wait as may; ask again later");
 }
 

@@ -49,6 +49,8 @@ class RequestHandler {
   void follow(Connection& connection, GrowingAnswers& answers, AnswerText& text, std::size_t choices,
               EventStream* stream);
   // Says why the service takes no more.
+  // Throws ApiError(503) with the reason where the model has failed.
+  void require_running() const;
   [[noreturn]] void refuse_more() const;
   void send(Connection& connection, const HttpRequest& request, int status, const std::string& content_type,
             const std::string& body, const std::string& headers = {});
