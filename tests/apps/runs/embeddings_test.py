@@ -85,7 +85,7 @@ class Embeddings(Served):
         for client in clients:
             client.close()
         self.wait_for(lambda: self.metric("llmtrain_embedding_requests") == 0)
-        self.assertEqual(self.metric("llmtrain_lost_clients_total"), 2)
+        self.wait_for(lambda: self.metric("llmtrain_lost_clients_total") == 2)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(self.embeddings, texts)
             self.wait_for(lambda: self.metric("llmtrain_embedding_requests") == 1)
