@@ -132,6 +132,7 @@ bool runs_row_by_row(const at::Tensor& x, const at::Tensor& weight, const std::o
 
 void multiply_row_by_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                          const at::Tensor& y) {
+  const at::Tensor packed = x.size(0) > 1 ? at::empty(x.sizes(), x.options().dtype(at::kFloat)) : at::Tensor();
   with_element_of(x, [&]<class Element> {
     const auto loop = vector::at_level([]<int level> { return vector::separate_rows_loop_for<level, Element>(); });
     loop({.x = elements<Element>(x),
@@ -142,7 +143,8 @@ void multiply_row_by_row(const at::Tensor& x, const at::Tensor& weight, const st
           .in = weight.size(1),
           .out = weight.size(0),
           .x_stride = x.stride(0),
-          .y_stride = y.stride(0)});
+          .y_stride = y.stride(0),
+          .packed = packed.defined() ? packed.mutable_data_ptr<float>() : nullptr});
   });
 }
 

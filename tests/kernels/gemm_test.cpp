@@ -100,7 +100,8 @@ TEST_CASE("the same product is bitwise reproducible", "[gemm]") {
 TEST_CASE("separate rows have the bits that each has alone, whatever is beside it", "[gemm]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   // Whole lanes and rests of them, and rows of the weight that are not a multiple of what a loop takes.
-  const auto [input, output] = GENERATE(table<std::int64_t, std::int64_t>({{64, 48}, {45, 35}, {7, 3}, {600, 260}}));
+  const auto [input, output] =
+      GENERATE(table<std::int64_t, std::int64_t>({{64, 48}, {45, 35}, {7, 3}, {600, 260}, {1030, 18}}));
   INFO(c10::toString(type) << ", " << input << " to " << output);
   const at::Tensor x = random({21, input}, type), weight = random({output, input}, type);
   const at::Tensor bias = random({output}, type);

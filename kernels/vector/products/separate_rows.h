@@ -16,6 +16,7 @@ struct SeparateRowsArrays {
   Element* y;
   std::int64_t rows, in, out;
   std::int64_t x_stride, y_stride;  // elements from row to row
+  float* packed;                    // [rows · in] of scratch memory, of more than one row
 };
 
 template <class Element>
