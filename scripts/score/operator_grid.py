@@ -68,9 +68,25 @@ class Grid:
         return math.exp(sum(weight * math.log(table[point]) for point, weight in self.weights(sizes)))
 
 
-def fit(grid, shapes, efficiencies, steepest):
-    """The table nearest to the measured efficiencies. `steepest`: by axis the most that the logarithm of the efficiency
-    may grow with that of the size, so that more work never takes less time; None where it does not matter."""
+def steepest(exponents):
+    """What fit() takes where an efficiency grows at most with these powers of the sizes; None where it does not
+    matter."""
+
+    def growth_of(grid):
+        def growth(axis, point, after):
+            if exponents[axis] is None:
+                return math.inf
+            stride, logs = grid.strides[axis], grid.logs[axis]
+            return exponents[axis] * (logs[after // stride % len(logs)] - logs[point // stride % len(logs)]) * math.log(2)
+
+        return growth
+
+    return growth_of
+
+
+def fit(grid, shapes, efficiencies, growth):
+    """The table nearest to the measured efficiencies. `growth`: of an axis and two neighbouring points the most that the
+    logarithm of the efficiency may grow from the first to the second, so that more work never takes less time."""
     rows = [grid.weights(shape) for shape in shapes]
     wanted = [math.log(value) for value in efficiencies]
     curvature = list(grid.triples())
@@ -82,7 +98,7 @@ def fit(grid, shapes, efficiencies, steepest):
             break
         errors = [abs(value - looked_up(table, row)) for row, value in zip(rows, wanted)]
         importance = [USUAL_ERROR / max(USUAL_ERROR, error) for error in errors]
-    flatten(grid, table, steepest)
+    flatten(grid, table, growth)
     return [float(f"{min(math.exp(value), 1):.3g}") for value in table]
 
 
@@ -125,18 +141,15 @@ def solve(rows, wanted, importance, curvature, table):
     return table
 
 
-def flatten(grid, table, steepest):
+def flatten(grid, table, growth):
     """Lowers values of the table of logarithms until none grows faster along an axis than allowed."""
     changed = True
     while changed:
         changed = False
         for axis, first, stride in grid.lines():
-            if steepest[axis] is None:
-                continue
-            logs = grid.logs[axis]
-            for i in range(len(logs) - 1):
+            for i in range(len(grid.axes[axis]) - 1):
                 at = first + i * stride
-                most = table[at] + steepest[axis] * (logs[i + 1] - logs[i]) * math.log(2)
+                most = table[at] + growth(axis, at, at + stride)
                 if table[at + stride] > most + 1e-9:
                     table[at + stride] = most
                     changed = True

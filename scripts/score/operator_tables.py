@@ -4,10 +4,11 @@ are from measurements.
 
 PRODUCTS is a CSV file of columns device, rows, columns, inner and a time in microseconds by type (bf16, fp8,
 fp8_block, nvfp4), ATTENTION one of columns device, program, head_dim, batch, sequence, heads, kv_heads and microseconds, the
-forward of causal attention in bf16, and COLLECTIVES one of columns device, collective, ranks, bytes and microseconds, of
-NCCL in one node. `device` is the name of a cluster profile. Of attention the faster of two programs counts. Errors are
-those of shapes that a table was fitted to, of every fifth shape, left out of another table, and of every fifth pair of
-columns and inner size (of attention: of heads and heads per key), left out of a third.
+forward of causal attention in bf16, EXPERTS one that scripts/score/grouped_products.py describes, and COLLECTIVES one of
+columns device, collective, ranks, bytes and microseconds, of NCCL in one node. `device` is the name of a cluster
+profile. Of attention the faster of two programs counts. Errors are those of shapes that a table was fitted to, of every
+fifth shape, left out of another table, and of every fifth pair of columns and inner size (of attention: of heads and
+heads per key; of experts: of the model's and their width), left out of a third.
 """
 
 import argparse
@@ -17,9 +18,10 @@ import math
 import pathlib
 import sys
 
+import grouped_products
 import operator_grid
+from measured import Measured, device_of, profile_file
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRODUCT_AXES = {
     "rows": (512, 1024, 2048, 4096, 8192, 16384, 32768),
     "columns": (512, 1024, 2048, 4096, 8192, 16384, 65536),
@@ -33,31 +35,33 @@ ATTENTION_AXES = {
 }
 COLLECTIVE_AXES = {"ranks": (2, 4, 8), "bytes": tuple(512 * 4**i for i in range(11))}
 # The time of an operator grows with each of its sizes; of a collective among more ranks each sends another share.
-PRODUCT_STEEPEST = (1, 1, 1)
-ATTENTION_STEEPEST = (2, 1, None, 1)
-COLLECTIVE_STEEPEST = (None, 1)
+PRODUCT_STEEPEST = operator_grid.steepest((1, 1, 1))
+ATTENTION_STEEPEST = operator_grid.steepest((2, 1, None, 1))
+COLLECTIVE_STEEPEST = operator_grid.steepest((None, 1))
 COLLECTIVE_NAMES = {"alltoall": "all_to_all"}
 TYPES = ("bf16", "fp8", "fp8_block", "nvfp4")
-LEFT_OUT = 5  # one shape or pair in so many
+SHORTEST_LINE = 5  # numbers; of less than these two axes are in a line
 # What a profile states beside tables, with AIConfigurator's values for passes over memory of all devices.
 NUMBERS = {"training_speed": 1, "memory_fraction": 0.8, "memory_seconds": 3e-06, "fp8_cast_seconds": 0}
 # Profiles of devices that were not measured, with the nearest that was.
 BORROWED = {"a100-40gb": "a100-80gb", "a100-80gb-800gbps": "a100-80gb", "v100-32gb": "a100-80gb"}
+SOURCE_END = "from the same source, all of them"
 SOURCE = (
     "measured one by one (AIConfigurator, NVIDIA, Apache-2.0: medians of TensorRT-LLM and vLLM), as a grid that "
-    "scripts/operator_tables derives from 80 % of the shapes; collectives are those of NCCL in one node from the same "
-    "source, all of them"
+    "scripts/operator_tables derives from 80 % of the shapes; grouped products are what forwards of experts take beside "
+    "their passes over memory; collectives are those of NCCL in one node " + SOURCE_END
 )
 
 
-def profile_file(name):
-    """The file of a cluster profile."""
-    return ROOT / "recipes/clusters" / f"{name}.json"
+def numbers_of(name):
+    """What a profile states beside its tables, or would."""
+    known = json.loads(profile_file(name).read_text()).get("operators", {})
+    return {key: known.get(key, value) for key, value in NUMBERS.items()}
 
 
 def peaks(name):
     """The dense peak by type, in FLOP/s."""
-    peak = json.loads(profile_file(name).read_text())["device"]["peak_flops"]
+    peak = device_of(name)["peak_flops"]
     return {"bf16": peak["bf16"], "fp8": peak["fp8"], "fp8_block": peak["fp8"], "nvfp4": peak.get("fp4")}
 
 
@@ -115,67 +119,29 @@ def attention_flops(shape):
     return 2 * heads * sequence * sequence * size
 
 
-class Measured:
-    """The measured efficiencies of one operator and type on one device."""
-
-    def __init__(self, axes, steepest, seconds, flops, peak, pair_of):
-        self.axes, self.steepest = dict(axes), steepest
-        self.shapes = sorted(seconds)
-        self.efficiencies = [flops(shape) / seconds[shape] / peak for shape in self.shapes]
-        self.pair_of = pair_of
-        for place, (name, sizes) in enumerate(self.axes.items()):
-            # Nothing beyond what was measured, but two sizes at least.
-            largest = max(shape[place] for shape in self.shapes)
-            kept = [size for size in sizes if size <= largest]
-            self.axes[name] = kept if len(kept) > 1 else list(sizes[:2])
-        self.grid = operator_grid.Grid(list(self.axes.values()))
-
-    def fit(self, left_out=()):
-        """The table, from all shapes but those with these indices."""
-        kept = [i for i in range(len(self.shapes)) if i not in left_out]
-        shapes, values = [self.shapes[i] for i in kept], [self.efficiencies[i] for i in kept]
-        return operator_grid.fit(self.grid, shapes, values, self.steepest)
-
-    def errors(self, table, chosen):
-        """Absolute errors of times, in percent, in increasing order."""
-        found = (self.efficiencies[i] / self.grid.read(table, self.shapes[i]) - 1 for i in chosen)
-        return sorted(100 * abs(error) for error in found)
-
-    def scores(self):
-        """Number of shapes, and the median and the ninetieth of a hundred errors: of those that the table was fitted
-        to, of shapes and of pairs that were left out."""
-        everything = range(len(self.shapes))
-        pairs = sorted({self.pair_of(shape) for shape in self.shapes})
-        out = set(pairs[LEFT_OUT // 2 :: LEFT_OUT]) if len(pairs) >= LEFT_OUT else set()
-        groups = (
-            set(everything[LEFT_OUT // 2 :: LEFT_OUT]),
-            {i for i in everything if self.pair_of(self.shapes[i]) in out},
-        )
-        yield len(self.shapes), quantiles(self.errors(self.fit(), everything))
-        for group in groups:
-            if group:
-                yield len(group), quantiles(self.errors(self.fit(group), sorted(group)))
+def efficiencies(seconds, work, peak):
+    """{shape: what was done in a second, relative to the peak}"""
+    return {shape: work(shape) / time / peak for shape, time in seconds.items()}
 
 
-def quantiles(errors):
-    """Median and ninetieth of a hundred."""
-    return errors[len(errors) // 2], errors[len(errors) * 9 // 10]
-
-
-def measured(products, attention, collectives):
-    """{device: {"products": {type: Measured}, "attention": {type: Measured}, "collectives": {collective: Measured}}}"""
+def measured(products, attention, experts, collectives):
+    """{device: {operator: {type, or name of a collective: Measured}}}"""
     found = {}
     for (device, kind), seconds in products.items():
-        one = Measured(PRODUCT_AXES, PRODUCT_STEEPEST, seconds, product_flops, peaks(device)[kind], lambda s: s[1:])
-        found.setdefault(device, {"products": {}, "attention": {}, "collectives": {}})["products"][kind] = one
+        values = efficiencies(seconds, product_flops, peaks(device)[kind])
+        one = Measured(PRODUCT_AXES, PRODUCT_STEEPEST, values, lambda s: s[1:])
+        of = found.setdefault(device, {key: {} for key in ("products", "attention", "grouped_products", "collectives")})
+        of["products"][kind] = one
     for device, seconds in attention.items():
-        peak = peaks(device)["bf16"]
-        one = Measured(ATTENTION_AXES, ATTENTION_STEEPEST, seconds, attention_flops, peak, lambda s: s[1:3])
-        found[device]["attention"]["bf16"] = one
+        values = efficiencies(seconds, attention_flops, peaks(device)["bf16"])
+        found[device]["attention"]["bf16"] = Measured(ATTENTION_AXES, ATTENTION_STEEPEST, values, lambda s: s[1:3])
+    for device, seconds in experts.items():
+        one = grouped_products.MeasuredExperts(device, seconds, numbers_of(device))
+        found[device]["grouped_products"]["bf16"] = one
     for (device, kind), seconds in sorted(collectives.items()):
         link = json.loads(profile_file(device).read_text())["node"]["link_bandwidth"]
-        axes, sent = COLLECTIVE_AXES, sent_bytes(kind)
-        found[device]["collectives"][kind] = Measured(axes, COLLECTIVE_STEEPEST, seconds, sent, link, lambda s: s[:1])
+        values = efficiencies(seconds, sent_bytes(kind), link)
+        found[device]["collectives"][kind] = Measured(COLLECTIVE_AXES, COLLECTIVE_STEEPEST, values, lambda s: s[:1])
     return found
 
 
@@ -187,7 +153,9 @@ def section(device, by_operator, numbers):
         first = next(iter(by_type.values()))
         entries = [f"      {json.dumps(name)}: {json.dumps(sizes)}" for name, sizes in first.axes.items()]
         for kind, one in by_type.items():
-            table, run = one.fit(), len(one.grid.axes[-1]) * (len(one.grid.axes[-2]) if len(one.grid.axes) > 3 else 1)
+            table, run = one.fit(), len(one.grid.axes[-1])
+            if run < SHORTEST_LINE:
+                run *= len(one.grid.axes[-2])
             rows = [", ".join(f"{v:g}" for v in table[i : i + run]) for i in range(0, len(table), run)]
             text = ",\n".join("        " + row for row in rows)
             entries.append(f"      {json.dumps(kind)}: [\n{text}\n      ]")
@@ -208,9 +176,10 @@ def without_section(text):
 def write(name, device, by_operator):
     """Puts the tables of a device into a profile, before its section "memory". Its other numbers stay."""
     text = profile_file(name).read_text()
-    known = json.loads(text).get("operators", {})
-    numbers = {key: known.get(key, value) for key, value in NUMBERS.items()}
+    numbers = numbers_of(name)
     origin = SOURCE if name == device else f"borrowed from {device}: {SOURCE}"
+    # What follows says where the numbers are from.
+    origin += json.loads(text)["sources"].get("operators", "").partition(SOURCE_END)[2]
     text = without_section(text)
     text = text.replace('  "memory": {', section(device, by_operator, numbers) + '  "memory": {', 1)
     head, tail = text.split('  "sources": {\n', 1)
@@ -236,12 +205,14 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/operator_tables", description=__doc__)
     parser.add_argument("products", type=pathlib.Path, metavar="PRODUCTS")
     parser.add_argument("attention", type=pathlib.Path, metavar="ATTENTION")
+    parser.add_argument("experts", type=pathlib.Path, metavar="EXPERTS")
     parser.add_argument("collectives", type=pathlib.Path, metavar="COLLECTIVES")
     parser.add_argument("--write", action="store_true", help="write the tables into recipes/clusters")
     arguments = parser.parse_args()
     found = measured(
         read_products(arguments.products),
         read_attention(arguments.attention),
+        grouped_products.read(arguments.experts),
         read_collectives(arguments.collectives),
     )
     if arguments.write:

@@ -45,6 +45,7 @@ Operator& write_up(OperatorWriter& writer, const Network& network) {
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
   up.parts = network.parts;
+  up.is_grouped = network.is_grouped;
   return up;
 }
 
@@ -69,6 +70,7 @@ Operator& write_down(OperatorWriter& writer, const Network& network) {
                                       : writer.linear(network.path + ".down", product, weight);
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
   down.parts = network.parts;
+  down.is_grouped = network.is_grouped;
   // Kept for the weight's gradient of the down projection; selective recompute of core/model makes it again from the
   // hidden tensor, which costs only a pass over memory.
   writer.save_remade(down, network.saved + ".activated",

@@ -100,6 +100,7 @@ struct Operator {
   bool is_causal = true;                // of attention: each query sees the keys before it alone
   double value_size = 0;                // of attention: elements of a value, where a key has others; 0: as many
   double parts = 1;                     // into which its rows are cut, one after another
+  bool is_grouped = false;              // of products: those of several experts, each with rows of its own
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
   std::optional<std::size_t> matrix{};  // of a linear layer: the place of its first weight among the block's parameters
   bool has_weight_gradient = true;      // of products: false where the weight is frozen

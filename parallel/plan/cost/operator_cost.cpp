@@ -66,12 +66,12 @@ WorkPair product_cost(const PricedLayout& priced, const Operator& item) {
   product.rows /= item.parts;
   const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
   const MatrixProduct input_gradient{product.rows, product.inner, product.columns, product.batch};
-  const MatrixProduct weight_gradient{product.columns, product.inner, product.rows, product.batch};
-  if (item.is_backward_alone) return {{}, priced.roofline.product(product, type) * item.parts};
+  const Roofline& roofline = priced.roofline;
+  if (item.is_backward_alone) return {{}, roofline.product(product, type) * item.parts};
   WorkPair cost;
-  cost.forward = priced.roofline.product(product, type);
-  cost.backward = priced.roofline.product(input_gradient, type);
-  if (item.has_weight_gradient) cost.backward += priced.roofline.product(weight_gradient, type);
+  cost.forward = roofline.linear(product, type, item.is_grouped);
+  cost.backward = roofline.linear(input_gradient, type, item.is_grouped);
+  if (item.has_weight_gradient) cost.backward += roofline.weight_gradient(product, type, item.is_grouped);
   if (item.uses_fp8) add_casts(priced, product, item.has_weight_gradient, cost);
   if (item.module == OperatorModule::experts && priced.program().experts.launches_each)
     for (Work* work : {&cost.forward, &cost.backward}) work->operators *= product.batch;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
+#include <cmath>
 
 namespace llmtrain {
 namespace {
@@ -18,8 +18,8 @@ constexpr double most_of_fp8_peak = 0.75;
 double saturating(double size, double half) { return size / (size + half); }
 
 // How much a size below all measured ones lowers the efficiency of the smallest of these.
-double below(const std::vector<double>& axis, double size, double half) {
-  return size >= axis.front() ? 1 : saturating(size, half) / saturating(axis.front(), half);
+double below(double smallest, double size, double half) {
+  return size >= smallest ? 1 : saturating(size, half) / saturating(smallest, half);
 }
 
 }  // namespace
@@ -39,6 +39,7 @@ Roofline::Roofline(const ClusterProfile& profile, const PrecisionRecipe& precisi
               profile.matrix.peak_fraction};
   // The same parts of their peaks are taken for fp32 and TF32, which nobody measured.
   if (tables_ != nullptr) compute_.table = table_of(tables_->products, "bf16");
+  if (tables_ != nullptr) grouped_table_ = table_of(tables_->grouped_products, "bf16");
   if (tables_ != nullptr && !profile.program.attention_on(profile.name))
     attention_table_ = table_of(tables_->attention, "bf16");
   fp8_ = compute_;
@@ -74,8 +75,8 @@ Reached Roofline::product_efficiency(const MatrixProduct& product, MatrixType ty
   const std::array<double, 3> sizes{product.batch * product.rows, product.columns, product.inner};
   const EfficiencyTable::Found found = rate.table->find(sizes);
   const auto& axes = rate.table->axes();
-  const double outside =
-      below(axes[0], sizes[0], tile_half) * below(axes[1], sizes[1], tile_half) * below(axes[2], sizes[2], inner_half);
+  const double outside = below(axes[0].front(), sizes[0], tile_half) * below(axes[1].front(), sizes[1], tile_half) *
+                         below(axes[2].front(), sizes[2], inner_half);
   const double efficiency = table_efficiency(found) * outside;
   if (type != MatrixType::fp8 || tables_->fp8_cast_seconds == 0 || rate.table == compute_.table)
     return {efficiency, found.basis};
@@ -89,17 +90,50 @@ Reached Roofline::product_efficiency(const MatrixProduct& product, MatrixType ty
 Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
   // An empty product launches nothing.
   if (product.rows <= 0 || product.batch <= 0) return {};
-  // On a device without FP8 products they run in the compute type: FP8 then saves only memory and traffic.
-  const bool fp8 = type == MatrixType::fp8 && multiplies_fp8();
-  const double operand_bytes = fp8 ? operand_bytes_ : element_bytes_;
-  // Two operands in their type, in FP8 with their scales; results are always in the compute type.
-  const double bytes = product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
-                                        element_bytes_ * product.rows * product.columns);
   const ProductRate& rate = this->rate(type);
   const double rate_of_shape = rate.table == nullptr
                                    ? rate.peak * rate.fraction * shape_efficiency(profile_.matrix, product)
                                    : rate.peak * product_efficiency(product, type).fraction;
-  return {std::max(product.flops() / rate_of_shape, memory_seconds(bytes)) + profile_.device.kernel_seconds, 1};
+  const double memory = memory_seconds(moved_bytes(product, type));
+  return {std::max(product.flops() / rate_of_shape, memory) + profile_.device.kernel_seconds, 1};
+}
+
+// Two operands in their type, in FP8 with their scales; results are always in the compute type. On a device without FP8
+// products they run in the compute type: FP8 then saves only memory and traffic.
+double Roofline::moved_bytes(const MatrixProduct& product, MatrixType type) const {
+  const bool fp8 = type == MatrixType::fp8 && multiplies_fp8();
+  const double operand_bytes = fp8 ? operand_bytes_ : element_bytes_;
+  return product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
+                          element_bytes_ * product.rows * product.columns);
+}
+
+Reached Roofline::grouped_efficiency(const MatrixProduct& product, MatrixType type) const {
+  const std::array<double, 3> at{product.rows, product.batch, product.columns * product.inner};
+  const EfficiencyTable::Found found = grouped_table_->find(at);
+  // Smaller matrices than any measured one use a device as less wide products do.
+  const double outside = below(std::sqrt(grouped_table_->axes()[2].front()), std::sqrt(at[2]), inner_half);
+  const bool is_other_type = type == MatrixType::fp8 && multiplies_fp8();
+  return {table_efficiency(found) * outside, is_other_type ? Basis::extrapolated : found.basis};
+}
+
+double Roofline::grouped_seconds(const MatrixProduct& product, MatrixType type, double bytes) const {
+  double peak = rate(type).peak;
+  // Products in FP8 reach less of their peak than those in 16 bits.
+  if (rate(type).table != compute_.table)
+    peak *= std::min(
+        1.0, product_efficiency(product, type).fraction / product_efficiency(product, MatrixType::compute).fraction);
+  const double roofline = std::max(product.flops() / peak, bytes / profile_.device.memory_bandwidth);
+  return roofline / grouped_efficiency(product, type).fraction;
+}
+
+Work Roofline::grouped_product(const MatrixProduct& product, MatrixType type) const {
+  if (!measures_grouped(product) || product.batch <= 0) return this->product(product, type);
+  return {grouped_seconds(product, type, moved_bytes(product, type)) + profile_.device.kernel_seconds, 1};
+}
+
+Work Roofline::weight_gradient(const MatrixProduct& product, MatrixType type, bool is_grouped) const {
+  if (is_grouped && measures_grouped(product)) return grouped_product(product, type);
+  return this->product({product.columns, product.inner, product.rows, product.batch}, type);
 }
 
 Work Roofline::pass(double bytes) const {

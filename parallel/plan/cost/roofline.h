@@ -53,6 +53,22 @@ class Roofline {
   Roofline(const ClusterProfile& profile, DataType compute) : Roofline(profile, PrecisionRecipe{.compute = compute}) {}
 
   Work product(const MatrixProduct& product, MatrixType type = MatrixType::compute) const;
+  // Products of several experts in one kernel, `product.batch` of them. Where such were measured, in 16 bits; those in
+  // FP8 are as far from their roofline, relative to products of one matrix.
+  Work grouped_product(const MatrixProduct& product, MatrixType type = MatrixType::compute) const;
+  Work linear(const MatrixProduct& product, MatrixType type, bool is_grouped) const {
+    return is_grouped ? grouped_product(product, type) : this->product(product, type);
+  }
+  // The product that makes the gradient of this one's weights. Grouped ones were measured forwards, and are taken to be
+  // as fast: they multiply and move as much.
+  Work weight_gradient(const MatrixProduct& product, MatrixType type, bool is_grouped) const;
+  // A grouped product's, without the gap between kernels, of a product that moves so many bytes; needs
+  // measures_grouped().
+  double grouped_seconds(const MatrixProduct& product, MatrixType type, double bytes) const;
+  // Whether products of so few rows were measured; those of fewer read the weights as fast as memory is.
+  bool measures_grouped(const MatrixProduct& product) const {
+    return grouped_table_ != nullptr && product.rows >= grouped_table_->axes()[0].front();
+  }
   // A pass over memory that reads and writes this many bytes in total.
   Work pass(double bytes) const;
   // Fused attention of this many FLOPs.
@@ -61,6 +77,8 @@ class Roofline {
   // What these reach, without the gap between kernels; attention's forward.
   Reached product_efficiency(const MatrixProduct& product, MatrixType type) const;
   Reached attention_efficiency(const AttentionSizes& sizes) const;
+  // The part of its roofline that a grouped product reaches; needs measures_grouped().
+  Reached grouped_efficiency(const MatrixProduct& product, MatrixType type) const;
   // Whether passes over memory are as fast as measured ones.
   bool measures_passes() const { return tables_ != nullptr; }
   // Seconds until both the device and the host are done, which work at the same time unless the program's host waits
@@ -78,6 +96,7 @@ class Roofline {
   };
 
   double memory_seconds(double bytes) const;
+  double moved_bytes(const MatrixProduct& product, MatrixType type) const;
   double table_efficiency(const EfficiencyTable::Found& found) const;
   bool multiplies_fp8() const { return has_fp8_; }
   const ProductRate& rate(MatrixType type) const { return type == MatrixType::fp8 ? fp8_ : compute_; }
@@ -86,6 +105,7 @@ class Roofline {
   const OperatorTables* tables_ = nullptr;  // null where fitted rates hold
   AttentionProfile attention_;
   const EfficiencyTable* attention_table_ = nullptr;
+  const EfficiencyTable* grouped_table_ = nullptr;
   ProductRate compute_;
   ProductRate fp8_;  // that of the compute type on a device without FP8, or without FP4 where this is asked for
   double operand_bytes_ = 1;  // per element of these

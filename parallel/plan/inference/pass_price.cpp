@@ -62,10 +62,12 @@ Work PassPricer::product_work(const ServedProduct& served) const {
   const double weights = product.batch * product.inner * product.columns * (served.of_layer ? weight_bytes_ : element);
   const double rows = product.batch * product.rows * (product.inner + product.columns) * element;
   const double peak = in_fp8 ? peak_ : llmtrain::peak_flops(profile_, {.compute = compute_});
-  const double reached = roofline_.product_efficiency(product, in_fp8 ? MatrixType::fp8 : MatrixType::compute).fraction;
-  const double arithmetic = product.flops() / (peak * reached) + profile_.device.kernel_seconds;
+  const MatrixType type = in_fp8 ? MatrixType::fp8 : MatrixType::compute;
+  const double multiplied = served.is_grouped && roofline_.measures_grouped(product)
+                                ? roofline_.grouped_seconds(product, type, weights + rows)
+                                : product.flops() / (peak * roofline_.product_efficiency(product, type).fraction);
   Work work = roofline_.pass(weights + rows);
-  work.seconds = std::max(work.seconds, arithmetic);
+  work.seconds = std::max(work.seconds, multiplied + profile_.device.kernel_seconds);
   return work;
 }
 

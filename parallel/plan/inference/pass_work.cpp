@@ -56,6 +56,7 @@ ServedProduct served_product(const Graph& graph, std::size_t block, const Operat
   ServedProduct served{item.product, false};
   if (item.matrix) served.of_layer = graph.parameters[graph.blocks[block].parameters[*item.matrix]].is_layer_matrix;
   if (is_of_experts(graph, block, item)) {
+    served.is_grouped = true;
     served.product = expert_product(*graph.blocks[block].experts(), served.product, split, pass);
   } else if (served.of_layer) {
     divide_width(as_real(graph.blocks[block].hidden_size()), split.width_ranks(), served.product);

@@ -16,7 +16,8 @@ namespace llmtrain {
 // with an equal part of their rows.
 struct ServedProduct {
   MatrixProduct product{};
-  bool of_layer = true;  // a matrix of a layer, which is stored as the request says
+  bool of_layer = true;     // a matrix of a layer, which is stored as the request says
+  bool is_grouped = false;  // of routed experts
 };
 
 // Cached keys and values of one device.

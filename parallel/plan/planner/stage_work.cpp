@@ -174,8 +174,10 @@ class WorkList {
       case OperatorKind::stored_attention: {
         const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
         work.shape = shape_of(item.product);
-        if (!state_basis(priced_.roofline.product_efficiency(item.product, type).basis, work))
-          work.source = source("matrix");
+        const bool is_grouped = item.is_grouped && priced_.roofline.measures_grouped(item.product);
+        const Reached reached = is_grouped ? priced_.roofline.grouped_efficiency(item.product, type)
+                                           : priced_.roofline.product_efficiency(item.product, type);
+        if (!state_basis(reached.basis, work)) work.source = source("matrix");
         break;
       }
       case OperatorKind::fused_attention:

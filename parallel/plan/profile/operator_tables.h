@@ -55,6 +55,7 @@ constexpr std::array<const char*, 4> table_collectives = {"all_reduce", "all_gat
 struct OperatorTables {
   static constexpr std::array<const char*, 3> product_axes = {"rows", "columns", "inner"};
   static constexpr std::array<const char*, 4> attention_axes = {"sequence", "heads", "heads_per_key", "head_size"};
+  static constexpr std::array<const char*, 3> grouped_axes = {"rows", "experts", "elements"};
   static constexpr std::array<const char*, 2> collective_axes = {"ranks", "bytes"};
 
   // The profile whose device was measured; another one than the profile's own where it borrows the tables.
@@ -69,6 +70,10 @@ struct OperatorTables {
   TablesByType products;
   // The forward of fused causal attention, FLOPs counted without the masked half; heads are those of the whole batch.
   TablesByType attention;
+  // Products of several experts, each with rows of its own, in one kernel: by the rows of an expert, the experts of a
+  // device, and the elements of an expert's matrix. The time at the device's peak or of the bytes at its bandwidth,
+  // whichever is longer, ÷ the time that it takes. Empty where none was measured.
+  TablesByType grouped_products;
   // Among devices of one node: the bytes that each sends around a ring (ring_bytes) ÷ time, relative to the node's
   // link bandwidth; bytes are those of the whole tensor. Empty where none was measured.
   TablesByType collectives;

@@ -36,6 +36,8 @@ nlohmann::ordered_json to_json(const OperatorTables& tables) {
             {"fp8_cast_seconds", tables.fp8_cast_seconds},
             {"products", table_json(OperatorTables::product_axes, tables.products)},
             {"attention", table_json(OperatorTables::attention_axes, tables.attention)}};
+  if (!tables.grouped_products.empty())
+    json["grouped_products"] = table_json(OperatorTables::grouped_axes, tables.grouped_products);
   if (!tables.collectives.empty())
     json["collectives"] = table_json(OperatorTables::collective_axes, tables.collectives);
   return json;
@@ -51,10 +53,14 @@ void ProfileReader::operators(std::string_view name, std::shared_ptr<const Opera
     number("fp8_cast_seconds", tables.fp8_cast_seconds, seconds_range);
     tables_by_type("products", OperatorTables::product_axes, table_types, tables.products);
     tables_by_type("attention", OperatorTables::attention_axes, table_types, tables.attention);
-    if (levels_.back().value->contains("collectives"))
-      tables_by_type("collectives", OperatorTables::collective_axes, table_collectives, tables.collectives);
-    else
-      levels_.back().names.emplace_back("collectives");
+    const auto optional_tables = [&](const char* key, auto&&... arguments) {
+      if (levels_.back().value->contains(key))
+        tables_by_type(key, arguments...);
+      else
+        levels_.back().names.emplace_back(key);
+    };
+    optional_tables("grouped_products", OperatorTables::grouped_axes, table_types, tables.grouped_products);
+    optional_tables("collectives", OperatorTables::collective_axes, table_collectives, tables.collectives);
     field = std::make_shared<const OperatorTables>(std::move(tables));
   });
 }

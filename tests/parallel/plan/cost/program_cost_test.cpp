@@ -72,6 +72,25 @@ TEST_CASE("each expert's products are launched on their own where the program sa
   CHECK(more > 8 * 7);
 }
 
+TEST_CASE("the backward of experts' products takes twice their forward, which was measured") {
+  Program measured;
+  measured.kernels.rates = KernelRates::measured;
+  const PlannedAs one({R"(model.moe={"experts": 32, "top_k": 2})"}, measured);
+  const Roofline& roofline = one.priced().roofline;
+  int grouped = 0;
+  for (const Operator& item : block_operators(one.priced().graph(), 1, one.priced().setting())) {
+    if (!item.is_grouped) continue;
+    ++grouped;
+    CHECK(product_seconds(one.priced(), item) ==
+          Approx(roofline.seconds(roofline.grouped_product(item.product)) +
+                 roofline.seconds(roofline.grouped_product(item.product) +
+                                  roofline.grouped_product({item.product.rows, item.product.inner, item.product.columns,
+                                                            item.product.batch}))));
+    CHECK(roofline.grouped_product(item.product).seconds > 1.1 * roofline.product(item.product).seconds);
+  }
+  CHECK(grouped == 2);
+}
+
 TEST_CASE("products reach the part of their tables' rate that the program states") {
   Program whole, part;
   whole.kernels.rates = part.kernels.rates = KernelRates::measured;

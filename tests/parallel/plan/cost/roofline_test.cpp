@@ -71,6 +71,31 @@ TEST_CASE("FP8 products are priced without the cast that was measured with them"
         Approx(flops / 200e12 / 0.75));
 }
 
+TEST_CASE("grouped products are as far from their roofline as measured ones") {
+  ClusterProfile profile = measured_profile();
+  OperatorTables tables = *profile.operators;
+  tables.fp8_cast_seconds = 0;
+  // 0.4 at 16 rows, 0.6 at 1024.
+  const std::vector<std::vector<double>> axes{{16, 1024}, {1, 64}, {1 << 20, 1 << 24}};
+  tables.grouped_products = {{"bf16", EfficiencyTable(axes, {0.4, 0.4, 0.4, 0.4, 0.6, 0.6, 0.6, 0.6})}};
+  profile.operators = std::make_shared<const OperatorTables>(tables);
+  const Roofline roofline(profile, DataType::bf16);
+  const MatrixProduct many{1024, 2048, 1024, 8}, few{16, 2048, 1024, 8}, fewer{15, 2048, 1024, 8};
+  CHECK(roofline.grouped_product(many).seconds == Approx(many.flops() / 100e12 / (0.9 * 0.6)));
+  // Bound by memory: the matrices, their operands and their results.
+  const double bytes = 8 * 2 * (1024.0 * (16 + 2048) + 16 * 2048);
+  CHECK(roofline.grouped_product(few).seconds == Approx(bytes / 1e12 / (0.9 * 0.4)));
+  CHECK(roofline.grouped_efficiency(few, MatrixType::compute).basis == Basis::interpolated);
+  // Fewer rows than measured: as other products.
+  CHECK(roofline.grouped_product(fewer).seconds == Approx(roofline.product(fewer).seconds));
+  // FP8's peak is twice as high, and products reach half as much of it.
+  CHECK(roofline.grouped_product(many, MatrixType::fp8).seconds == Approx(roofline.grouped_product(many).seconds));
+  CHECK(roofline.grouped_efficiency(many, MatrixType::fp8).basis == Basis::extrapolated);
+  // Matrices of half the sides of the smallest measured ones.
+  CHECK(roofline.grouped_efficiency({1024, 512, 512, 8}, MatrixType::compute).fraction ==
+        Approx(0.9 * 0.6 * (512.0 / 768) / (1024.0 / 1280)));
+}
+
 TEST_CASE("FP4 products have a peak, a table and operands of their own, and none where the device has none") {
   ClusterProfile profile = measured_profile();
   profile.device.peak_flops.fp4 = 400e12;
