@@ -19,10 +19,10 @@ option(LLMTRAIN_BUNDLE_LIBTORCH "Install LibTorch's libraries for the CPU beside
 option(LLMTRAIN_BUNDLE_GPU "Install LibTorch's and NVIDIA's libraries for GPUs beside the program's, several GiB" OFF)
 
 # The planner and all that it is made of: the libraries that a program of someone else's can link.
-set(llmtrain_public_libraries core_base core_scratch core_residency core_json core_page core_recipe core_body core_body_families
+set(llmtrain_public_libraries core_arena core_base core_scratch core_residency core_json core_page core_recipe core_body core_body_families core_body_passes
   core_body_parts core_graph parallel_schedule parallel_layout plan_accuracy plan_simulator plan_profile plan_cost plan_memory plan_report
   plan_report_html planner plan_search)
-set(llmtrain_public_folders core/base core/scratch core/residency core/json core/page core/recipe core/body core/graph parallel/schedule
+set(llmtrain_public_folders core/arena core/base core/scratch core/residency core/json core/page core/recipe core/body core/graph parallel/schedule
   parallel/layout parallel/plan)
 
 function(llmtrain_install_program)

@@ -2,6 +2,7 @@
 #include "core/body/body.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "core/base/error.h"
 #include "core/body/step_shape.h"
@@ -39,7 +40,11 @@ AxisId Body::axis_named(std::string_view name) const { return index_named(axes, 
 
 Body with_extents(Body body, const std::map<AxisId, std::int64_t>& extents) {
   for (const auto& [axis, extent] : extents) body.axes.at(axis).extent = extent;
-  for (const Step& step : body.steps) check(body, step);
+  for (Step& step : body.steps) {
+    if (auto* const chunked = std::get_if<Chunked>(&step.primitive))
+      chunked->body = std::make_shared<const Body>(with_extents(*chunked->body, extents));
+    check(body, step);
+  }
   return body;
 }
 
@@ -71,6 +76,17 @@ Kept kept(const Body& body, const Step& step) {
 bool is_view(const Body& body, const Step& step) {
   const auto* rearrange = std::get_if<Rearrange>(&step.primitive);
   return rearrange != nullptr && is_view(*rearrange, StepShape(body, step));
+}
+
+double elements_of(const Body& body, TensorId tensor) {
+  double elements = 1;
+  for (const AxisId axis : body.tensors[tensor].axes) elements *= static_cast<double>(body.axes[axis].extent);
+  return elements;
+}
+
+bool comes_in_pieces(const Step& step, const BodyTensor& parameter) {
+  const auto* chunked = std::get_if<Chunked>(&step.primitive);
+  return chunked != nullptr && !parameter.has(chunked->axis);
 }
 
 }  // namespace llmtrain::body

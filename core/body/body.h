@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +12,7 @@
 
 #include "core/body/facts.h"
 #include "core/body/primitives/attention.h"
+#include "core/body/primitives/chunked.h"
 #include "core/body/primitives/convolution.h"
 #include "core/body/primitives/cross_entropy.h"
 #include "core/body/primitives/dropout.h"
@@ -27,11 +29,11 @@
 namespace llmtrain::body {
 
 // A body is what a block computes: a short list of primitives over tensors with labelled axes, which is priced
-// (core/graph/operators/body_operators.h) and run (core/body/run). It is data: nothing rewrites or fuses it. A
-// BodyWriter makes one and checks its shapes.
+// (core/graph/operators/body_operators.h) and run (core/body/run). It is data, which core/body/passes may rewrite to a
+// body with the same result. A BodyWriter makes one and checks its shapes.
 
 using Primitive = std::variant<Product, Elementwise, Softmax, Norm, Reduce, Gather, Rearrange, Join, Dropout,
-                               Convolution, Pool, Attention, CrossEntropy>;
+                               Convolution, Pool, Attention, CrossEntropy, Chunked>;
 
 struct BodyTensor {
   enum class Role {
@@ -47,6 +49,7 @@ struct BodyTensor {
 
   // To both passes, so that it is never kept.
   bool is_given() const { return role == Role::field || role == Role::parameter; }
+  bool has(AxisId axis) const { return std::ranges::find(axes, axis) != axes.end(); }
 
   bool operator==(const BodyTensor&) const = default;
 };
@@ -89,5 +92,8 @@ Work work(const Body& body, const Step& step);
 Kept kept(const Body& body, const Step& step);
 // Whether the result lies in the memory of the step's first input.
 bool is_view(const Body& body, const Step& step);
+double elements_of(const Body& body, TensorId tensor);
+// Whether the step adds the parameter's gradient itself, piece by piece, so that it never has it as a whole.
+bool comes_in_pieces(const Step& step, const BodyTensor& parameter);
 
 }  // namespace llmtrain::body

@@ -44,6 +44,7 @@ struct Work {
   double forward_elements = 0, backward_elements = 0;
   // Elements of the type of sums that are alive while it runs, beside operands, result and their gradients.
   double forward_temporaries = 0, backward_temporaries = 0;
+  double forward_working = 0, backward_working = 0;  // likewise, of activations
 };
 
 // What the forward computes beside its result, for the backward.

@@ -71,7 +71,12 @@ Work work(const Elementwise& elementwise, const StepShape& shape) {
       if (shape.has_gradient(i) && shape.input_elements(i) < shape.output_elements())
         backward += shape.output_elements() + shape.input_elements(i);
   }
-  return {.forward_elements = forward, .backward_elements = backward};
+  // Where no kernel takes the two operands apart, they are copied beside each other.
+  const double copied = elementwise.kind == ElementwiseKind::swiglu ? 2 * shape.output_elements() : 0;
+  return {.forward_elements = forward,
+          .backward_elements = backward,
+          .forward_working = copied,
+          .backward_working = copied};
 }
 
 }  // namespace llmtrain::body

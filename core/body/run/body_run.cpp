@@ -84,7 +84,8 @@ class BodyRun::Passage {
     at_hand_.statistics[step] = std::move(result.statistics);
   }
 
-  StepGradients run_backward(std::size_t step, const at::Tensor& dy) {
+  // `gradients`: where those of parameters go that come in pieces.
+  StepGradients run_backward(std::size_t step, const at::Tensor& dy, BodyParameters& gradients) {
     const Step& described = body().steps[step];
     const Kept read = kept(body(), described);
     StepTensors tensors;
@@ -98,7 +99,12 @@ class BodyRun::Passage {
     if (!read.statistics.empty() && !has_statistics(step)) run_step(step);
     tensors.statistics = at_hand_.statistics[step];
     const StepShape shape(body(), described);
-    return std::visit([&](const auto& of_kind) { return body::backward(of_kind, dy, tensors, context(shape, step)); },
+    const std::function<void(std::size_t, const at::Tensor&)> add = [&](std::size_t place, const at::Tensor& gradient) {
+      gradients.add_gradient(described.inputs[place], gradient);
+    };
+    StepContext how = context(shape, step);
+    how.add_gradient = &add;
+    return std::visit([&](const auto& of_kind) { return body::backward(of_kind, dy, tensors, how); },
                       described.primitive);
   }
 
@@ -120,7 +126,9 @@ class BodyRun::Passage {
 
  private:
   const Body& body() const { return run_.body_; }
-  StepContext context(const StepShape& shape, std::size_t step) const { return {shape, pass_, run_.sites_[step]}; }
+  StepContext context(const StepShape& shape, std::size_t step) const {
+    return {shape, pass_, run_.sites_[step], &run_.site_of_};
+  }
   bool has_statistics(std::size_t step) const {
     const std::vector<at::Tensor>& statistics = at_hand_.statistics[step];
     return !statistics.empty() && std::ranges::all_of(statistics, &at::Tensor::defined);
@@ -141,6 +149,7 @@ class BodyRun::Passage {
 
 BodyRun::BodyRun(Body body, Keeping keeping, const std::function<std::uint64_t(const std::string&)>& site_of)
     : body_(std::move(body)),
+      site_of_(site_of),
       last_use_(body_.tensors.size()),
       maker_(body_.tensors.size()),
       is_passed_on_(passed_on(body_)),
@@ -205,7 +214,7 @@ std::vector<at::Tensor> BodyRun::backward(std::vector<at::Tensor> gradients, Bod
     const Step& step = body_.steps[i];
     const at::Tensor dy = std::exchange(of_tensors[step.output], {});
     if (dy.defined() && body_.tensors[step.output].has_gradient) {
-      const StepGradients made = passage.run_backward(i, dy);
+      const StepGradients made = passage.run_backward(i, dy, parameters);
       for (std::size_t place = 0; place < made.size(); ++place) {
         const TensorId input = step.inputs[place];
         if (!made[place].defined() || !body_.tensors[input].has_gradient) continue;

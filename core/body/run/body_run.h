@@ -70,6 +70,7 @@ class BodyRun {
                                           const std::vector<WeakStorage>& given) const;
 
   Body body_;
+  std::function<std::uint64_t(const std::string&)> site_of_;
   std::vector<KeptTensor> kept_;                    // with `keeping`
   std::vector<std::size_t> last_use_;               // by tensor, the last step of the forward that reads it
   std::vector<std::uint64_t> sites_;                // by step

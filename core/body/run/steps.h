@@ -3,7 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "core/body/run/attention_memory.h"
@@ -35,6 +38,11 @@ struct StepContext {
   const StepShape& shape;
   const BodyPass& pass;
   std::uint64_t site = 0;  // of what the step draws at random
+  // Those of steps within the step, by name.
+  const std::function<std::uint64_t(const std::string&)>* site_of = nullptr;
+  // Takes what one piece of the step contributes to the gradient of the parameter at a place; null: the step returns
+  // its gradients whole.
+  const std::function<void(std::size_t, const at::Tensor&)>* add_gradient = nullptr;
 };
 
 // Shaped as the body says, of any strides. A backward is given what kept() names, parameters and fields.
@@ -67,6 +75,7 @@ StepResult forward(const Convolution& convolution, const StepTensors& tensors, c
 StepResult forward(const Pool& pool, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Attention& attention, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const CrossEntropy& cross_entropy, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Chunked& chunked, const StepTensors& tensors, const StepContext& context);
 
 StepGradients backward(const Product& product, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
@@ -90,6 +99,8 @@ StepGradients backward(const Pool& pool, const at::Tensor& dy, const StepTensors
 StepGradients backward(const Attention& attention, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 StepGradients backward(const CrossEntropy& cross_entropy, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Chunked& chunked, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 
 }  // namespace llmtrain::body

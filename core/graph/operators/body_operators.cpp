@@ -2,6 +2,8 @@
 #include "core/graph/operators/body_operators.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -95,7 +97,8 @@ double backward_working(const Body& body, const std::vector<Lifetime>& lifetimes
 double parameter_gradients(const Body& body, const body::Step& step) {
   double bytes = 0;
   for (const TensorId input : step.inputs) {
-    if (body.tensors[input].role != BodyTensor::Role::parameter) continue;
+    const BodyTensor& parameter = body.tensors[input];
+    if (parameter.role != BodyTensor::Role::parameter || comes_in_pieces(step, parameter)) continue;
     double elements = sum_bytes;
     for (const std::int64_t extent : body.shape_of(input)) elements *= static_cast<double>(extent);
     bytes += elements;
@@ -127,7 +130,10 @@ void describe(const body::Attention& attention, const body::StepShape& shape, Op
                        static_cast<double>(shape.extent(shape.input(1).axes[2]));
 }
 
-Operator operator_of(const Body& body, const body::Step& step) {
+// Its steps are operators of their own.
+void describe(const body::Chunked& /*chunked*/, const body::StepShape& /*shape*/, Operator& /*item*/) {}
+
+Operator operator_of(const Body& body, const body::Step& step, double element) {
   const body::Work work = body::work(body, step);
   Operator item{.name = body.tensors[step.output].name};
   std::visit([&](const auto& primitive) { describe(primitive, body::StepShape(body, step), item); }, step.primitive);
@@ -139,24 +145,45 @@ Operator operator_of(const Body& body, const body::Step& step) {
     item.forward.elements = work.forward_elements;
     item.backward.elements = work.backward_elements;
   }
-  item.forward_scratch = sum_bytes * work.forward_temporaries;
-  item.backward_scratch = sum_bytes * work.backward_temporaries + parameter_gradients(body, step);
+  item.forward_scratch = sum_bytes * work.forward_temporaries + element * work.forward_working;
+  item.backward_scratch =
+      sum_bytes * work.backward_temporaries + element * work.backward_working + parameter_gradients(body, step);
   return item;
 }
 
-void add_saved(const Body& body, double element, OperatorList& operators) {
+// The operators of steps that run in pieces, whose memory is that of the pieces.
+OperatorList operators_in_pieces(const Body& body, const body::Step& step, const body::Chunked& chunked,
+                                 double element) {
+  OperatorList operators;
+  for (const body::Step& inner : chunked.body->steps) {
+    Operator item = operator_of(*chunked.body, inner, element);
+    item.repetition = Operator::Repetition::always;
+    item.parts = static_cast<double>(chunked.pieces);
+    item.forward_scratch = item.backward_scratch = 0;
+    operators.push_back(std::move(item));
+  }
+  const Operator of_all = operator_of(body, step, element);
+  operators.back().forward_scratch = of_all.forward_scratch;
+  operators.back().backward_scratch = of_all.backward_scratch;
+  return operators;
+}
+
+// `operator_of`: by step, the operator that has what the step keeps.
+using OperatorOfStep = std::vector<std::size_t>;
+
+void add_saved(const Body& body, double element, const OperatorOfStep& operator_of, OperatorList& operators) {
   const std::vector<TensorId> inputs = body.tensors_of(BodyTensor::Role::input);
   for (const KeptTensor& kept : kept_tensors(body)) {
     SavedTensor saved{kept.name, kept.elements * element_bytes(kept.type, element), kept_through(kept.through)};
     const auto found = std::ranges::find(inputs, kept.tensor.value_or(body.tensors.size()));
     if (found != inputs.end()) saved.input = static_cast<std::size_t>(found - inputs.begin());
-    operators[kept.step].saved.push_back(std::move(saved));
+    operators[operator_of[kept.step]].saved.push_back(std::move(saved));
   }
 }
 
 // The backward goes from the last step to the first. What reads a tensor before another step does finds that one's
 // gradient, which it reads with its own to write their sum.
-void add_sums_of_gradients(const Body& body, OperatorList& operators) {
+void add_sums_of_gradients(const Body& body, const OperatorOfStep& operator_of, OperatorList& operators) {
   std::vector<bool> has_some(body.tensors.size());
   for (const TensorId output : body.outputs) has_some[output] = true;
   for (std::size_t step = body.steps.size(); step-- > 0;) {
@@ -169,7 +196,7 @@ void add_sums_of_gradients(const Body& body, OperatorList& operators) {
       }
       double elements = 3;
       for (const std::int64_t extent : body.shape_of(input)) elements *= static_cast<double>(extent);
-      operators[step].summed_gradients += elements;
+      operators[operator_of[step]].summed_gradients += elements;
     }
   }
 }
@@ -182,15 +209,23 @@ OperatorList priced(const body::Body& body, double element) {
                           full = body::runs_again(body, body::Keeping::inputs);
   const std::vector<Lifetime> lifetimes = lifetimes_of(body, element);
   OperatorList operators;
+  OperatorOfStep last;
   for (std::size_t i = 0; i < body.steps.size(); ++i) {
-    Operator item = operator_of(body, body.steps[i]);
-    item.repetition = selective[i] ? Repetition::selective_and_full : full[i] ? Repetition::full : Repetition::never;
-    item.forward_working = forward_working(body, lifetimes, i);
-    item.backward_working = backward_working(body, lifetimes, i);
-    operators.push_back(std::move(item));
+    const body::Step& step = body.steps[i];
+    if (const auto* chunked = std::get_if<body::Chunked>(&step.primitive)) {
+      std::ranges::move(operators_in_pieces(body, step, *chunked, element), std::back_inserter(operators));
+    } else {
+      operators.push_back(operator_of(body, step, element));
+      operators.back().repetition = selective[i] ? Repetition::selective_and_full
+                                    : full[i]    ? Repetition::full
+                                                 : Repetition::never;
+    }
+    operators.back().forward_working = forward_working(body, lifetimes, i);
+    operators.back().backward_working = backward_working(body, lifetimes, i);
+    last.push_back(operators.size() - 1);
   }
-  add_saved(body, element, operators);
-  add_sums_of_gradients(body, operators);
+  add_saved(body, element, last, operators);
+  add_sums_of_gradients(body, last, operators);
   return operators;
 }
 

@@ -70,6 +70,8 @@ bool is_repeated(const Operator& item, Recompute recompute) {
       return repeats_layers(recompute);
     case Operator::Repetition::selective_and_full:
       return recompute != Recompute::none;
+    case Operator::Repetition::always:
+      return true;
   }
   return false;
 }

@@ -112,8 +112,8 @@ struct Operator {
   double summed_gradients = 0;
   FusedPass fused_pass = FusedPass::none;  // of passes over memory
   bool ends_micro_batch = false;           // the model's last one; the host's work for a micro-batch comes with it
-  // The lowest level of recompute at which the backward runs the forward again.
-  enum class Repetition { never, full, selective_and_full };
+  // From which level of recompute on the backward runs the forward again.
+  enum class Repetition { never, full, selective_and_full, always };
   Repetition repetition = Repetition::full;
   std::vector<SavedTensor> saved{};
   // Bytes alive while it runs, in addition to saved tensors: operands in transit and gradients within its module.
