@@ -36,7 +36,7 @@ double TokenSetting::here() const { return divided(all(), context); }
 double TokenSetting::split() const { return here() / static_cast<double>(row_ranks); }
 
 LocalShape local_shape(std::int64_t hidden_size, const PassSetting& setting) {
-  const auto& [program, tokens, shards, numbers, exchange, recompute] = setting;
+  const auto& [program, tokens, shards, numbers, exchange, recompute, chunks] = setting;
   LocalShape shape;
   shape.sequences = static_cast<double>(tokens.batch);
   shape.sequence_length = static_cast<double>(tokens.sequence_length);

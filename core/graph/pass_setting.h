@@ -103,6 +103,7 @@ struct PassSetting {
   NumberSetting numbers{};
   ExchangeSetting exchange{};
   Recompute recompute = Recompute::none;
+  std::int64_t chunks = 1;  // pieces of the part of a body that takes most memory
 };
 
 // The sizes of a block's tensors on one rank in one micro-batch that all kinds of blocks have: in elements unless said

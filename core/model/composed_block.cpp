@@ -141,13 +141,14 @@ struct ComposedBlock::Saved final : SavedActivations {
 // Weights as they are in the stores when a step asks for them.
 class ComposedBlock::Weights final : public body::BodyParameters {
  public:
-  Weights(const body::Body& body, const std::map<body::TensorId, BoundParameter>& bound) : body_(body), bound_(bound) {}
+  using Bound = std::map<std::string, BoundParameter, std::less<>>;
+  Weights(const body::Body& body, const Bound& bound) : body_(body), bound_(bound) {}
 
   at::Tensor weight(body::TensorId parameter) const override {
-    return bound_.at(parameter).weight().view(body_.shape_of(parameter));
+    return bound_.at(body_.tensors[parameter].name).weight().view(body_.shape_of(parameter));
   }
   void add_gradient(body::TensorId parameter, const at::Tensor& gradient) override {
-    const BoundParameter& bound = bound_.at(parameter);
+    const BoundParameter& bound = bound_.at(body_.tensors[parameter].name);
     if (bound.is_frozen()) return;
     ParameterStore::GradientTarget target = bound.gradient();
     const at::Tensor sum = target.tensor.view(body_.shape_of(parameter));
@@ -159,23 +160,24 @@ class ComposedBlock::Weights final : public body::BodyParameters {
 
  private:
   const body::Body& body_;
-  const std::map<body::TensorId, BoundParameter>& bound_;
+  const Bound& bound_;
 };
 
 ComposedBlock::ComposedBlock(const BlockParameters& parameters, body::Body body, const BodyDescription& described,
-                             Recompute recompute)
+                             Recompute recompute, std::int64_t chunks)
     : body_(std::move(body)),
       predicting_(predicting(body_)),
       evaluating_(described.tells_classes ? with_logits(body_) : body_),
       axes_(described.axes),
       buckets_(described.buckets),
       keeping_(keeping_of(recompute)),
+      chunks_(chunks),
       name_(parameters.block().name) {
   if (parameters.split().ranks() > 1)
     throw Error(ExitCode::internal_error, name_ + ": a composed block has whole parameters, which " +
                                               std::to_string(parameters.split().ranks()) + " tensor ranks share");
   for (const body::TensorId id : body_.tensors_of(body::BodyTensor::Role::parameter))
-    bound_.emplace(id, parameters.bind_alone(body_.tensors[id].name));
+    bound_.emplace(body_.tensors[id].name, parameters.bind_alone(body_.tensors[id].name));
   const std::vector<bool> losses = are_losses(body_);
   std::size_t term = 0;
   for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -218,6 +220,7 @@ ComposedBlock::Shaped& ComposedBlock::shaped(const Batch& batch, const PassConte
   constexpr std::size_t most_shapes = 64;
   if (pass.cache != nullptr && runs_.size() >= most_shapes) runs_.clear();
   body::Body filled = body::with_extents(body_in(pass.mode), extents);
+  if (pass.mode != PassMode::prediction) filled = in_pieces(filled, chunks_);
   const auto site_of = [&](const std::string& step) { return stable_hash(name_ + "." + step); };
   Shaped made{body::BodyRun(std::move(filled), keeping_, site_of)};
   return runs_.try_emplace({count, lengths, pass.mode}, std::move(made)).first->second;
@@ -362,7 +365,7 @@ std::unique_ptr<BlockModule> module_of(const BodySettings& settings, const Block
                                        const StageOptions& options, KeptExchanges* /*kept*/) {
   const BodyDescription& described = *settings.description;
   return std::make_unique<ComposedBlock>(parameters, with_attention(described.body, options.attention), described,
-                                         options.recompute);
+                                         options.recompute, options.chunks);
 }
 
 }  // namespace llmtrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,19 +20,20 @@ namespace llmtrain {
 
 // A block that is what a body says: body inputs and outputs are the block's in this order, its parameters have the
 // block's local names, and its fields those of the batch (core/base/batch_field.h). Under selective recompute it keeps
-// what is costly, and its inputs alone where layers run again. Attention along the axis of tokens keeps to the batch's
-// documents. Outputs that a cross-entropy makes are the losses of rows in the block's terms, in their order: of rows of
-// tokens where they have the axis of tokens, and else of samples. They are 0 for rows of tokens that do not count,
-// which have no gradient; in prediction the logits are in their place, and in evaluation beside them where they tell
-// classes; PassContext::returns_hidden_rows has what a head reads in place of logits. In prediction with a cache the
-// last axis of token rows holds new tokens of sequences that grow, as KeyValueCache has them, whose causal attention
-// and whose attention to other rows remember; a pass without rows of another axis computes nothing of these. Each rank
-// has whole sequences and whole parameters: the constructor throws Error(internal_error) where tensor ranks share them,
-// and the passes where context ranks do.
+// what is costly, and its inputs alone where layers run again. In training and evaluation what takes most memory runs
+// in `chunks` pieces. Attention along the axis of tokens keeps to the batch's documents. Outputs that a cross-entropy
+// makes are the losses of rows in the block's terms, in their order: of rows of tokens where they have the axis of
+// tokens, and else of samples. They are 0 for rows of tokens that do not count, which have no gradient; in prediction
+// the logits are in their place, and in evaluation beside them where they tell classes;
+// PassContext::returns_hidden_rows has what a head reads in place of logits. In prediction with a cache the last axis
+// of token rows holds new tokens of sequences that grow, as KeyValueCache has them, whose causal attention and whose
+// attention to other rows remember; a pass without rows of another axis computes nothing of these. Each rank has whole
+// sequences and whole parameters: the constructor throws Error(internal_error) where tensor ranks share them, and the
+// passes where context ranks do.
 class ComposedBlock final : public BlockModule {
  public:
   ComposedBlock(const BlockParameters& parameters, body::Body body, const BodyDescription& described,
-                Recompute recompute);
+                Recompute recompute, std::int64_t chunks = 1);
 
   Output forward(Tensors inputs, const Batch& batch, const PassContext& pass) const override;
   Tensors backward(Tensors gradients, const Batch& batch, const PassContext& pass,
@@ -79,9 +81,10 @@ class ComposedBlock final : public BlockModule {
   BatchAxes axes_;
   std::optional<body::RelativeBuckets> buckets_;
   body::Keeping keeping_;
-  std::string name_;  // of the block
-  std::map<body::TensorId, BoundParameter> bound_;
-  std::vector<std::optional<Loss>> losses_;  // by output of body_
+  std::int64_t chunks_;
+  std::string name_;                                          // of the block
+  std::map<std::string, BoundParameter, std::less<>> bound_;  // by local name
+  std::vector<std::optional<Loss>> losses_;                   // by output of body_
   // By sequences, their lengths along each axis of tokens, and what passes are for.
   mutable std::map<std::tuple<std::int64_t, std::vector<std::int64_t>, PassMode>, Shaped> runs_;
 };

@@ -41,6 +41,7 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 struct StageOptions {
   AttentionKernel attention = AttentionKernel::automatic;
   Recompute recompute = Recompute::none;  // of blocks that the graph does not mark (Block::recompute)
+  std::int64_t chunks = 1;                // of the part of a body that takes most memory
   const RopeTables* rope = nullptr;       // outlives the stage; has those of its layers, null where none rotates
   const TensorRanks* tensor = nullptr;    // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;

@@ -114,7 +114,8 @@ struct MemoryRecipe {
   std::vector<Recompute> recompute_of_layers;  // as it lists them, by layer; those after its end keep everything
   // Memory of a device, in bytes above 1, up to 1 a share of what its profile states; the planner then recomputes.
   std::optional<double> limit;
-  bool arena = false;  // a rank's tensors of a step lie at planned places of one block of memory
+  bool arena = false;       // a rank's tensors of a step lie at planned places of one block of memory
+  std::int64_t chunks = 1;  // pieces, one after another, of the part of a block of primitives that takes most memory
   OffloadRecipe offload;
 
   bool operator==(const MemoryRecipe&) const = default;

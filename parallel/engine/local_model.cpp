@@ -145,6 +145,7 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents, const Bloc
   }
   const StageOptions options{kernel_for(contents, recipe().kernels.attention),
                              recipe().memory.recompute,
+                             recipe().memory.chunks,
                              &rope_,
                              &groups_.tensor,
                              groups_.tensor.rows(),

@@ -137,7 +137,8 @@ PassSetting pass_setting(const Partition& partition) {
                        .is_chosen = exchange.are_open(),
                        .tries_parts = exchange.are_open() && !recipe.parallel.expert_overlap,
                        .tried_node_ranks = tries_nodes ? expert_node_ranks(mesh) : 1},
-          .recompute = recipe.memory.recompute};
+          .recompute = recipe.memory.recompute,
+          .chunks = recipe.memory.chunks};
 }
 
 Layout::Layout(Partition partition) : partition_(std::move(partition)), schedule_(make_schedule(partition_.shape)) {

@@ -162,6 +162,7 @@ void add_layout(std::vector<Tried>& tried) {
   add({"pipeline.loops", {"2"}});
   add({"memory.recompute", {R"({"full": [0]})"}});
   add({"memory.limit", {"1e12"}});
+  add({"memory.chunks", {"2"}, needs_resnet()});
   add({"memory.offload.optimizer", {"disk"}});
   add({"memory.offload.folder", {"/scratch"}, {{"memory.offload.optimizer", "disk"}}});
   add({"memory.offload.weights", {}, {{"parallel.zero_stage", "3"}, {"memory.offload.optimizer", "true"}}});

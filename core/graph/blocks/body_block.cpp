@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "core/base/error.h"
+#include "core/body/passes/chunking.h"
 #include "core/graph/blocks/graph_writer.h"
 #include "core/graph/operators/body_operators.h"
 #include "core/graph/operators/operator_writer.h"
@@ -151,6 +152,10 @@ Body with_attention(Body body, AttentionKernel kernel) {
   return body;
 }
 
+Body in_pieces(const Body& filled, std::int64_t chunks) {
+  return body::with_least_memory(filled, chunks, {.cuts_queries = false});
+}
+
 void write_graph(GraphWriter& writer, const BodySettings& settings) {
   const BodyDescription& described = *settings.description;
   const Body& body = described.body;
@@ -177,7 +182,7 @@ void write_operators(OperatorWriter& writer, const BodySettings& settings) {
   for (const auto& [axis, rows] : described.axes.all())
     extents[axis] = tokens.length_of(rows) / std::max<std::int64_t>(1, tokens.context);
   const Body filled = body::with_extents(with_attention(described.body, writer.setting().program.attention), extents);
-  writer.add(priced(filled, writer.shape().element));
+  writer.add(priced(in_pieces(filled, writer.setting().chunks), writer.shape().element));
 }
 
 }  // namespace llmtrain

@@ -107,5 +107,8 @@ void write_operators(OperatorWriter& writer, const BodySettings& settings);
 
 // The body with the attention kernel that is asked for: math passes scores through memory.
 body::Body with_attention(body::Body body, AttentionKernel kernel);
+// The body, with the extents of a batch, with what takes most memory in so many pieces. Queries of attention, which
+// keeps to documents, stay together.
+body::Body in_pieces(const body::Body& filled, std::int64_t chunks);
 
 }  // namespace llmtrain

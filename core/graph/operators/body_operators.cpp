@@ -216,9 +216,8 @@ OperatorList priced(const body::Body& body, double element) {
       std::ranges::move(operators_in_pieces(body, step, *chunked, element), std::back_inserter(operators));
     } else {
       operators.push_back(operator_of(body, step, element));
-      operators.back().repetition = selective[i] ? Repetition::selective_and_full
-                                    : full[i]    ? Repetition::full
-                                                 : Repetition::never;
+      const Repetition otherwise = full[i] ? Repetition::full : Repetition::never;
+      operators.back().repetition = selective[i] ? Repetition::selective_and_full : otherwise;
     }
     operators.back().forward_working = forward_working(body, lifetimes, i);
     operators.back().backward_working = backward_working(body, lifetimes, i);

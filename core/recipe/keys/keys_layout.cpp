@@ -172,13 +172,20 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
   keys.nullable_number({"limit",
                         "Most memory of a device that the plan may need: a share of what its profile states, up to 1, "
                         "or bytes. The planner then chooses what each layer recomputes and, where that is not enough, "
-                        "what a GPU leaves to the host, at the least time; null: memory.recompute and memory.offload "
-                        "say it."},
+                        "what a GPU leaves to the host, at the least time, and then memory.chunks where it is 1; null: "
+                        "the recipe says them."},
                        memory.limit, {0, 1e18, RangeEnds::open_minimum});
   keys.boolean({"arena",
                 "On CPUs, give the tensors of a step places in one block of memory of each rank, planned from when the "
                 "first step allocated and freed them; what another step needs otherwise has memory of its own."},
                memory.arena);
+  keys.integer(
+      {"chunks",
+       "Pieces, one after another, in which each block of an encoder, an encoder-decoder or an image classifier "
+       "computes the part of it that takes most memory, cut along an axis that allows it: tokens, samples, "
+       "features within a feed-forward network. What is within the pieces is not kept: the backward makes it "
+       "again. 1: the blocks are computed whole."},
+      memory.chunks, {1, 4'096});
   keys.section({"offload", "What is kept in host memory, or on a disk, instead of device memory."}, [&] {
     keys.word_or_boolean(
         {"optimizer",

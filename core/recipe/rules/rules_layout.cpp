@@ -247,6 +247,13 @@ Verdict check_limit(const Recipe& recipe, const Known&) {
                  "must choose alone what layers recompute; leave one of the two out"};
 }
 
+Verdict check_chunks(const Recipe& recipe, const Known&) {
+  if (recipe.memory.chunks == 1 || has_bodies(recipe.model.architecture)) return {};
+  return Refusal{
+      std::to_string(recipe.memory.chunks),
+      "must be 1 for decoders, whose blocks are fixed programs; their head computes logits in pieces anyway"};
+}
+
 }  // namespace
 
 // A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
@@ -266,6 +273,7 @@ std::vector<Rule> layout_rules() {
        check_sequence},
       {"/memory/recompute", {"/model/layers", "/model/decoder_layers"}, check_recomputed_layers},
       {"/memory/limit", {"/memory/recompute"}, check_limit},
+      {"/memory/chunks", {"/model/architecture"}, check_chunks},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
       {"/parallel/expert",
        {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/expert_tensor",

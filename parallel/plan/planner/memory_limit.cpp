@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -104,6 +105,53 @@ class HostChooser {
   std::optional<std::vector<LimitChooser>> there_;
 };
 
+// The same of bodies, in the fewest pieces of memory.chunks that suffice, unless the recipe says how many.
+class PieceChooser {
+ public:
+  PieceChooser(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node)
+      : recipe_(recipe), cluster_(cluster), devices_per_node_(devices_per_node) {
+    const bool chooses = recipe.memory.chunks == 1 && has_bodies(recipe.model.architecture);
+    for (std::int64_t pieces = recipe.memory.chunks; pieces <= (chooses ? most_pieces : recipe.memory.chunks);
+         pieces *= 2)
+      pieces_.push_back(pieces);
+  }
+
+  LimitChooser& whole() { return chooser(pieces_.front()).here(); }
+  std::optional<Recipe> within(double limit) {
+    for (const std::int64_t pieces : pieces_)
+      if (std::optional<Recipe> chosen = chooser(pieces).within(limit)) return chosen;
+    return std::nullopt;
+  }
+  // That needs least.
+  Plan smallest() {
+    Plan least = chooser(pieces_.front()).smallest();
+    for (const std::int64_t pieces : pieces_) {
+      Plan plan = chooser(pieces).smallest();
+      if (fullest_rank(plan.report).peak_bytes < fullest_rank(least.report).peak_bytes) least = std::move(plan);
+    }
+    return least;
+  }
+
+ private:
+  // Small batches have no more tokens, and pieces of single rows are slow.
+  static constexpr std::int64_t most_pieces = 64;
+
+  // Made when it is first needed.
+  HostChooser& chooser(std::int64_t pieces) {
+    const auto known = choosers_.find(pieces);
+    if (known != choosers_.end()) return known->second;
+    Recipe recipe = recipe_;
+    recipe.memory.chunks = pieces;
+    return choosers_.try_emplace(pieces, recipe, cluster_, devices_per_node_).first->second;
+  }
+
+  Recipe recipe_;
+  const ClusterProfile& cluster_;
+  std::int64_t devices_per_node_;
+  std::vector<std::int64_t> pieces_;
+  std::map<std::int64_t, HostChooser> choosers_;
+};
+
 }  // namespace
 
 LimitedDevice as_device(const Recipe& recipe, const ClusterProfile& cluster) {
@@ -116,8 +164,8 @@ LimitedDevice as_device(const Recipe& recipe, const ClusterProfile& cluster) {
 
 Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node) {
   if (!recipe.memory.limit) return recipe;
-  HostChooser chooser(without_limit(recipe), cluster, devices_per_node);
-  const double sharing = share_devices(cluster, chooser.here().largest().layout->mesh()).ranks_per_device;
+  PieceChooser chooser(without_limit(recipe), cluster, devices_per_node);
+  const double sharing = share_devices(cluster, chooser.whole().largest().layout->mesh()).ranks_per_device;
   const double limit = device_limit(*recipe.memory.limit, cluster) / sharing;
   if (std::optional<Recipe> chosen = chooser.within(limit)) return *std::move(chosen);
   const Plan smallest = chooser.smallest();
@@ -131,16 +179,16 @@ Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, 
 
 std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& cluster,
                                     std::int64_t devices_per_node) {
-  HostChooser chooser(without_limit(recipe), cluster, devices_per_node);
+  PieceChooser chooser(without_limit(recipe), cluster, devices_per_node);
   const double least = fullest_rank(chooser.smallest().report).peak_bytes,
-               most = fullest_rank(chooser.here().largest().report).peak_bytes;
+               most = fullest_rank(chooser.whole().largest().report).peak_bytes;
   constexpr int points = 5;
   std::vector<LimitPoint> curve;
   for (int i = 0; i < points; ++i) {
     const double limit = i + 1 == points ? most : least + (most - least) * i / (points - 1);
     const std::optional<Recipe> chosen = chooser.within(limit);
     if (!chosen) continue;
-    const Plan plan = chooser.here().planned(*chosen);
+    const Plan plan = chooser.whole().planned(*chosen);
     // With the states on the host a rank may need far less than several of the limits.
     if (curve.empty() || fullest_rank(plan.report).peak_bytes != curve.back().peak_bytes)
       curve.push_back({fullest_rank(plan.report).peak_bytes, plan.report.step.seconds});

@@ -12,7 +12,8 @@ namespace llmtrain {
 
 // The recipe without memory.limit, and with what the backward of each layer recomputes in its place: so that the peak
 // that is planned of every rank is at most the limit, at the shortest step that is found (LimitChooser). Where
-// recomputing everything is not enough and the device is a GPU, optimizer states, weights or activations go to the
+// recomputing everything is not enough, blocks of bodies run in the fewest pieces that are (memory.chunks, doubled up to
+// 64), and before that where the device is a GPU, optimizer states, weights or activations go to the
 // host, whichever of offload_choices() has the shortest step. A recipe without a limit is returned as it is. Pure.
 // Throws Error(bad_recipe) where nothing is enough, naming what stands in the way, and where the limit is a share of
 // memory that the profile does not state.

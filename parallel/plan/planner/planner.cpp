@@ -36,6 +36,7 @@ double recomputed_flops(const Partition& partition) {
   setting.tokens.target_length = target_length(partition.recipe);
   setting.program.attention = partition.recipe.kernels.attention;
   setting.recompute = partition.recipe.memory.recompute;
+  setting.chunks = partition.recipe.memory.chunks;
   const OperatorLists operators(graph, setting);
   BlockCache<double> repeated(graph);
   double flops = 0;

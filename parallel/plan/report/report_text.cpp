@@ -157,6 +157,7 @@ void write_limits(Page& page, const PlanReport& report) {
   if (host.optimizer == StatesPlace::host) parts.emplace_back("optimizer states");
   if (host.weights) parts.emplace_back("weights");
   if (!parts.empty()) write_wrapped(page, "On the host: ", fmt::format("{}", fmt::join(parts, ", ")));
+  if (memory.chunks > 1) write_wrapped(page, "Pieces: ", fmt::format("{}", memory.chunks));
   parts.clear();
   for (const LimitPoint& point : report.limits)
     parts.push_back(fmt::format("{} in {}", bytes_text(point.peak_bytes), duration_text(point.step_seconds)));

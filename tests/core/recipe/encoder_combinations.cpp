@@ -30,6 +30,8 @@ std::vector<Combination> encoder_alone() {
        {}},
       {encoder("", R"(, "training": {"optimizer": {"name": "muon"}}, "memory": {"recompute": "full"})"), "", {}},
       {encoder("", R"(, "parallel": {"pipeline": 2, "zero_stage": 3}, "precision": {"compute": "bf16"})"), "", {}},
+      {encoder("", R"(, "memory": {"chunks": 4})"), "", {}},
+      {R"({"memory": {"chunks": 4}})", "/memory/chunks", {"4", "must be 1 for decoders"}},
       {encoder(R"(, "kv_heads": 2)"), "/model/kv_heads", {"2 groups heads", "did you mean 8?"}},
       {encoder(R"(, "head_dim": 4)"), "/model/head_dim", {"4 is another size", "model.hidden_size / model.heads"}},
       {encoder(R"(, "activation": "swiglu")"), "/model/activation", {"another function", "did you mean \"gelu\"?"}},

@@ -78,6 +78,8 @@ void check_pipelines(const PairSetting& pairs, const Overrides& model) {
       {4, {"parallel.pipeline=4", "pipeline.schedule=\"gpipe\"", "memory.recompute=\"full\""}},
       {4, {"parallel.pipeline=2", zero(3)}},
       {2, {"parallel.pipeline=2", "pipeline.balance=\"blocks\""}},
+      {1, {"memory.chunks=3"}},
+      {2, {"memory.chunks=2", "parallel.pipeline=2"}},
   };
   for (const RankCase& layout : layouts) {
     INFO(in_words(layout.ranks, layout.overrides + model));
@@ -99,7 +101,7 @@ TEST_CASE("an encoder-decoder learns the same bits whatever is computed again or
 
 // The table of tokens has readers on several stages, and T5's tables of relative positions, too: their gradients are
 // sums over stages.
-TEST_CASE("an encoder-decoder learns the same on any pipeline, but for rounding", "[ranks]") {
+TEST_CASE("an encoder-decoder learns the same on any pipeline and in pieces, but for rounding", "[ranks]") {
   const PairSetting pairs;
   check_pipelines(pairs, t5);
   check_pipelines(pairs, bart);
@@ -119,6 +121,8 @@ TEST_CASE("a step of an encoder-decoder does what is planned, and takes the memo
       {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
       {4, {"parallel.pipeline=2", zero(3)}},
       {4, {"parallel.pipeline=4", "memory.recompute=\"full\""}},
+      {1, {"memory.chunks=2"}},
+      {1, {"memory.chunks=3", "memory.recompute=\"full\""}},
   };
   for (const Overrides& model : {t5, bart})
     for (const RankCase& layout : layouts)

@@ -110,6 +110,13 @@ TEST_CASE("a model of images learns the same bits on any pipeline, and has the s
   CHECK(all.run.losses == expected.run.losses);
 }
 
+TEST_CASE("a model of images learns the same in pieces, but for rounding", "[ranks]") {
+  const ImageSetting images(GENERATE(Architecture::vit, Architecture::resnet));
+  const Run expected = learn(images, {1, {}}, 6).run;
+  for (const Overrides& overrides : {Overrides{"memory.chunks=2"}, Overrides{"memory.chunks=3"}})
+    check_close(learn(images, {1, overrides}, 6).run, expected, 1e-5, 1e-4);
+}
+
 TEST_CASE("a step of a model of images does what is planned, and takes the memory that is planned") {
   const auto architecture = GENERATE(Architecture::vit, Architecture::resnet);
   const ImageSetting images(architecture);
@@ -121,6 +128,7 @@ TEST_CASE("a step of a model of images does what is planned, and takes the memor
       {4, {"parallel.pipeline=2", "pipeline.loops=2", zero(3)}},
       {2, {zero(1)}},
       {2, {zero(3)}},
+      {1, {"memory.chunks=2"}},
   };
   // Pixels take most of the memory.
   if (architecture == Architecture::vit)
