@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <variant>
 
 #include "core/base/error.h"
+#include "core/body/passes/rewriting.h"
 #include "core/body/step_shape.h"
 
 namespace llmtrain::body {
@@ -97,27 +97,6 @@ Body inner_body(const Body& body, const StepRun& run, const std::vector<TensorId
   return inner;
 }
 
-// The body without tensors that nothing makes or reads any more.
-Body without_unused(Body body) {
-  std::set<TensorId> used;
-  for (TensorId id = 0; id < body.tensors.size(); ++id)
-    if (body.tensors[id].role != BodyTensor::Role::made) used.insert(id);
-  for (const Step& step : body.steps) used.insert(step.output);
-  std::map<TensorId, TensorId> place;
-  std::vector<BodyTensor> tensors;
-  for (const TensorId id : used) {
-    place[id] = tensors.size();
-    tensors.push_back(std::move(body.tensors[id]));
-  }
-  body.tensors = std::move(tensors);
-  for (Step& step : body.steps) {
-    for (TensorId& input : step.inputs) input = place.at(input);
-    step.output = place.at(step.output);
-  }
-  for (TensorId& output : body.outputs) output = place.at(output);
-  return body;
-}
-
 double flops_again(const Body& body, const StepRun& run) {
   double flops = 0;
   for (std::size_t i = run.begin; i < run.end; ++i) flops += work(body, body.steps[i]).forward_flops;
@@ -183,7 +162,7 @@ Body chunked(const Body& body, const StepRun& run, std::int64_t pieces, const Ch
   const TensorId output = body.steps[run.end - 1].output;
   cut.steps.erase(at(run.begin), at(run.end));
   cut.steps.insert(at(run.begin), Step{primitive, std::move(operands), output});
-  cut = without_unused(std::move(cut));
+  cut = in_order_of_steps(std::move(cut));
   check(cut, cut.steps[run.begin]);
   return cut;
 }
