@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <utility>
+#include <variant>
 
 #include "core/body/step_shape.h"
 
@@ -29,7 +30,11 @@ Readers readers_of(const Body& body) {
   return readers;
 }
 
-bool is_costly(const Body& body, const Step& step) { return work(body, step).forward_flops > 0; }
+bool is_costly(const Body& body, const Step& step) {
+  const auto* chunked = std::get_if<Chunked>(&step.primitive);
+  if (chunked == nullptr) return work(body, step).forward_flops > 0;
+  return std::ranges::any_of(chunked->body->steps, [&](const Step& inner) { return is_costly(*chunked->body, inner); });
+}
 
 // By tensor, whether the backward has it or can make it again where a body keeps what is costly; and which of those
 // that are read it makes again.

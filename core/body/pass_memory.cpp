@@ -48,7 +48,9 @@ bool is_matrix(const StepShape& shape, std::size_t place) {
 class Lives {
  public:
   Lives(const Body& body, const ElementBytes& bytes)
-      : body_(body), bytes_(bytes), otherwise_(lie_otherwise(body)), steps_(body.steps.size()) {}
+      : body_(body), bytes_(bytes), otherwise_(lie_otherwise(body)), steps_(body.steps.size()) {
+    for (const Step& step : body.steps) works_.push_back(work(body, step));
+  }
 
   void add_forward(const std::vector<std::size_t>& ends);
   void add_remade(const std::vector<bool>& again);
@@ -72,6 +74,7 @@ class Lives {
   ElementBytes bytes_;
   std::vector<bool> otherwise_;
   std::size_t steps_;
+  std::vector<Work> works_;
   std::vector<std::size_t> last_reader_ = std::vector<std::size_t>(body_.tensors.size());
   std::vector<Buffer> buffers_;
 };
@@ -101,7 +104,7 @@ double Lives::copies(std::size_t step) const {
 }
 
 double Lives::forward_temporaries(std::size_t step) const {
-  const Work work = body::work(body_, body_.steps[step]);
+  const Work& work = works_[step];
   return bytes_.sums * work.forward_temporaries + bytes_.computed * work.forward_working + copies(step);
 }
 
@@ -134,7 +137,7 @@ void Lives::add_remade(const std::vector<bool>& again) {
 void Lives::add_gradients(std::size_t step) {
   const Step& of = body_.steps[step];
   const std::size_t now = backward_of(step);
-  const Work work = body::work(body_, of);
+  const Work& work = works_[step];
   double temporaries = bytes_.sums * work.backward_temporaries + bytes_.computed * work.backward_working + copies(step);
   if (std::holds_alternative<Product>(of.primitive) || otherwise_[of.output]) temporaries += computed(of.output);
   for (const TensorId input : of.inputs) {
@@ -214,7 +217,7 @@ PassMemory pass_memory(const Body& body, Keeping keeping, const ElementBytes& by
     end = std::max(end, lives.backward_of(item.step));
   }
   lives.add_forward(ends);
-  lives.add_remade(runs_again(body, keeping));
+  if (keeping != Keeping::all) lives.add_remade(runs_again(body, keeping));
   lives.add_backward();
   return std::move(lives).taken();
 }
