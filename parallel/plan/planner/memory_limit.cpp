@@ -122,14 +122,12 @@ class PieceChooser {
       if (std::optional<Recipe> chosen = chooser(pieces).within(limit)) return chosen;
     return std::nullopt;
   }
-  // That needs least.
+  // That needs least: of the most pieces, unless the host has more of it without any.
   Plan smallest() {
-    Plan least = chooser(pieces_.front()).smallest();
-    for (const std::int64_t pieces : pieces_) {
-      Plan plan = chooser(pieces).smallest();
-      if (fullest_rank(plan.report).peak_bytes < fullest_rank(least.report).peak_bytes) least = std::move(plan);
-    }
-    return least;
+    Plan whole = chooser(pieces_.front()).smallest();
+    if (pieces_.size() == 1) return whole;
+    Plan cut = chooser(pieces_.back()).smallest();
+    return fullest_rank(cut.report).peak_bytes < fullest_rank(whole.report).peak_bytes ? cut : whole;
   }
 
  private:
