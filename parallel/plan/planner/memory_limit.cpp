@@ -122,7 +122,7 @@ class PieceChooser {
       if (std::optional<Recipe> chosen = chooser(pieces).within(limit)) return chosen;
     return std::nullopt;
   }
-  // That needs least: of the most pieces, unless the host has more of it without any.
+  // The plan that needs least: in the most pieces, or in none.
   Plan smallest() {
     Plan whole = chooser(pieces_.front()).smallest();
     if (pieces_.size() == 1) return whole;
