@@ -118,7 +118,8 @@ struct TrainingRecipe {
   double label_smoothing = 0;
   double clip_norm = 1;  // 0: off
   SpikeRecipe spikes;
-  std::int64_t skip_limit = 10;  // 0: none
+  bool update_in_backward = false;  // of a stage's weights, as soon as their gradients are final
+  std::int64_t skip_limit = 10;     // 0: none
   std::int64_t rollbacks = 0;
   std::vector<std::string> freeze;  // patterns of names, in which * stands for any text
   std::optional<TokenDroppingRecipe> token_dropping;

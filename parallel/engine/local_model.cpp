@@ -123,7 +123,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 host_update_ ? &*host_update_ : nullptr,
                                 weight_fetch_ ? &*weight_fetch_ : nullptr,
                                 state_disk_ ? &*state_disk_ : nullptr,
-                                weights_are_lent};
+                                weights_are_lent,
+                                layout_->partition().shape.updates_by_stage && !unit.is_reduced_last};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   if (group.is_shared())

@@ -62,6 +62,7 @@ StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, St
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
+  updated_.clear();
   start_tuners();
   take_schedule();
   Communicator& communicator = model_.groups().communicator();
@@ -111,7 +112,7 @@ void Runner::execute(const Instruction& instruction) {
     case Operation::reduce_gradients:
       return reduce_gradients(stage);
     case Operation::optimizer_step:
-      return optimizer_step();
+      return instruction.stage < 0 ? optimizer_step() : update_stage(stage);
   }
   throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
 }
@@ -157,6 +158,29 @@ void Runner::finish_reduction(std::size_t stage) {
   for (const ParameterUnit& unit : model_.stage(stage).units) unit.parameters->finish_reduction();
 }
 
+double Runner::learning_rate() const {
+  const LearningRateRecipe& rate = recipe_.training.learning_rate;
+  return learning_rate_at(rate, schedule_position(rate, shapes_, step_));
+}
+
+at::Tensor Runner::squares_of(const ParameterUnit& unit) const {
+  const auto updated = updated_.find(&unit);
+  return updated == updated_.end() ? unit.parameters->squares() : updated->second;
+}
+
+// Nothing is known of other stages' gradients yet: the update can neither be clipped nor left out.
+void Runner::update_stage(std::size_t stage) {
+  model_.reclaim_states();
+  for (const ParameterUnit& unit : model_.stage(stage).units) {
+    if (unit.is_reduced_last) continue;
+    unit.parameters->collect();
+    updated_.emplace(&unit, unit.parameters->squares());
+    unit.parameters->update(learning_rate(), 1, model_.loss_scale().updates(step_));
+    unit.parameters->free_gradients();
+  }
+  if (reducing_ == stage) reducing_.reset();
+}
+
 void Runner::optimizer_step() {
   // The ranks of a pipeline that share parameters are here only after all of their passes.
   for (const ParameterUnit* unit : model_.units_reduced_last()) unit->parameters->reduce();
@@ -164,14 +188,13 @@ void Runner::optimizer_step() {
   StepScalars scalars(declared_);
   for (const ParameterUnit* unit : model_.units()) {
     // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
-    unit->parameters->collect();
-    if (model_.counts(*unit)) scalars.add(scalar_names::gradient_squares, unit->parameters->squares());
+    if (!updated_.contains(unit)) unit->parameters->collect();
+    if (model_.counts(*unit)) scalars.add(scalar_names::gradient_squares, squares_of(*unit));
     unit->parameters->bring_saturated(scalars);
   }
   reducing_.reset();
   combine_ranks(scalars);
-  const LearningRateRecipe& rate = recipe_.training.learning_rate;
-  result_.learning_rate = learning_rate_at(rate, schedule_position(rate, shapes_, step_));
+  result_.learning_rate = learning_rate();
   // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
   const bool has_overflowed = !std::isfinite(result_.gradient_norm);
   result_.spike = has_overflowed ? std::nullopt : model_.spikes().update(result_.loss, result_.gradient_norm);
@@ -188,7 +211,8 @@ void Runner::optimizer_step() {
   const double coefficient =
       clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm) / result_.loss_scale;
   for (const ParameterUnit* unit : model_.units())
-    unit->parameters->update(result_.learning_rate, coefficient, model_.loss_scale().updates(step_));
+    if (!updated_.contains(unit))
+      unit->parameters->update(result_.learning_rate, coefficient, model_.loss_scale().updates(step_));
 }
 
 void Runner::record_overflows(const StepScalars& scalars) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "core/graph/loss_term.h"
@@ -79,6 +80,9 @@ class Runner {
   void gather_weights(std::size_t stage);
   void reduce_gradients(std::size_t stage);
   void finish_reduction(std::size_t stage);
+  double learning_rate() const;
+  at::Tensor squares_of(const ParameterUnit& unit) const;
+  void update_stage(std::size_t stage);
   void optimizer_step();
   void combine_ranks(StepScalars& scalars);
   void add_losses(StepScalars& scalars) const;
@@ -103,6 +107,9 @@ class Runner {
   StageExchange exchange_;
   std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
   std::optional<std::size_t> reducing_;           // the stage whose reduction is in progress
+  // Units that an OptimizerStep of their stage has updated, with the squares of their gradients, of which the norm is
+  // made.
+  std::unordered_map<const ParameterUnit*, at::Tensor> updated_;
   // By term of rows, of each micro-batch the sum over its rows, on the device; undefined on ranks without the block.
   std::vector<std::vector<at::Tensor>> losses_;
   std::int64_t step_ = 0;

@@ -92,7 +92,9 @@ class RankWriter {
               [](const WeightHold& a, const WeightHold& b) { return a.free_after < b.free_after; });
     // At most a receive before each pass and a send after it.
     const std::size_t instructions_a_pass = shape.pipeline == 1 ? 1 : 3;
-    instructions_.reserve(passes_.size() * instructions_a_pass + 2 * holds_.size() + reductions() + updates() + 1);
+    const std::size_t stage_updates = shape.updates_by_stage ? static_cast<std::size_t>(shape.loops) : 0;
+    instructions_.reserve(passes_.size() * instructions_a_pass + 2 * holds_.size() + reductions() + stage_updates +
+                          updates() + 1);
   }
 
   RankSchedule write() {
@@ -107,10 +109,12 @@ class RankWriter {
       // gradients are needed only by OptimizerStep.
       gather_before(i + 1);
       reduce_after(passes_[i]);
+      if (completes_stage(passes_[i])) update_after(passes_[i].stage);
     }
+    if (unupdated_ >= 0) update(unupdated_);
     // After all reductions of the list: the runner waits for them, not for the other ranks' passes.
     instructions_.push_back({.operation = Operation::optimizer_step});
-    if (updates() > 0) gather_updates();
+    if (updates() > 0 && !shape_.updates_by_stage) gather_updates();
     return {std::move(instructions_)};
   }
 
@@ -121,9 +125,7 @@ class RankWriter {
            static_cast<std::size_t>(shape_.micro_batches / shape_.reduction_group());
   }
   // Stages whose updated weights are gathered after the step: at ZeRO-1 and -2 each rank updates only its shard.
-  std::size_t updates() const {
-    return shape_.sharding() == 1 || shape_.sharding() == 2 ? static_cast<std::size_t>(shape_.loops) : 0;
-  }
+  std::size_t updates() const { return shape_.gathers_updates() ? static_cast<std::size_t>(shape_.loops) : 0; }
 
   std::int32_t next_rank() const { return (rank_ + 1) % shape_.pipeline; }
   std::int32_t previous_rank() const { return (rank_ + shape_.pipeline - 1) % shape_.pipeline; }
@@ -168,6 +170,21 @@ class RankWriter {
       instructions_.push_back({.operation = Operation::reduce_gradients, .stage = pass.stage});
   }
 
+  bool completes_stage(const Instruction& pass) const {
+    return shape_.updates_by_stage && pass.operation == Operation::backward && pass.micro + 1 == shape_.micro_batches;
+  }
+
+  // Not at once what other ranks add to: that reduction runs beside the passes up to the next one.
+  void update_after(std::int32_t stage) {
+    const std::int32_t complete = shape_.reduces ? std::exchange(unupdated_, stage) : stage;
+    if (complete >= 0) update(complete);
+  }
+
+  void update(std::int32_t stage) {
+    instructions_.push_back({.operation = Operation::optimizer_step, .stage = stage});
+    if (updates() > 0) instructions_.push_back({.operation = Operation::gather_weights, .stage = stage});
+  }
+
   void gather_updates() {
     for (std::int32_t stage = rank_; stage < shape_.stages(); stage += shape_.pipeline)
       instructions_.push_back({.operation = Operation::gather_weights, .stage = stage});
@@ -178,6 +195,7 @@ class RankWriter {
   std::vector<Instruction> passes_;
   std::vector<WeightHold> holds_, frees_;  // by gather_before, by free_after
   std::size_t gathered_ = 0, freed_ = 0;
+  std::int32_t unupdated_ = -1;  // the stage whose last reduction is in progress, −1: none
   std::vector<Instruction> instructions_;
 };
 

@@ -25,7 +25,7 @@ enum class Operation : std::uint8_t {
 
 struct Instruction {
   Operation operation{};
-  std::int32_t stage = -1;  // -1: the whole rank (optimizer_step)
+  std::int32_t stage = -1;  // -1: the whole rank (optimizer_step, unless it updates a stage alone)
   std::int32_t micro = -1;  // micro-batch of the step, -1 for none
   std::int32_t peer = -1;   // pipeline rank at the other end of a transfer, -1 for none
 
@@ -48,13 +48,16 @@ struct ScheduleShape {
   std::int32_t pipeline = 1;  // ranks
   std::int32_t loops = 1;     // stages on each rank; stage i lives on rank i mod pipeline
   std::int32_t micro_batches = 1;
-  std::int32_t zero_stage = 0;  // 0 to 3
-  bool reduces = false;         // several ranks hold the same parameters
-  bool fetches = false;         // the host has ZeRO-3's shards, which are gathered also where no other rank has one
+  std::int32_t zero_stage = 0;    // 0 to 3
+  bool reduces = false;           // several ranks hold the same parameters
+  bool fetches = false;           // the host has ZeRO-3's shards, which are gathered also where no other rank has one
+  bool updates_by_stage = false;  // each stage is updated as soon as its gradients are final
 
   std::int32_t stages() const { return pipeline * loops; }
   // The effective ZeRO stage: 0 without ranks or a host to shard over.
   std::int32_t sharding() const { return reduces || fetches ? zero_stage : 0; }
+  // Whether whole weights, of which each rank updates its shard, are gathered after that.
+  bool gathers_updates() const { return sharding() == 1 || sharding() == 2; }
   // Micro-batches that a stage processes per gather of its weights: all (breadth_first, gpipe), as many as ranks
   // (interleaved over more than one rank), or one, like ordinary FSDP.
   std::int32_t gather_group() const;
@@ -86,6 +89,10 @@ struct Schedule {
 // stages gathered, and a stage is freed before it is gathered again. Gradients are reduced after the last backward of
 // each reduction_group(). At ZeRO-1 and -2 the updated weights of each stage are gathered after OptimizerStep.
 //
+// With updates_by_stage an OptimizerStep of each stage follows its last backward or, where ranks reduce, the next
+// stage's reduction, which runs meanwhile, and is followed by the stage's gather at ZeRO-1 and -2 (Lv et al., arXiv
+// 2306.09782, section 3.1, update one parameter after another). The OptimizerStep of the rank then ends the step.
+//
 // Throws Error(internal_error) if the schedule does not allow the shape (core/recipe/pipeline_schedules.h).
 Schedule make_schedule(const ScheduleShape& shape);
 
@@ -98,9 +105,10 @@ Schedule make_schedule(const ScheduleShape& shape);
 //   - each stage runs each micro-batch once forward and once backward, the backwards in order;
 //   - each pass runs after its input has arrived and, at ZeRO-3, with its weights gathered;
 //   - at ZeRO-3 at most two stages are gathered at once, none without use, all freed before OptimizerStep;
-//   - at ZeRO-1 and -2 each stage is gathered once after OptimizerStep;
+//   - at ZeRO-1 and -2 each stage is gathered once after its OptimizerStep;
 //   - the gradients of every reduction_group() are reduced once, before the next group's first backward;
-//   - OptimizerStep comes once, after all of that.
+//   - with updates_by_stage each stage is updated once, after all of its backwards and reductions, and else none;
+//   - the rank's OptimizerStep comes once, after all of that.
 // Throws Error(internal_error) that names the first wrong instruction by rank, index and text, and the broken rule.
 // Takes time and memory linear in the number of instructions.
 void check(const Schedule& schedule, std::int32_t buffers);

@@ -92,7 +92,7 @@ class Checker {
   // The rule that a field breaks: one that the operation does not have, or an index out of range. Empty if none.
   std::string wrong_field(std::int32_t rank, const Instruction& instruction) const {
     const Operation operation = instruction.operation;
-    if (operation == Operation::optimizer_step) {
+    if (operation == Operation::optimizer_step && instruction.stage < 0) {
       const bool plain = instruction.stage == -1 && instruction.micro == -1 && instruction.peer == -1;
       return plain ? std::string() : "it applies to the whole rank";
     }

@@ -28,7 +28,7 @@ std::string ScheduleState::execute(const Instruction& instruction, std::int32_t 
     case Operation::reduce_gradients:
       return reduce(instruction);
     case Operation::optimizer_step:
-      return optimizer_step(rank);
+      return instruction.stage < 0 ? optimizer_step(rank) : update(instruction);
   }
   return "it is no instruction";
 }
@@ -41,6 +41,7 @@ std::uint8_t& ScheduleState::facts(std::int32_t stage, std::int32_t micro) {
 std::string ScheduleState::use_weights(const Instruction& instruction) {
   if (rank_of(instruction).has_stepped) return "no pass may follow OptimizerStep";
   StageState& stage = stage_of(instruction);
+  if (stage.is_updated) return "no pass may follow the stage's OptimizerStep";
   if (shape_.sharding() == 3 && !stage.is_gathered) return "the stage's weights are not gathered";
   stage.is_used = true;
   return {};
@@ -109,7 +110,7 @@ std::string ScheduleState::receive(const Instruction& instruction) {
 
 std::string ScheduleState::gather_update(StageState& stage, const RankState& rank) {
   if (shape_.sharding() == 0) return "nothing is sharded, so there is nothing to gather";
-  if (!rank.has_stepped) return "at ZeRO-1 and -2 weights are gathered only after OptimizerStep";
+  if (!rank.has_stepped && !stage.is_updated) return "at ZeRO-1 and -2 weights are gathered only after OptimizerStep";
   if (++stage.updates > 1) return "the stage's updated weights were gathered already";
   return {};
 }
@@ -149,6 +150,16 @@ std::string ScheduleState::reduce(const Instruction& instruction) {
   return {};
 }
 
+std::string ScheduleState::update(const Instruction& instruction) {
+  StageState& stage = stage_of(instruction);
+  if (!shape_.updates_by_stage) return "all stages are updated at once";
+  if (stage.is_updated) return "the stage was updated already";
+  if (stage.backwards != shape_.micro_batches) return "the stage has not run every micro-batch backward";
+  if (shape_.reduces && stage.unreduced != 0) return "the stage's gradients are not reduced";
+  stage.is_updated = true;
+  return {};
+}
+
 std::string ScheduleState::optimizer_step(std::int32_t rank) {
   RankState& state = ranks_[static_cast<std::size_t>(rank)];
   if (state.has_stepped) return "there must be exactly one OptimizerStep";
@@ -161,6 +172,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
     }
     if (shape_.reduces && here.unreduced != 0) return "the gradients of " + name + " are not reduced";
     if (here.is_gathered) return "the weights of " + name + " are not freed";
+    if (shape_.updates_by_stage && !here.is_updated) return name + " is not updated";
     // With one rank tensors stay on it; nothing is sent.
     if (shape_.pipeline == 1) continue;
     for (std::int32_t micro = 0; micro < shape_.micro_batches; ++micro) {
@@ -178,8 +190,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
 std::string ScheduleState::finish(std::int32_t rank) const {
   if (!ranks_[static_cast<std::size_t>(rank)].has_stepped) return "OptimizerStep is missing";
   // At ZeRO-1 and -2 every rank holds whole weights, which the update has made stale.
-  const bool updates = shape_.sharding() == 1 || shape_.sharding() == 2;
-  for (std::int32_t stage = rank; updates && stage < shape_.stages(); stage += shape_.pipeline) {
+  for (std::int32_t stage = rank; shape_.gathers_updates() && stage < shape_.stages(); stage += shape_.pipeline) {
     if (stages_[static_cast<std::size_t>(stage)].updates == 0)
       return "the updated weights of stage " + std::to_string(stage) + " are not gathered after OptimizerStep";
   }

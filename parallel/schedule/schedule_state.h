@@ -35,6 +35,7 @@ class ScheduleState {
     std::int32_t backwards = 0;  // also the index of the next micro-batch
     std::int32_t unreduced = 0;  // backwards since the last reduction
     std::int32_t updates = 0;    // gathers after OptimizerStep
+    bool is_updated = false;     // by an OptimizerStep of its own
     bool is_gathered = false;
     bool is_used = false;  // since the gather
   };
@@ -57,6 +58,7 @@ class ScheduleState {
   std::string gather(const Instruction& instruction);
   std::string free(const Instruction& instruction);
   std::string reduce(const Instruction& instruction);
+  std::string update(const Instruction& instruction);
   std::string optimizer_step(std::int32_t rank);
   std::string use_weights(const Instruction& instruction);
   std::string gather_update(StageState& stage, const RankState& rank);

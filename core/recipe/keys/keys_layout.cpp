@@ -129,10 +129,12 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
   keys.boolean({"overlap", "Overlaps data-parallel communication with computation."}, parallel.overlap);
 }
 
-// Without a pipeline loops are the units that ZeRO-3 gathers: by default one per layer, as FSDP wraps a model, so that
-// no rank ever holds more than two layers' weights. With one, set_default_order() decides.
+// Without a pipeline loops are the units that ZeRO-3 gathers and that an update in the backward updates: by default one
+// per layer, as FSDP wraps a model, so that no rank ever holds more than two layers' weights, or gradients. With one,
+// set_default_order() decides.
 std::int64_t default_loops(const Recipe& recipe) {
-  return recipe.parallel.pipeline > 1 || recipe.parallel.zero_stage < 3 ? 1 : finest_stages(recipe);
+  const bool has_units = recipe.parallel.zero_stage == 3 || recipe.training.update_in_backward;
+  return recipe.parallel.pipeline > 1 || !has_units ? 1 : finest_stages(recipe);
 }
 
 // One rank has no bubble to fill, so it need not keep the activations of more than one micro-batch.
@@ -157,8 +159,11 @@ void describe_pipeline(KeyVisitor& keys, Recipe& recipe) {
        "stages differ by one layer at most, and those with embedding or head have fewer."},
       pipeline.balance, {0, 10'000});
   keys.integer(
-      {"loops", "Stages per pipeline rank; with ZeRO-3 the units in which weights are gathered.",
-       "1; with ZeRO-3 a unit per layer, on several pipeline ranks where schedule is left out, too, and is not 1f1b"},
+      {"loops",
+       "Stages per pipeline rank; with ZeRO-3 the units in which weights are gathered, with "
+       "training.update_in_backward those that are updated at once.",
+       "1; with ZeRO-3 a unit per layer, on several pipeline ranks where schedule is left out, too, and is not 1f1b; "
+       "with training.update_in_backward on one pipeline rank likewise"},
       keys.otherwise(pipeline.loops, default_loops(recipe)), {1, 10'000});
 }
 

@@ -245,6 +245,26 @@ void describe_spikes(KeyVisitor& keys, SpikeRecipe& spikes) {
                spikes.window, {8, longest_spike_window});
 }
 
+// Which updates are made, and when.
+void describe_updates(KeyVisitor& keys, TrainingRecipe& training) {
+  keys.number({"clip_norm", "Gradient clipping: maximum global norm; 0: off."}, training.clip_norm, {0, 1e9});
+  keys.section({"spikes", "Updates that are skipped because the loss or the gradient norm jumps."},
+               [&] { describe_spikes(keys, training.spikes); });
+  keys.boolean({"update_in_backward",
+                "Update the weights of each stage (pipeline.loops) in the backward, as soon as their gradients are "
+                "final, which then need no memory any more."},
+               training.update_in_backward);
+  keys.integer({"skip_limit",
+                "Updates skipped in a row, for a gradient norm that is not finite or a spike, that end the run; 0: "
+                "no limit.",
+                "10; 1 with update_in_backward, which can skip none"},
+               keys.otherwise(training.skip_limit, training.update_in_backward ? 1 : 10), interval_range);
+  keys.integer({"rollbacks",
+                "Times that a run, instead of ending so, returns to its newest checkpoint and goes on with the data "
+                "that follows."},
+               training.rollbacks, {0, 1'000'000});
+}
+
 }  // namespace
 
 void describe_data(KeyVisitor& keys, DataRecipe& data) {
@@ -363,17 +383,7 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
                  "Share of each target that is spread over all tokens in training, not in evaluation; in encoders and "
                  "encoder-decoders."},
                 training.label_smoothing, {0, 1, RangeEnds::open_maximum});
-    keys.number({"clip_norm", "Gradient clipping: maximum global norm; 0: off."}, training.clip_norm, {0, 1e9});
-    keys.section({"spikes", "Updates that are skipped because the loss or the gradient norm jumps."},
-                 [&] { describe_spikes(keys, training.spikes); });
-    keys.integer({"skip_limit",
-                  "Updates skipped in a row, for a gradient norm that is not finite or a spike, that end the run; 0: "
-                  "no limit."},
-                 training.skip_limit, interval_range);
-    keys.integer({"rollbacks",
-                  "Times that a run, instead of ending so, returns to its newest checkpoint and goes on with the data "
-                  "that follows."},
-                 training.rollbacks, {0, 1'000'000});
+    describe_updates(keys, training);
     keys.texts(
         {"freeze", "Patterns of names of parameters that are not trained, with * for any text, as in layers.0.*."},
         training.freeze, "a list of patterns");

@@ -49,6 +49,7 @@ constexpr std::array rules{
     ResumeRule{"/training/clip_norm", "all updates of a run are clipped alike"},
     ResumeRule{"/training/spikes", ""},
     ResumeRule{"/training/skip_limit", ""},
+    ResumeRule{"/training/update_in_backward", ""},
     ResumeRule{"/training/rollbacks", ""},
     ResumeRule{"/training/freeze", "the optimizer has states of what is trained alone"},
     ResumeRule{"/training/token_dropping", "what the run has trained on follows from it"},

@@ -100,24 +100,14 @@ Verdict check_passes(const Recipe& recipe, const Known& known) {
 
 std::vector<Rule> batch_rules() {
   const std::string_view global = "/batch/global", micro = "/batch/micro", start = "/batch/growth/start";
-  const std::string_view increment = "/batch/growth/increment";
-  const std::vector<std::string_view> layout = {micro,
-                                                "/parallel/data",
-                                                "/launch/ranks",
-                                                "/cluster/nodes",
-                                                "/pipeline/schedule",
-                                                "/pipeline/loops",
-                                                "/parallel/pipeline"};
-  const std::vector<std::string_view> passes = {micro,
-                                                "/parallel/data",
-                                                "/launch/ranks",
-                                                "/cluster/nodes",
-                                                "/pipeline/loops",
-                                                "/pipeline/balance",
-                                                "/parallel/pipeline",
-                                                "/parallel/zero_stage",
-                                                "/model/layers"};
-  const auto stated = keys_of_stated_world({micro, "/pipeline/schedule", "/pipeline/loops"});
+  const std::string_view increment = "/batch/growth/increment", update = "/training/update_in_backward";
+  const std::vector<std::string_view> layout = {
+      micro,  "/parallel/data",    "/launch/ranks", "/cluster/nodes", "/pipeline/schedule", "/pipeline/loops",
+      update, "/parallel/pipeline"};
+  const std::vector<std::string_view> passes = {
+      micro,  "/parallel/data",    "/launch/ranks",      "/cluster/nodes",       "/pipeline/loops",
+      update, "/pipeline/balance", "/parallel/pipeline", "/parallel/zero_stage", "/model/layers"};
+  const auto stated = keys_of_stated_world({micro, "/pipeline/schedule", "/pipeline/loops", update});
   const auto with = [](std::vector<std::string_view> keys, std::string_view key) {
     keys.push_back(key);
     return keys;
@@ -131,7 +121,8 @@ std::vector<Rule> batch_rules() {
       {increment, with(layout, start), check_grown_batches},
       {global, stated, in_stated_world<check_batch>},
       {global,
-       keys_of_stated_world({micro, "/pipeline/loops", "/pipeline/balance", "/parallel/zero_stage", "/model/layers"}),
+       keys_of_stated_world(
+           {micro, "/pipeline/loops", update, "/pipeline/balance", "/parallel/zero_stage", "/model/layers"}),
        in_stated_world<check_passes>},
       {start, stated, in_stated_world<check_first_batch>},
       {increment, with(stated, start), in_stated_world<check_grown_batches>},

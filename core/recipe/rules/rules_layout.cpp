@@ -319,10 +319,11 @@ std::vector<Rule> stated_world_rules() {
 }
 
 std::vector<Rule> pipeline_rules() {
-  const std::vector<std::string_view> stages = {"/model/layers", "/model/decoder_layers", "/parallel/pipeline",
-                                                "/parallel/zero_stage", "/pipeline/loops"};
+  const std::vector<std::string_view> stages = {"/model/layers",      "/model/decoder_layers",
+                                                "/parallel/pipeline", "/parallel/zero_stage",
+                                                "/pipeline/loops",    "/training/update_in_backward"};
   return {
-      {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline"}, check_loops},
+      {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline", "/training/update_in_backward"}, check_loops},
       {"/pipeline/balance", stages, check_balance},
       {"/pipeline/balance", stages, check_listed_balance},
   };

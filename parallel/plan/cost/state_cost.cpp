@@ -228,4 +228,24 @@ std::vector<double> optimizer_seconds(const PricedLayout& priced) {
   return seconds;
 }
 
+std::vector<double> seconds_by_stage(const Partition& partition, const std::vector<double>& of_ranks) {
+  const auto bytes_of = [&](std::size_t stage) {
+    double bytes = 0;
+    for (const StateGroup& group : partition.groups[stage]) {
+      const StateTypes& types = group.types;
+      bytes +=
+          (types.weight_bytes() + types.master_bytes() + types.moment_bytes()) * static_cast<double>(group.elements());
+    }
+    return bytes;
+  };
+  const std::size_t ranks = of_ranks.size();
+  std::vector<double> bytes(ranks), seconds;
+  for (std::size_t stage = 0; stage < partition.groups.size(); ++stage) bytes[stage % ranks] += bytes_of(stage);
+  for (std::size_t stage = 0; stage < partition.groups.size(); ++stage) {
+    const double all = bytes[stage % ranks];
+    seconds.push_back(all > 0 ? of_ranks[stage % ranks] * bytes_of(stage) / all : 0);
+  }
+  return seconds;
+}
+
 }  // namespace llmtrain

@@ -42,4 +42,7 @@ double optimizer_bytes_per_parameter(const StateTypes& types);
 // sums over other tensor ranks and over the pipeline's copies, and PCIe transfers if optimizer states are offloaded.
 std::vector<double> optimizer_seconds(const PricedLayout& priced);
 
+// Seconds of each pipeline rank, divided among its stages by the bytes of their states.
+std::vector<double> seconds_by_stage(const Partition& partition, const std::vector<double>& of_ranks);
+
 }  // namespace llmtrain

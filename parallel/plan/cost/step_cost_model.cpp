@@ -151,6 +151,7 @@ StepCosts make_step_costs(const PricedLayout& priced) {
   if (profile.program.stages.even) make_even(costs.stages);
   add_transfers(priced, costs);
   costs.optimizer_seconds = optimizer_seconds(priced);
+  if (partition.shape.updates_by_stage) divide_updates(partition, costs);
   costs.step_overhead_seconds = profile.host.step_seconds;
   const double slowdown = profile.program.overlap.slowdown;
   costs.compute_slowdown = slowdown > 0 ? slowdown : profile.compute_slowdown;
@@ -158,6 +159,11 @@ StepCosts make_step_costs(const PricedLayout& priced) {
   // parallel.overlap covers both: programs that overlap neither wait for every transfer.
   costs.blocking_transfers = !partition.recipe.parallel.overlap;
   return costs;
+}
+
+void divide_updates(const Partition& partition, StepCosts& costs) {
+  const std::vector<double> seconds = seconds_by_stage(partition, costs.optimizer_seconds);
+  for (std::size_t stage = 0; stage < seconds.size(); ++stage) costs.stages[stage].update_seconds = seconds[stage];
 }
 
 }  // namespace llmtrain

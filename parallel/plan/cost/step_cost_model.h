@@ -15,6 +15,9 @@ namespace llmtrain {
 // once, so that a search can price thousands of layouts per second.
 StepCosts make_step_costs(const PricedLayout& priced);
 
+// Gives each stage its part of its rank's optimizer_seconds as update_seconds.
+void divide_updates(const Partition& partition, StepCosts& costs);
+
 // What a pipeline rank sends in one step, by collective, purpose and kind of tensor: bytes by the ring algorithm
 // (core/base/collective.h), the collectives' time without overlap, and how much of it passes and optimizer wait for; of
 // data-parallel traffic and of transfers between stages that is 0, for the simulation to find. The seconds are those

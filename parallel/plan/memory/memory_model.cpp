@@ -35,16 +35,27 @@ constexpr double transfer_bytes = 0.1e9;
 constexpr double cpu_program_bytes = 0.163e9;
 constexpr double mpi_bytes = 0.016e9;
 
-void add_group(const StateGroup& group, const MemoryFacts& facts, MemoryBytes& resident) {
+// What an update in the backward frees: not of what ranks sum at the end of a step.
+bool frees_gradients(const ScheduleShape& shape, const StateGroup& group) {
+  return shape.updates_by_stage && !group.is_reduced_last(shape);
+}
+
+void add_group(const StateGroup& group, const ScheduleShape& shape, const MemoryFacts& facts, StageMemory& stage) {
+  MemoryBytes& resident = stage.resident;
   const StateTypes& types = group.types;
   const auto whole = static_cast<double>(group.whole()), share = static_cast<double>(group.shard());
   // The ZeRO stage from which a state is sharded: 1 optimizer and master weights, 2 gradients, 3 weights.
   const auto held = [&](std::int64_t sharded_from) { return group.zero_stage >= sharded_from ? share : whole; };
   resident[Category::weights] += types.weight_bytes() * held(3);
-  resident[Category::gradients] += types.gradient_bytes() * held(2);
+  double gradients = types.gradient_bytes() * held(2);
   // Weights have the compute type.
   if (facts.keeps_compute_gradients && types.gradient_bytes() > types.weight_bytes())
-    resident[Category::gradients] += types.weight_bytes() * whole;
+    gradients += types.weight_bytes() * whole;
+  const Event begin = group.splits_gradients() ? Event::first_reduction_starts : Event::step_gradients_begin;
+  if (frees_gradients(shape, group))
+    stage.hold({Category::gradients, gradients, begin, Event::optimizer_ends});
+  else
+    resident[Category::gradients] += gradients;
   resident[Category::master_weights] += types.master_bytes() * held(1);
   resident[Category::optimizer] += types.moment_bytes() * held(1);
 }
@@ -273,7 +284,7 @@ double communicator_bytes(ComputeDevice device, const Mesh& mesh, bool has_exper
 StageMemory model_states(const Partition& partition, std::size_t stage, const Program& program) {
   StageMemory states;
   states.holdings.reserve(16);  // a search makes those of thousands of layouts
-  for (const StateGroup& group : partition.groups[stage]) add_group(group, program.memory, states.resident);
+  for (const StateGroup& group : partition.groups[stage]) add_group(group, partition.shape, program.memory, states);
   hold_gathered(partition, stage, states);
   return states;
 }
@@ -298,8 +309,14 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
 
 StepMemory make_step_memory(const PricedLayout& priced, Fp8Layers fp8) {
   StepMemory memory = make_pass_memory(priced, fp8);
-  memory.rank_holdings.push_back({Category::buffers, muon_workspace(priced.partition, priced.setting().program.device),
-                                  Event::optimizer_starts, Event::optimizer_ends});
+  const Holding workspace{Category::buffers, muon_workspace(priced.partition, priced.setting().program.device),
+                          Event::optimizer_starts, Event::optimizer_ends};
+  if (!priced.partition.shape.updates_by_stage) {
+    memory.rank_holdings.push_back(workspace);
+    return memory;
+  }
+  // One stage after another.
+  for (StageMemory& stage : memory.stages) stage.hold(workspace);
   return memory;
 }
 

@@ -12,6 +12,8 @@
 #include "core/recipe/pipeline_schedules.h"
 #include "core/residency/residency_check.h"
 #include "parallel/plan/cost/priced_layout.h"
+#include "parallel/plan/cost/state_cost.h"
+#include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/policies/task_copies.h"
 
@@ -20,24 +22,6 @@ namespace {
 
 // Passes of a step beyond which stages are not cut finer: what is planned grows with their square.
 constexpr std::int64_t most_passes = 2048;
-
-double states_of(const StageMemory& stage) {
-  return stage.resident[MemoryCategory::weights] + stage.resident[MemoryCategory::master_weights] +
-         stage.resident[MemoryCategory::optimizer];
-}
-
-// A rank's seconds, divided among its stages by their states.
-std::vector<double> by_stage(const Plan& plan, const std::vector<double>& of_ranks) {
-  const std::size_t ranks = of_ranks.size();
-  std::vector<double> bytes(ranks), seconds;
-  for (std::size_t stage = 0; stage < plan.memory.stages.size(); ++stage)
-    bytes[stage % ranks] += states_of(plan.memory.stages[stage]);
-  for (std::size_t stage = 0; stage < plan.memory.stages.size(); ++stage) {
-    const double all = bytes[stage % ranks];
-    seconds.push_back(all > 0 ? of_ranks[stage % ranks] * states_of(plan.memory.stages[stage]) / all : 0);
-  }
-  return seconds;
-}
 
 // The plans that the policies are priced on, each made once.
 class PolicyPlans {
@@ -248,12 +232,10 @@ std::optional<PolicyPrice> price_choice(const Plan& plan, const PolicyChoice& ch
                                         const std::vector<double>& host_seconds, double& least) {
   const Schedule schedule = with_stage_updates(plan.layout->schedule(), choice.update);
   const bool is_on_host = choice.update.place == TaskPlace::host;
-  CopyRates rates{bandwidth, is_on_host ? by_stage(plan, host_seconds) : std::vector<double>()};
+  const Partition& partition = plan.layout->partition();
+  CopyRates rates{bandwidth, is_on_host ? seconds_by_stage(partition, host_seconds) : std::vector<double>()};
   StepCosts costs = plan.costs;
-  if (!is_on_host) {
-    const std::vector<double> seconds = by_stage(plan, costs.optimizer_seconds);
-    for (std::size_t stage = 0; stage < seconds.size(); ++stage) costs.stages[stage].update_seconds = seconds[stage];
-  }
+  if (!is_on_host) divide_updates(partition, costs);
   PolicyPrice price{.choice = choice};
   StepCopies copies;
   std::vector<RankTasks> ranks;

@@ -77,6 +77,7 @@ struct StageClock {
   bool is_gathered = false;          // weights that no pass has used yet
   bool has_gradients = false;        // whole ones that are not reduced yet
   bool has_early_gradients = false;  // these, begun by another stage or the head, and no backward has added to them
+  bool has_step_gradients = false;   // any of this step
   bool has_reduced = false;          // in this step
   bool reduces_again = false;        // a later reduction, whose gradients are added to those of the first
 };

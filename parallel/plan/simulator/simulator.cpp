@@ -64,14 +64,13 @@ class Simulator {
   }
 
   // With overlap the weights that a step updates at ZeRO-1 and -2 arrive during the next one, as all steps are alike.
-  bool carries_updates() const { return costs_.overlap && (shape_.sharding() == 1 || shape_.sharding() == 2); }
+  bool carries_updates() const { return costs_.overlap && shape_.gathers_updates() && !shape_.updates_by_stage; }
 
   void gather_updates(RankClock& here) {
     const auto& instructions = schedule_.ranks[static_cast<std::size_t>(here.rank)].instructions;
     for (std::size_t index = 0; index < instructions.size(); ++index) {
       if (instructions[index].operation != Operation::gather_weights) continue;
-      const StageCost& cost = cost_of(instructions[index]);
-      stage_of(instructions[index]).gather = here.data.issue(0, gather_of(cost, index));
+      stage_of(instructions[index]).gather = here.data.issue(0, gather_of(cost_of(instructions[index]), index));
     }
   }
 
@@ -182,11 +181,12 @@ class Simulator {
     here.note(time.end, forward ? Event::forward_ends : Event::backward_ends, pass.stage);
   }
 
-  // `is_early`: not by a backward of the stage itself.
+  // `is_early`: not by a backward of the stage itself. Without data ranks the resident gradients are the only ones.
   void begin_gradients(RankClock& here, std::int32_t stage, double start, bool is_early) {
     StageClock& clock = stages_[static_cast<std::size_t>(stage)];
     if (!is_early) clock.has_early_gradients = false;
-    // Without data ranks the resident gradients are the only ones.
+    if (shape_.updates_by_stage && !std::exchange(clock.has_step_gradients, true))
+      here.note(start, Event::step_gradients_begin, stage);
     if (!shape_.reduces || std::exchange(clock.has_gradients, true)) return;
     clock.has_early_gradients = is_early;
     here.note(start, Event::gradients_begin, stage);
@@ -256,7 +256,8 @@ class Simulator {
     here.note(packed, Event::gradients_are_packed, instruction.stage);
     // A step's first reduction writes the rank's own gradients, the others add to them.
     stage.reduces_again = std::exchange(stage.has_reduced, true);
-    if (stage.reduces_again) here.note(here.clock, Event::later_reduction_starts, instruction.stage);
+    here.note(here.clock, stage.reduces_again ? Event::later_reduction_starts : Event::first_reduction_starts,
+              instruction.stage);
     stage.reduction = here.reduction = ticket;
     stage.unreduced = 0;
     stage.has_gradients = false;
@@ -269,11 +270,14 @@ class Simulator {
     const double passes_done = std::max(here.clock, here.input_ready);
     const double reduced = here.data.interval(is_whole ? here.reduction : stage_of(update).reduction).end;
     const double start = here.after_copies(copies_, std::max(passes_done, reduced));
-    const double seconds =
+    // Beside a stage's update the next one's gradients are reduced.
+    if (is_whole || here.reducing == update.stage) end_reduction(here);
+    const bool is_done = is_whole && shape_.updates_by_stage;  // stage by stage
+    const double of_update =
         is_whole ? costs_.optimizer_seconds[static_cast<std::size_t>(here.rank)] : cost_of(update).update_seconds;
-    end_reduction(here);
+    const double seconds = is_done ? 0 : of_update;
     const std::int32_t end = is_whole ? shape_.stages() : update.stage + 1;
-    for (std::int32_t stage = is_whole ? here.rank : update.stage; stage < end; stage += shape_.pipeline) {
+    for (std::int32_t stage = is_whole ? here.rank : update.stage; !is_done && stage < end; stage += shape_.pipeline) {
       here.note(here.clock, Event::step_sums_are_cast, stage);
       here.note(here.clock, Event::step_sums_end, stage);
       here.note(start, Event::optimizer_starts, stage);

@@ -67,8 +67,10 @@ enum class MemoryEvent : std::uint8_t {
   gradient_arrives,
   weights_are_gathered,  // their gather begins
   gradients_begin,       // in the first pass that adds to them since the last reduction: the head's forward, a backward
+  step_gradients_begin,  // the same of the step, where stages are updated one by one
   sums_begin,            // in the stage's first backward since the last reduction
   step_sums_begin,       // in its first backward of the step
+  first_reduction_starts,  // of the step
   later_reduction_starts,
   optimizer_starts,
 };

@@ -40,6 +40,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       host_update_(is_trained_ ? options.host_update : nullptr),
       weight_fetch_(options.weight_fetch),
       weights_are_lent_(options.weights_are_lent),
+      frees_gradients_(options.frees_gradients),
       gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
@@ -61,9 +62,6 @@ void ShardedParameters::attach(const at::Tensor& whole) {
 }
 
 void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks) {
-  const auto flat = [&](std::int64_t elements, ElementType type) {
-    return make_flat_memory(elements, scalar_type(type), options.device);
-  };
   const at::Device states_device = host_update_ != nullptr ? at::Device(at::kCPU) : options.device;
   const auto state = [&](ElementType type) {
     // What is on the disk has its shape here alone.
@@ -76,7 +74,9 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   source_ = has_own_source() ? state(group.types.master.value_or(group.types.weight)) : owned_weights();
   if (!is_trained_) return;
   if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
-  gradients_ = flat(splits_gradients() ? place_.count() : shards_.padded(), group.types.gradient);
+  gradient_options_ = at::TensorOptions(scalar_type(group.types.gradient)).device(options.device);
+  const std::int64_t gradients = splits_gradients() ? place_.count() : shards_.padded();
+  if (!frees_gradients_) gradients_ = make_flat_memory(gradients, scalar_type(group.types.gradient), options.device);
   if (group.is_muon) matrices_ = std::make_unique<ShardedMatrices>(graph_, store_, group, ranks, owned());
   const auto moments = [&](Moment moment) {
     return state(moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
@@ -107,14 +107,15 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
   return segments;
 }
 
-at::Tensor ShardedParameters::make_gradients() const {
+at::Tensor ShardedParameters::make_gradients() {
   // This padding is never read: the cast goes from parameter to parameter, into memory that is cleared.
-  if (scales_) return at::empty({shards_.padded()}, gradients_.options().dtype(accumulator_));
-  if (!splits_gradients()) return gradients_;
-  if (joined_) return joined_->make_gradients(gradients_.options());
+  if (scales_) return at::empty({shards_.padded()}, gradient_options_.dtype(accumulator_));
+  if (!splits_gradients() && gradients_.defined()) return gradients_;
+  if (joined_) return joined_->make_gradients(gradient_options_);
   // A parameter's first gradient overwrites, so only the padding, which no module writes, needs clearing.
-  at::Tensor flat = at::empty({shards_.padded()}, gradients_.options());
+  at::Tensor flat = at::empty({shards_.padded()}, gradient_options_);
   flat.slice(0, shards_.elements).zero_();
+  if (!splits_gradients()) gradients_ = flat;
   return flat;
 }
 
@@ -127,7 +128,7 @@ at::Tensor ShardedParameters::take_gradients() {
   tensor_gradients_.sum(gradients);
   if (has_statistics_) keep_exact_sums(gradients);
   uncast_->take(gradients);
-  const at::Tensor payload = splits_gradients() ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
+  const at::Tensor payload = splits_gradients() ? at::zeros({shards_.padded()}, gradient_options_) : gradients_;
   scales_->cast_gradients(gradients, payload);
   return payload;
 }
@@ -250,6 +251,7 @@ void ShardedParameters::reduce() {
     partial_ = owned_part(unreduced_);
   } else {
     // The first reduction of a step writes the owned gradients directly; later ones are added to them.
+    if (!gradients_.defined()) gradients_ = at::empty({place_.count()}, gradient_options_);
     partial_ = has_reduced_ ? at::empty_like(gradients_) : gradients_;
   }
   reduction_ = joined_ ? joined_->scatter_sum(unreduced_, partial_) : ranks_.scatter_sum(unreduced_, partial_);

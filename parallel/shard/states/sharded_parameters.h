@@ -59,6 +59,9 @@ struct ShardingOptions {
   StateDisk* state_disk = nullptr;
   // Whether weights have no memory but what lend() brings, with StateContents::weights at stage 0 without scales.
   bool weights_are_lent = false;
+  // Whether gradients have memory from their first write, or at stages 2 and 3 their first reduction, to
+  // free_gradients() alone, without scales.
+  bool frees_gradients = false;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
@@ -130,6 +133,8 @@ class ShardedParameters {
   // The optimizer's step on the owned elements. `step` counts from 1. Collective where tensors have scales or Muon
   // trains them; blocks.
   void update(double learning_rate, double gradient_scale, std::int64_t step);
+  // After the update, with ShardingOptions::frees_gradients.
+  void free_gradients() { gradients_.reset(); }
   // Discards gradients: the next ones belong to a new step.
   void start_step();
   // What takes the casts to FP8 from here on; null: nothing.
@@ -180,7 +185,7 @@ class ShardedParameters {
   bool has_own_source() const { return has_master_ || (host_update_ != nullptr && weight_fetch_ == nullptr); }
   void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
   std::vector<OptimizerSegment> owned_segments() const;
-  at::Tensor make_gradients() const;
+  at::Tensor make_gradients();
   at::Tensor take_gradients();
   void finish_fp8_reduction();
   void keep_exact_sums(const at::Tensor& gradients);
@@ -198,11 +203,12 @@ class ShardedParameters {
   FlatShards shards_;
   FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
-  bool is_trained_;                          // has gradients and optimizer states
-  bool has_master_;                          // in another type than the modules' weights
-  HostUpdate* host_update_;                  // null where the device has the states
-  WeightFetch* weight_fetch_;                // null where it has the weights
-  bool weights_are_lent_;                    // and on the Meta device while they are not there
+  bool is_trained_;            // has gradients and optimizer states
+  bool has_master_;            // in another type than the modules' weights
+  HostUpdate* host_update_;    // null where the device has the states
+  WeightFetch* weight_fetch_;  // null where it has the weights
+  bool weights_are_lent_;      // and on the Meta device while they are not there
+  bool frees_gradients_;
   std::optional<DiskStates> disk_;           // of what is on the disk
   std::optional<UncastGradients> uncast_;    // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
@@ -210,10 +216,11 @@ class ShardedParameters {
   at::ScalarType compute_ = at::kFloat;      // of modules
   at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
 
-  at::Tensor weights_;    // in the group's weight type: all elements, at stage 3 the owned ones
-  at::Tensor source_;     // the owned elements
-  at::Tensor incoming_;   // fp32, from incoming() to publish(), where weights have scales
-  at::Tensor gradients_;  // all elements, from stage 2 on the owned ones
+  at::Tensor weights_;   // in the group's weight type: all elements, at stage 3 the owned ones
+  at::Tensor source_;    // the owned elements
+  at::Tensor incoming_;  // fp32, from incoming() to publish(), where weights have scales
+  at::TensorOptions gradient_options_;
+  at::Tensor gradients_;  // all elements, from stage 2 on the owned ones; undefined while they are freed
   std::unique_ptr<const WholeMatrices> matrices_;  // of a group that Muon trains
   std::unique_ptr<Optimizer> optimizer_;           // null where nothing is trained
 

@@ -127,6 +127,19 @@ class Divergence(TrainingTest):
         self.assertIn("13 of 15 updates were skipped", result.stderr)
         self.refused(65, ["third", "loss is not finite"], "eval", "third")
 
+    def test_updates_in_the_backward_cannot_be_skipped(self):
+        """The first step that is not finite has spoiled weights, also the last one: no checkpoint has them."""
+        self.spoil(None, 3e38)
+        updates = ("--set", "training.update_in_backward=true", "--set", "training.clip_norm=0", "--set",
+                   "checkpoint.every=1")
+        for steps in (3, 30):
+            with self.subTest(steps=steps):
+                result = self.go_on(f"run-{steps}", "--set", f"training.steps={steps}", *updates)
+                self.assertEqual(result.returncode, 65, result.stderr)
+                self.assertIn("step 3: the gradient norm was not finite 1 times in a row: the run has diverged",
+                              result.stderr)
+                self.assertEqual(self.checkpoints(f"run-{steps}"), [])
+
     def test_routers_that_are_not_finite_end_the_run_on_any_ranks(self):
         """Logits are no numbers for all tokens, wherever their experts are."""
         self.write("recipe.json", self.recipe({

@@ -122,6 +122,10 @@ TEST_CASE("Layers must be divided over the stages as the balance requires", "[re
   check(test::pipeline_combinations());
 }
 
+TEST_CASE("An update in the backward knows nothing of other stages' gradients", "[recipe]") {
+  check(test::update_combinations());
+}
+
 TEST_CASE("What is offloaded has a place, and nothing else that would need it", "[recipe]") {
   check(test::offload_combinations());
 }

@@ -259,6 +259,30 @@ std::vector<Combination> optimizer_combinations() {
   };
 }
 
+std::vector<Combination> update_combinations() {
+  const auto refused = [](const std::string& training, const std::string& with, std::vector<std::string> texts) {
+    texts.emplace_back("did you mean false?");
+    return Combination{R"({"training": {"update_in_backward": true)" + training + "}" + with + "}",
+                       "/training/update_in_backward", std::move(texts)};
+  };
+  const std::string unclipped = R"(, "clip_norm": 0)";
+  return {
+      refused("", "", {"clipping", "needs training.clip_norm 0"}),
+      refused(unclipped + R"(, "spikes": {"loss": 6})", "", {"for a spike", "training.spikes.loss"}),
+      refused(unclipped + R"(, "spikes": {"gradient_norm": 6})", "", {"for a spike", "gradient_norm 0"}),
+      refused(unclipped + R"(, "skip_limit": 2)", "", {"not finite", "training.skip_limit 1"}),
+      refused(unclipped, R"(, "precision": {"compute": "fp16"})", {"overflows", "\"bf16\" or \"fp32\""}),
+      refused(unclipped, R"(, "precision": {"compute": "bf16", "fp8_level": "O1"})", {"scales", "\"off\" or \"O0\""}),
+      refused(unclipped, R"(, "kernels": {"cuda_graphs": true}, "cluster": {"device": "cuda"})",
+              {"captured passes", "kernels.cuda_graphs false"}),
+      refused(unclipped, R"(, "memory": {"offload": {"optimizer": "disk"}})", {"memory.offload.optimizer false"}),
+      {R"({"training": {"update_in_backward": true, "clip_norm": 0, "optimizer": {"name": "muon"}},
+           "precision": {"compute": "bf16", "fp8_level": "O0"}})",
+       "",
+       {}},
+  };
+}
+
 std::vector<Combination> training_combinations() {
   return {
       {R"({"batch": {"global": 7}})", "/batch/global", {"7 is not a multiple of 2", "batch.micro", "did you mean 8?"}},

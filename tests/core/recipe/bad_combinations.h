@@ -37,6 +37,7 @@ std::vector<Combination> router_combinations();
 std::vector<Combination> graph_combinations();
 std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();
+std::vector<Combination> update_combinations();
 std::vector<Combination> precision_combinations();
 std::vector<Combination> batch_combinations();
 std::vector<Combination> course_combinations();  // schedules, evaluations, checkpoints

@@ -139,7 +139,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "data": {"tokenizer": "bytes", "fine_tuning": null, "document_mask": null, "masking": null, "denoising": null, "labels": null, "pairs": null, "spans": null, "images": null, "curriculum": {"sequence_length": null, "vocabulary_rarity": null}, "train": [], "validation": [], "shuffle": true, "on_bad_line": "stop"},
     "batch": {"global": 8, "micro": 2, "sequence_length": 128, "growth": null},
     "training": {"steps": 100, "epochs": null, "init_from": null, "adapters_from": null, "evaluate_every": 0, "evaluate_batches": 0, "judged_by": null, "early_stopping": null, "generation": null, "label_smoothing": 0.0, "clip_norm": 1.0,
-      "spikes": {"loss": 0.0, "gradient_norm": 0.0, "window": 128}, "skip_limit": 10, "rollbacks": 0, "freeze": [],
+      "spikes": {"loss": 0.0, "gradient_norm": 0.0, "window": 128}, "update_in_backward": false, "skip_limit": 10, "rollbacks": 0, "freeze": [],
       "token_dropping": null,
       "optimizer": {"name": "adamw", "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1,
         "muon": {"momentum": 0.95, "nesterov": true, "steps": 5, "scale": "match_rms_adamw"}},

@@ -33,7 +33,8 @@ std::vector<Combination> all_combinations() {
         test::batch_combinations,      test::course_combinations,    test::world_combinations,
         test::node_combinations,       test::layout_combinations,    test::expert_combinations,
         test::slice_combinations,      test::offload_combinations,   test::pipeline_combinations,
-        test::size_combinations,       test::slurm_combinations,     test::slurm_start_combinations})
+        test::update_combinations,     test::size_combinations,      test::slurm_combinations,
+        test::slurm_start_combinations})
     std::ranges::copy(part(), std::back_inserter(all));
   return all;
 }

@@ -23,6 +23,7 @@ inline ScheduleShape random_shape() {
     shape.micro_batches = std::max(1, shape.micro_batches / shape.pipeline) * shape.pipeline;
   shape.zero_stage = *rc::gen::inRange(0, 4);
   shape.reduces = *rc::gen::arbitrary<bool>();
+  shape.updates_by_stage = *rc::gen::arbitrary<bool>();
   return shape;
 }
 

@@ -140,7 +140,9 @@ TEST_CASE("fields that do not exist") {
   CHECK(refusal(changed(good, 0, "Forward stage 0 micro 0", [](Instruction& i) { i.peer = 1; })) ==
         "rank 0, instruction 0 \"Forward stage 0 micro 0 peer 1\": it has no peer");
   CHECK(refusal(changed(good, 0, "OptimizerStep", [](Instruction& i) { i.stage = 0; })) ==
-        "rank 0, instruction 9 \"OptimizerStep stage 0\": it applies to the whole rank");
+        "rank 0, instruction 9 \"OptimizerStep stage 0\": all stages are updated at once");
+  CHECK(refusal(changed(good, 0, "OptimizerStep", [](Instruction& i) { i.micro = 0; })) ==
+        "rank 0, instruction 9 \"OptimizerStep micro 0\": it applies to the whole rank");
   CHECK(refusal(changed(good, 1, "Backward stage 1 micro 0", [](Instruction& i) {
           i = {.operation = Operation::send_activation, .stage = 1, .micro = 0, .peer = 0};
         })) == "rank 1, instruction 4 \"SendActivation stage 1 micro 0 peer 0\": the last stage sends no activations");
