@@ -2,6 +2,7 @@
 #include "parallel/runtime/loaded_model.h"
 
 #include <memory>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/checkpoint/stored_model.h"
@@ -38,6 +39,29 @@ std::shared_ptr<const Layout> inference_layout(const Recipe& recipe, const Infer
   return std::make_shared<const Layout>(Partition::make(divided, ranks.count()));
 }
 
+// What becomes a model: the checkpoint is intact, and of this layout.
+struct StoredWeights {
+  StoredWeights(const std::string& checkpoint, std::shared_ptr<const Layout> of)
+      : reader(checkpoint), layout(std::move(of)) {
+    // Before the model takes memory, which a checkpoint's recipe alone must not decide.
+    require_weights(reader, layout->graph());
+    reader.verify();
+  }
+  // Calls `work` with the model, when its weights are there.
+  void use(LocalModel& model, const std::function<void(LocalModel&)>& work) const {
+    load_weights(model, reader);
+    read_fp8_history(reader, model);
+    work(model);
+  }
+  void run(Communicator& communicator, const at::Device& device, const std::function<void(LocalModel&)>& work) const {
+    LocalModel model(layout, communicator, device, StateContents::weights);
+    use(model, work);
+  }
+
+  CheckpointReader reader;
+  std::shared_ptr<const Layout> layout;
+};
+
 }  // namespace
 
 std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoint, const InferenceRanks& ranks,
@@ -45,30 +69,18 @@ std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoi
                                const std::function<void(LocalModel&)>& work) {
   prepare_process(ranks.count());
   if (memory) require_streaming(recipe, ranks);
-  const CheckpointReader reader(checkpoint);
-  const auto layout =
-      memory ? std::make_shared<const Layout>(partition_by_blocks(recipe)) : inference_layout(recipe, ranks);
-  // Before the model takes memory, which a checkpoint's recipe alone must not decide.
-  require_weights(reader, layout->graph());
-  reader.verify();
-  const auto use = [&](LocalModel& model) {
-    load_weights(model, reader);
-    read_fp8_history(reader, model);
-    work(model);
-  };
-  const auto run = [&](Communicator& communicator, const at::Device& device) {
-    LocalModel model(layout, communicator, device, StateContents::weights);
-    use(model);
-  };
+  const StoredWeights weights(checkpoint, memory ? std::make_shared<const Layout>(partition_by_blocks(recipe))
+                                                 : inference_layout(recipe, ranks));
+  const std::int64_t step = weights.reader.state().step;
   if (memory) {
     const auto alone = make_solo_communicator();
-    LocalModel model(layout, *alone, *memory);
-    use(model);
-    return reader.state().step;
+    LocalModel model(weights.layout, *alone, *memory);
+    weights.use(model, work);
+    return step;
   }
   if (ranks.count() == 1) {
-    run(*make_solo_communicator(), choose_device(recipe.cluster.device));
-    return reader.state().step;
+    weights.run(*make_solo_communicator(), choose_device(recipe.cluster.device), work);
+    return step;
   }
   const LocalOptions options = rank_thread_options(recipe.launch);
   LocalWorld(static_cast<int>(ranks.count()), options).run([&](Communicator& communicator) {
@@ -76,9 +88,15 @@ std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoi
     const c10::Device device = choose_device(recipe.cluster.device, communicator.rank());
     // Not owned: the world owns the communicator and outlives this call.
     const std::shared_ptr<Communicator> local(&communicator, [](Communicator*) {});
-    run(*connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds), device);
+    weights.run(*connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds), device, work);
   });
-  return reader.state().step;
+  return step;
+}
+
+void with_model_beside(const Recipe& recipe, const std::string& checkpoint,
+                       const std::function<void(LocalModel&)>& work) {
+  const StoredWeights weights(checkpoint, inference_layout(recipe, {}));
+  weights.run(*make_solo_communicator(), choose_device(recipe.cluster.device), work);
 }
 
 }  // namespace llmtrain

@@ -19,4 +19,9 @@ namespace llmtrain {
 std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoint, const InferenceRanks& ranks,
                                const std::optional<WeightMemory>& memory, const std::function<void(LocalModel&)>& work);
 
+// Calls `work` on this thread with another model, beside one that with_loaded_model() has loaded, whose ranks keep
+// their parts of the cores. Throws what that throws.
+void with_model_beside(const Recipe& recipe, const std::string& checkpoint,
+                       const std::function<void(LocalModel&)>& work);
+
 }  // namespace llmtrain

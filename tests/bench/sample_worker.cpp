@@ -60,7 +60,7 @@ json generate(llmtrain::LocalModel& model, const Mode& mode, std::int64_t prefix
                                           .choice = {.temperature = 0},
                                           .batch = batch,
                                           .key_values = mode.key_values,
-                                          .drafting = {.drafts = mode.drafts.get()}};
+                                          .drafting = {mode.drafts.get(), mode.drafts ? 4 : 0}};
   const auto before = mode.drafts ? mode.drafts->counts() : llmtrain::Drafts::Counts{};
   std::vector<double> seconds;
   auto last = Clock::now();

@@ -30,8 +30,6 @@ void require_same_tokens(const std::string& source, const Recipe& draft, const R
                                                     source, id));
 }
 
-constexpr const char* of_several_ranks = "--tensor, --pipeline: ranks that share a model check no guesses";
-
 // Null: there is no reason to.
 void refuse_drafts(const char* reason) {
   if (reason != nullptr)
@@ -77,18 +75,14 @@ OpenedDraft open_draft(const DraftFlags& flags, const Recipe& recipe) {
 void require_drafts_apply(const SampleRequest& request) {
   if (!request.draft) return;
   const bool has_sources = is_encoder_decoder(request.recipe.model.architecture);
-  refuse_drafts(request.beams.beams > 1     ? "--beams: the texts that it searches for grow side by side"
-                : has_sources               ? "/model/architecture: an encoder-decoder's texts follow sources"
-                : request.ranks.count() > 1 ? of_several_ranks
-                                            : nullptr);
+  refuse_drafts(request.beams.beams > 1 ? "--beams: the texts that it searches for grow side by side"
+                : has_sources           ? "/model/architecture: an encoder-decoder's texts follow sources"
+                                        : nullptr);
 }
 
 void require_drafts_apply(const ServeRequest& request) {
-  if (!request.draft) return;
-  const bool writes_nothing = is_encoder(request.recipe.model.architecture);
-  refuse_drafts(writes_nothing              ? "/model/architecture: an encoder goes on with no texts to guess at"
-                : request.ranks.count() > 1 ? of_several_ranks
-                                            : nullptr);
+  if (request.draft && is_encoder(request.recipe.model.architecture))
+    refuse_drafts("/model/architecture: an encoder goes on with no texts to guess at");
 }
 
 }  // namespace llmtrain::app

@@ -27,8 +27,6 @@ constexpr std::int64_t block_tokens = KeyValueCache::Pages{}.block_tokens;
 
 LocalModel& supported(LocalModel& model, const BatchLimits& limits) {
   const Recipe& recipe = model.recipe();
-  if (!model.holds_all_weights() && limits.drafting.drafts != nullptr)
-    throw Error(ExitCode::internal_error, "continuous batch: nobody guesses at texts of several ranks");
   if (is_encoder_decoder(recipe.model.architecture))
     throw Error(ExitCode::bad_recipe,
                 "/model/architecture: texts that come and go are of decoders; encoder-decoders write in \"sample\"");

@@ -46,10 +46,11 @@ class Drafts {
   Counts counts_;
 };
 
-// Who guesses for texts, and how many tokens at once; without drafts nobody does.
+// Who guesses for texts, and how many tokens at once. Ranks that share a model have the same number, and the one that
+// decides (Decoder::decides()) has who guesses.
 struct Drafting {
   Drafts* drafts = nullptr;  // outlives whoever has this
-  std::int64_t tokens = 4;
+  std::int64_t tokens = 0;   // 0: nobody guesses
 };
 
 // A smaller model's choices. It takes the random numbers that the text's own model will take, so that both choose the

@@ -183,9 +183,8 @@ class Generator {
 };
 
 void require_drafts_apply(const LocalModel& model, const GenerateOptions& options) {
-  if (options.beams || options.decoder_start || !model.holds_all_weights())
-    throw Error(ExitCode::internal_error,
-                "generation: nobody guesses at texts of beams, of sources, or of several ranks");
+  if (options.beams || options.decoder_start)
+    throw Error(ExitCode::internal_error, "generation: nobody guesses at texts of beams or of sources");
   require_rows_apart(model, "--draft and --prompt-lookup");
 }
 
@@ -204,7 +203,7 @@ std::int64_t longest_beginning(std::span<const std::vector<std::int64_t>> prompt
 
 void generate(LocalModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
               const TokenListener& listener) {
-  if (options.drafting.drafts != nullptr) require_drafts_apply(model, options);
+  if (options.drafting.tokens > 0) require_drafts_apply(model, options);
   if (options.tokens == 0 || options.first_prompt >= std::ssize(prompts)) return;
   if (options.beams)
     search_beams(model, prompts, options, listener);

@@ -25,7 +25,7 @@ struct GenerateOptions {
   std::int64_t first_prompt = 0;  // those before it are left out; numbers of texts count them
   std::int64_t batch = 16;        // texts that grow together
   KeyValueType key_values = KeyValueType::compute;
-  // Not for encoder-decoders, beams, GPUs, products of FP8 numbers and ranks that share a model.
+  // Not for encoder-decoders, beams, GPUs and products of FP8 numbers.
   Drafting drafting{};
   // For an encoder-decoder, whose prompts are sources: what its texts are written after. None of others.
   std::optional<std::int64_t> decoder_start{};

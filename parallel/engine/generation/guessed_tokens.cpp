@@ -38,13 +38,33 @@ Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const at::Tensor& log
   return counts;
 }
 
+// The guesses of the rank that decides, on all ranks.
+Drafts::Guesses agreed_guesses(const Decoder& decoder, const Drafting& drafting, std::span<const DraftedText> texts) {
+  Drafts::Guesses guesses(texts.size());
+  if (drafting.tokens == 0) return guesses;
+  if (decoder.decides()) guesses = drafting.drafts->guess(texts);
+  // Of each text their number, and room for as many as there may be.
+  const auto width = static_cast<std::size_t>(drafting.tokens) + 1;
+  std::vector<double> words(width * texts.size(), 0);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    words[width * i] = static_cast<double>(guesses[i].size());
+    std::ranges::copy(guesses[i], words.begin() + static_cast<std::ptrdiff_t>(width * i + 1));
+  }
+  words = decoder.agree(std::move(words));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto told = std::span(words).subspan(width * i, width);
+    const auto own = told.subspan(1, static_cast<std::size_t>(told.front()));
+    guesses[i].assign(own.begin(), own.end());
+  }
+  return guesses;
+}
+
 }  // namespace
 
 void grow_texts(Decoder& decoder, const Drafting& drafting, std::vector<DraftedText> texts, const AddTokens& add) {
   if (texts.empty()) return;
   for (DraftedText& text : texts) text.most = std::min(text.most, drafting.tokens);
-  const bool is_drafted = drafting.drafts != nullptr;
-  const Drafts::Guesses guesses = is_drafted ? drafting.drafts->guess(texts) : Drafts::Guesses(texts.size());
+  const Drafts::Guesses guesses = agreed_guesses(decoder, drafting, texts);
   std::vector<std::vector<std::int64_t>> following(texts.size());
   std::vector<NewTokens> pieces;
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -53,9 +73,9 @@ void grow_texts(Decoder& decoder, const Drafting& drafting, std::vector<DraftedT
     pieces.push_back({texts[i].place, std::ssize(texts[i].tokens) - 1, following[i]});
   }
   // Single tokens are apart anyway, as far as the device has that.
-  const at::Tensor logits = decoder.logits(pieces, is_drafted ? Decoder::Rows::apart : Decoder::Rows::last);
+  const at::Tensor logits = decoder.logits(pieces, drafting.tokens > 0 ? Decoder::Rows::apart : Decoder::Rows::last);
   const Drafts::Counts counts = add_guessed(guesses, logits, add);
-  if (is_drafted) drafting.drafts->count(counts);
+  if (drafting.drafts != nullptr) drafting.drafts->count(counts);
 }
 
 }  // namespace llmtrain

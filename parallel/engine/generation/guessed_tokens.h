@@ -25,7 +25,7 @@ using AddTokens = std::function<std::vector<ChosenToken>(std::span<const std::si
 
 // Lets texts, counted from 0, grow in one pass of the decoder, whose sequences are their places: by as many guesses as
 // are what is added, and one token more. `most` of a text is what may be guessed, of which the drafts guess their
-// number at most, and none where nobody guesses.
+// number at most, and none where nobody guesses. Collective: the other ranks check the guesses of the one that decides.
 void grow_texts(Decoder& decoder, const Drafting& drafting, std::vector<DraftedText> texts, const AddTokens& add);
 
 }  // namespace llmtrain

@@ -144,7 +144,7 @@ void sample_texts(const SampleRequest& request, const SampleListener& listener) 
   with_loaded_model(request.recipe, request.checkpoint, request.ranks, request.memory, [&](LocalModel& model) {
     GrowingTexts texts(request, bytes_of, ends, model.groups().is_first() ? &listener : nullptr);
     const std::int64_t window = request.recipe.model.max_sequence_length;
-    with_drafts(request.draft, request.batch, window, [&](const Drafting& drafting) {
+    with_drafts(request.draft, model, request.batch, window, [&](const Drafting& drafting) {
       GenerateOptions drafted = options;
       drafted.drafting = drafting;
       generate(model, prompts, drafted,
@@ -181,7 +181,7 @@ void converse(const SampleRequest& request, const NextPrompt& next, const Sample
     }
   };
   with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
-    with_drafts(request.draft, 1, window, [&](const Drafting& drafting) { talk(model, drafting); });
+    with_drafts(request.draft, model, 1, window, [&](const Drafting& drafting) { talk(model, drafting); });
   });
 }
 

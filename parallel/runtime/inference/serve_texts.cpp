@@ -239,7 +239,7 @@ void serve(LocalModel& model, const ServeRequest& request, const Drafting& draft
 
 void serve_texts(const ServeRequest& request, const std::function<void(TextService&)>& use) {
   with_loaded_model(request.recipe, request.checkpoint, request.ranks, request.memory, [&](LocalModel& model) {
-    with_drafts(request.draft, request.sequences, request.recipe.model.max_sequence_length,
+    with_drafts(request.draft, model, request.sequences, request.recipe.model.max_sequence_length,
                 [&](const Drafting& drafting) { serve(model, request, drafting, use); });
   });
 }

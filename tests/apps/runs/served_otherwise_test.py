@@ -79,7 +79,6 @@ class ServedOtherwise(Served):
         self.train("--run-dir", "runs/other")
         self.refused(2, ["--draft runs/other", "300", "256"], "sample", "runs/small", "--draft", "runs/other")
         self.refused(2, ["--beams"], "sample", "runs/small", "--prompt-lookup", "--beams", "2", "--temperature", "0")
-        self.refused(2, ["--tensor"], "sample", "runs/small", "--prompt-lookup", "--tensor", "2")
         self.refused(2, ["/precision/fp8_level", "--draft"], "sample", "runs/small", "--draft", "runs/small", "--set",
                      "precision.compute=bf16", "--set", "precision.fp8_level=O0")
         self.refused(2, ["--draft-tokens"], "sample", "runs/small", "--prompt-lookup", "--draft-tokens", "0")

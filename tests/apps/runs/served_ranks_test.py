@@ -60,6 +60,21 @@ class ServedRanks(Served):
             self.assertAlmostEqual(own, other, delta=1e-5)
         self.assertEqual(embeddings[0], embeddings[2])
 
+    def test_guesses_change_no_text(self):
+        self.prepare({"model.layers": 2})
+        self.write("prompts.jsonl", "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in PROMPTS))
+        choice, lookup, draft = CHOICES[1], ("--prompt-lookup",), ("--draft", "runs/small")
+        for ranks, drafts in ((TENSOR, (lookup, draft)), (("--pipeline", "2"), (draft,))):
+            plain = self.sampled(choice, "--prompts", "prompts.jsonl", *ranks)
+            for flags in drafts:
+                with self.subTest(ranks=ranks, flags=flags):
+                    self.assertEqual(self.sampled(choice, "--prompts", "prompts.jsonl", *ranks, *flags), plain)
+            self.start("--batch", "2", *ranks, *draft)
+            answer = self.post("/v1/completions",
+                               {"prompt": PROMPTS, "max_tokens": 40, "return_token_ids": True, **choice})
+            self.assertEqual([one["token_ids"] for one in answer["choices"]], [line["tokens"] for line in plain])
+            self.assertGreater(self.metric("llmtrain_accepted_tokens_total"), 50)
+
     def test_exact_log_probabilities_are_those_of_eval_on_as_many_ranks(self):
         self.prepare({"precision.compute": "bf16"})
         self.compare_with_eval("--exact", *TENSOR)
@@ -90,10 +105,7 @@ class ServedRanks(Served):
 
     def test_what_several_ranks_do_not_serve_is_refused(self):
         self.prepare()
-        for flags, fragments in ((("--draft", "runs/small"), ["--tensor", "--draft"]),
-                                 (("--prompt-lookup",), ["--tensor", "--prompt-lookup"]),
-                                 (("--weight-memory", "0"), ["--tensor", "--weight-memory"])):
-            self.refused(2, fragments, "serve", "runs/small", *TENSOR, *flags)
+        self.refused(2, ["--tensor", "--weight-memory"], "serve", "runs/small", *TENSOR, "--weight-memory", "0")
         self.refused(2, ["/parallel/tensor", "3"], "serve", "runs/small", "--tensor", "3")
 
 
