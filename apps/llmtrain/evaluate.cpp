@@ -45,8 +45,8 @@ void score(const EvaluateRequest& request, const std::string& shown, const Evalu
 }
 
 void score_rollouts(const EvaluateRequest& request, const std::string& shown, const EvaluateOptions& options) {
-  const RolloutRequest scored{request.recipe, request.checkpoint, read_rollouts(*options.rollouts), request.is_exact,
-                              request.memory};
+  const RolloutRequest scored{request.recipe,   request.checkpoint, read_rollouts(*options.rollouts),
+                              request.is_exact, request.ranks,      request.memory};
   const RolloutScores scores = load_runtime().score(scored);
   options.json ? write_json(rollouts_as_json(shown, scores)) : write_result(rollouts_as_text(shown, scores));
 }
@@ -135,7 +135,6 @@ void add_evaluate(CLI::App& program, Action& action) {
                  "Each token's loss with the bits that it has alone, as serve --exact has them; takes longer")
       ->excludes(choices);
   add_inference_rank_flags(*command, options->request.ranks);
-  for (const char* const ranks : {"--tensor", "--pipeline"}) rollouts->excludes(command->get_option(ranks));
   add_weight_memory_flags(*command, options->memory);
   add_set_flag(*command, options->overrides);
   command->add_flag("--json", options->json, "Print JSON");

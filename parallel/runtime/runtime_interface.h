@@ -200,7 +200,8 @@ struct RolloutRequest {
   Recipe recipe;
   std::string checkpoint;
   std::vector<Rollout> rollouts;
-  bool is_exact = false;                 // EvaluateRequest::is_exact
+  bool is_exact = false;  // EvaluateRequest::is_exact
+  InferenceRanks ranks{};
   std::optional<WeightMemory> memory{};  // of weights; none: all are in memory
 };
 
@@ -278,7 +279,7 @@ class RuntimeInterface {
   // and what ended the service.
   virtual void serve(const ServeRequest& request, const std::function<void(TextService&)>& use) = 0;
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
-  // On one rank. Throws Error(bad_data) that begins with the place of what is not a rollout of this model.
+  // Throws Error(bad_data) that begins with the place of what is not a rollout of this model.
   virtual RolloutScores score(const RolloutRequest& request) = 0;
   virtual void export_model(const ExportRequest& request) = 0;
   virtual void import_model(const ImportRequest& request) = 0;

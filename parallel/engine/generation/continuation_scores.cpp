@@ -83,29 +83,47 @@ std::vector<double> continuation_scores(Decoder& decoder, std::span<const Scored
   return decoder.agree(std::move(scores));
 }
 
-void require_text(const Graph& graph, std::span<const std::int64_t> tokens) {
+void require_text(const Graph& graph, std::span<const std::int64_t> tokens, std::int64_t tensor_ranks) {
   check_tokens(tokens, graph.model.vocab_size);
-  const std::int64_t rows = std::ssize(tokens) - 1, most = graph.model.max_sequence_length;
-  if (rows < 1 || rows > most)
-    throw Error(ExitCode::bad_data, "the text has " + std::to_string(tokens.size()) + " tokens; must be 2 to " +
-                                        std::to_string(most + 1) + ", one more than model.max_sequence_length");
+  const std::int64_t rows = std::ssize(tokens) - 1, window = graph.model.max_sequence_length;
+  const std::int64_t most = window / tensor_ranks * tensor_ranks;
+  if (rows >= 1 && rows <= most) return;
+  throw Error(ExitCode::bad_data,
+              "the text has " + std::to_string(tokens.size()) + " tokens; must be 2 to " + std::to_string(most + 1) +
+                  ", one more than " +
+                  (most == window ? "model.max_sequence_length"
+                                  : "what tensor ranks divide among them of model.max_sequence_length"));
 }
 
 std::vector<double> log_probabilities_of(LocalModel& model, std::span<const std::int64_t> tokens,
                                          std::span<const TokenExperts> experts) {
-  const std::int64_t rows = std::ssize(tokens) - 1;
+  const auto length = tokens.size() - 1, ranks = static_cast<std::size_t>(model.groups().tensor.ranks());
+  // Tensor ranks divide the rows of experts among themselves. What is read behind the text changes nothing before.
+  const std::size_t rows = (length + ranks - 1) / ranks * ranks;
+  const auto padded = [&](Tokens part) {
+    std::vector<std::int64_t> all(part.begin(), part.end());
+    all.resize(rows, 0);
+    return kernels::to_device(at::tensor(all), model.device());
+  };
   PassContext context{.mode = PassMode::evaluation};
   context.keeps_all_tokens = true;
   std::optional<PassRouting> routing;
-  if (!experts.empty()) context.routing = &routing.emplace(replay_of(model.graph(), experts));
-  PassInput input{{.fields = {}, .rows = {{.count = 1, .length = rows}}}, std::move(context)};
-  const auto length = static_cast<std::size_t>(rows);
-  input.batch.field(BatchField::token_ids) = kernels::to_device(at::tensor(tokens.first(length)), model.device());
-  input.batch.field(BatchField::targets) = kernels::to_device(at::tensor(tokens.last(length)), model.device());
+  if (!experts.empty()) {
+    std::vector<TokenExperts> of_rows(experts.begin(), experts.end());
+    of_rows.resize(rows, experts.back());
+    context.routing = &routing.emplace(replay_of(model.graph(), of_rows));
+  }
+  PassInput input{{.fields = {}, .rows = {{.count = 1, .length = static_cast<std::int64_t>(rows)}}},
+                  std::move(context)};
+  input.batch.field(BatchField::token_ids) = padded(tokens.first(length));
+  input.batch.field(BatchField::targets) = padded(tokens.last(length));
   ForwardPass pass(model);
-  const at::Tensor losses = pass.run(input).losses.front().rows;
+  const StagePasses::Output output = pass.run(input);
   pass.finish();
+  if (output.losses.empty()) return {};
+  const at::Tensor losses = output.losses.front().rows;
   std::vector<double> result = read_numbers(std::span(&losses, 1));
+  result.resize(length);
   for (double& loss : result) loss = -loss;
   return result;
 }

@@ -25,13 +25,13 @@ struct ScoredText {
 std::vector<double> continuation_scores(Decoder& decoder, std::span<const ScoredText> texts, std::int64_t window);
 
 // Throws Error(bad_data) for ids that are not in the vocabulary, and where the text has less than two tokens or more
-// than one beyond max_sequence_length.
-void require_text(const Graph& graph, std::span<const std::int64_t> tokens);
+// than one beyond max_sequence_length; so many tensor ranks read a multiple of their number.
+void require_text(const Graph& graph, std::span<const std::int64_t> tokens, std::int64_t tensor_ranks = 1);
 
 // For each token of the text but its first, the negative of the loss that a pass of evaluation over the text alone has
 // there: log P(token | tokens before), in nats, as fp32 has it. `experts`: those to which all tokens but the last go,
-// as require_routing() has them; empty: their routers choose. Experts drop no token. The model is one rank's own, and
-// the text one that require_text() accepts.
+// as require_routing() has them; empty: their routers choose. Experts drop no token. The text is one that
+// require_text() accepts. Collective, as a pass is: ranks with the head have the result, and the others an empty one.
 std::vector<double> log_probabilities_of(LocalModel& model, std::span<const std::int64_t> tokens,
                                          std::span<const TokenExperts> experts = {});
 

@@ -63,7 +63,7 @@ std::int64_t cache_bytes(const LocalModel& model, KeyValueType type, std::int64_
 }
 
 // What changes of the texts is told as numbers: this, and of a text that comes the tokens of its prompt and of its
-// answer, and its prompt; of one that ends its number.
+// answer, whether it returns experts, and its prompt; of one that ends its number.
 enum class Change : std::int64_t { text, end };
 
 // No more than all sequences can use: more would be touched for nothing.
@@ -110,8 +110,6 @@ void ContinuousBatch::require_fit(const TextRequest& request) const {
   check_tokens(request.prompt, model_.graph().model.vocab_size);
   if (request.returns_experts && !model_.recipe().model.moe)
     throw Error(ExitCode::bad_data, "the model has no experts to return");
-  if (request.returns_experts && model_.groups().pipeline.ranks() > 1)
-    throw Error(ExitCode::bad_data, "experts are returned where each rank has all layers: without --pipeline");
 }
 
 void ContinuousBatch::require_lead() const {
@@ -122,8 +120,9 @@ std::int64_t ContinuousBatch::add(TextRequest request, Listener listener) {
   require_lead();
   require_fit(request);
   if (lead_.has_followers()) {
-    std::ranges::copy(std::array{static_cast<std::int64_t>(Change::text), std::ssize(request.prompt), request.tokens},
-                      std::back_inserter(changes_));
+    const std::int64_t returns_experts = request.returns_experts ? 1 : 0;
+    changes_.insert(changes_.end(), {static_cast<std::int64_t>(Change::text), std::ssize(request.prompt),
+                                     request.tokens, returns_experts});
     std::ranges::copy(request.prompt, std::back_inserter(changes_));
   }
   Text text{.id = added_++, .request = std::move(request), .listener = std::move(listener)};
@@ -168,7 +167,9 @@ void ContinuousBatch::hear_changes() {
       continue;
     }
     const std::int64_t length = *next++;
-    Text text{.id = added_++, .request = {.tokens = *next++}, .listener = {}};
+    const std::int64_t tokens = *next++;
+    const bool returns_experts = *next++ != 0;
+    Text text{.id = added_++, .request = {.tokens = tokens, .returns_experts = returns_experts}, .listener = {}};
     text.request.prompt.assign(next, next + length);
     next += length;
     text.tokens = text.request.prompt;
@@ -287,7 +288,7 @@ void ContinuousBatch::add_tokens(std::span<Text* const> texts, const at::Tensor&
 }
 
 void ContinuousBatch::note_experts(Text& text, std::int64_t first, std::int64_t count) const {
-  if (!text.request.returns_experts) return;
+  if (!leads() || !text.request.returns_experts) return;
   std::vector<TokenExperts> own = experts_of_rows(decoder_.routing(), first, count);
   std::ranges::move(own, std::back_inserter(text.experts));
 }

@@ -131,7 +131,7 @@ class ContinuousBatch {
   // A token of each of these texts, by its row of the logits, which the rank that leads has.
   void add_tokens(std::span<Text* const> texts, const at::Tensor& logits, std::span<const std::int64_t> rows);
   void remove_ended();
-  // Notes the experts of `count` rows of the last pass, where they are asked for.
+  // Notes the experts of `count` rows of the last pass, where they are asked for and told.
   void note_experts(Text& text, std::int64_t first, std::int64_t count) const;
 
   // Chosen, and heard by the listeners: of each text its token, and whether it is over with that.

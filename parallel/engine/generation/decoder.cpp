@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/generation/decoder.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -18,6 +21,7 @@
 #include "kernels/separate_rows.h"
 #include "parallel/device/transfers.h"
 #include "parallel/engine/generation/log_probability.h"
+#include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
 namespace {
@@ -106,7 +110,8 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int
   check_tokens(rows.source, model_.graph().model.vocab_size);
   const bool reads_sources = is_encoder_decoder(model_.graph().model.architecture);
   PassInput input{{}, {.mode = PassMode::prediction, .cache = &cache_}};
-  if (routing_) input.context.routing = &routing_.value();
+  // Anew, as the last pass's has other ranks' layers.
+  if (routing_) input.context.routing = &routing_.emplace(PassRouting::Use::record);
   // Without a source its rows are none, and the encoder computes nothing.
   if (reads_sources) input.batch.rows.push_back({.count = 1, .length = std::ssize(rows.source)});
   input.batch.rows.push_back({.count = 1, .length = std::ssize(rows.tokens)});
@@ -130,7 +135,32 @@ at::Tensor Decoder::pass(std::span<const NewTokens> pieces, Rows asked, std::int
   const kernels::SeparateRows separate((asked == Rows::apart || are_single(pieces)) && rows.source.empty());
   at::Tensor logits = pass_.run(input).logits;
   pass_.finish();
+  if (routing_ && !model_.holds_all_weights()) share_routing(std::ssize(rows.tokens));
   return logits;
+}
+
+void Decoder::share_routing(std::int64_t rows) {
+  // Numbers of experts, exact in fp32: −1 where another rank has the layer or the row.
+  std::map<std::int64_t, at::Tensor> layers;
+  std::vector<at::Tensor> pieces;
+  for (const Block& block : model_.graph().blocks) {
+    const LayerSettings* layer = block.layer();
+    if (layer == nullptr || !layer->feed_forward.experts) continue;
+    const auto own = routing_->layers().find(layer->index);
+    layers[layer->index] = own == routing_->layers().end()
+                               ? at::full({rows, layer->feed_forward.experts->top_k}, -1, at::kLong)
+                               : own->second;
+    pieces.push_back(layers[layer->index].flatten());
+  }
+  const at::Tensor all = at::cat(pieces).to(at::kFloat);
+  Communicator& communicator = model_.groups().communicator();
+  communicator.all_reduce(communicator.world(), Purpose::control, array_of(all), Reduction::max).wait();
+  std::int64_t begin = 0;
+  for (auto& [index, experts] : layers) {
+    experts = all.narrow(0, begin, experts.numel()).to(at::kLong).view_as(experts);
+    begin += experts.numel();
+  }
+  routing_.emplace(PassRouting::Use::record, std::move(layers));
 }
 
 std::int64_t Decoder::read_prompt(std::int64_t sequence, std::span<const std::int64_t> prompt, std::int64_t begin,

@@ -68,7 +68,8 @@ class Decoder {
 
   KeyValueCache& cache() { return cache_; }
 
-  // Whether passes from now on record their tokens' experts, of the layers and rows that this rank has.
+  // Whether passes from now on record their tokens' experts, of all layers and rows: ranks that share the model tell
+  // each other of theirs. The same on all ranks.
   void record_routing(bool records);
   // The experts in the last pass, whose rows are its pieces' tokens. Only while passes record them.
   const PassRouting& routing() const { return routing_.value(); }
@@ -81,6 +82,8 @@ class Decoder {
  private:
   // Where the model is. Rows of no sequence are added until `divisor` divides their number.
   at::Tensor pass(std::span<const NewTokens> pieces, Rows rows, std::int64_t divisor = 1);
+  // Makes of what this rank has recorded of a pass over so many rows what all ranks have.
+  void share_routing(std::int64_t rows);
 
   LocalModel& model_;
   KeyValueCache cache_;

@@ -38,7 +38,7 @@ Drafts::Counts add_guessed(const Drafts::Guesses& guesses, const at::Tensor& log
   return counts;
 }
 
-// The guesses of the rank that decides, on all ranks.
+// Lets the rank that decides guess, and tells all ranks what.
 Drafts::Guesses agreed_guesses(const Decoder& decoder, const Drafting& drafting, std::span<const DraftedText> texts) {
   Drafts::Guesses guesses(texts.size());
   if (drafting.tokens == 0) return guesses;

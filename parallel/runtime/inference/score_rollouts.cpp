@@ -11,6 +11,7 @@
 #include "parallel/engine/generation/exactness.h"
 #include "parallel/runtime/inference/inference_requests.h"
 #include "parallel/runtime/loaded_model.h"
+#include "parallel/shard/rank_lead.h"
 
 namespace llmtrain {
 namespace {
@@ -38,18 +39,20 @@ RolloutScores score_rollouts(const RolloutRequest& request) {
   for (const Rollout& rollout : request.rollouts)
     at_place(rollout, [&] {
       const std::vector<std::int64_t> tokens = tokens_of(rollout);
-      require_text(graph, tokens);
+      require_text(graph, tokens, request.ranks.tensor);
       if (!rollout.experts.empty()) require_routing(graph, rollout.experts, std::ssize(tokens) - 1);
     });
   RolloutScores result;
-  result.step = with_loaded_model(request.recipe, request.checkpoint, {}, request.memory, [&](LocalModel& model) {
+  const auto score = [&](LocalModel& model) {
     if (request.is_exact) require_exactness(model, "--exact");
+    const bool leads = RankLead(model.groups()).leads();
     const kernels::SeparateRows separate(request.is_exact);
     for (const Rollout& rollout : request.rollouts) {
       const std::vector<double> all = log_probabilities_of(model, tokens_of(rollout), rollout.experts);
-      result.log_probabilities.emplace_back(all.end() - std::ssize(rollout.answer), all.end());
+      if (leads) result.log_probabilities.emplace_back(all.end() - std::ssize(rollout.answer), all.end());
     }
-  });
+  };
+  result.step = with_loaded_model(request.recipe, request.checkpoint, request.ranks, request.memory, score);
   return result;
 }
 

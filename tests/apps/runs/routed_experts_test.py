@@ -46,6 +46,17 @@ class RoutedExperts(Served):
         shown = self.run_program("eval", "runs/small", "--rollouts", "rollouts.jsonl")
         self.assertRegex(shown.stdout, r"rollouts +4\ntokens +80\nloss +\d")
 
+    def test_several_ranks_tell_and_score_experts(self):
+        self.prepare({"model.layers": 2, "model.moe": {"experts": EXPERTS, "top_k": TOP_K, "capacity_factor": 0}})
+        for flags in (("--tensor", "2"), ("--pipeline", "2")):
+            self.start("--exact", *flags)
+            choices = self.post("/v1/completions", {"prompt": ["The quick brown", "x"], "max_tokens": 12, "seed": 5,
+                                                    "logprobs": 0, "return_token_ids": True,
+                                                    "return_routed_experts": True})["choices"]
+            self.write("rollouts.jsonl", "".join(json.dumps(choice) + "\n" for choice in choices))
+            self.assertEqual(self.scored("--exact", *flags)["log_probabilities"],
+                             [choice["logprobs"]["token_logprobs"] for choice in choices])
+
     def test_rollouts_that_are_not_of_the_model_are_refused_by_name(self):
         self.prepare({"model.layers": 2, "model.moe": {"experts": EXPERTS, "top_k": TOP_K}})
         good = {"prompt_token_ids": [84], "token_ids": [104, 101], "routed_experts": [[[0, 1]] * 2] * 2}
@@ -64,7 +75,6 @@ class RoutedExperts(Served):
                 bad = {key: value for key, value in {**good, **changes}.items() if value is not None}
                 self.write("rollouts.jsonl", json.dumps(good) + "\n" + json.dumps(bad) + "\n")
                 self.refused(65, ["rollouts.jsonl", *words], "eval", "runs/small", "--rollouts", "rollouts.jsonl")
-        self.refused(2, ["--rollouts", "--tensor"], "eval", "runs/small", "--rollouts", "rollouts.jsonl", "--tensor", "2")
         self.write("rollouts.jsonl", json.dumps(good) + "\n")
         self.refused(2, ["/model/moe/capacity_factor"], "eval", "runs/small", "--rollouts", "rollouts.jsonl", "--exact")
 

@@ -236,29 +236,6 @@ TEST_CASE("each rank's cache holds its own heads and layers") {
   CHECK(bytes_of(2, llama + pipeline) == whole / 3 * 2);
 }
 
-TEST_CASE("ranks that share layers tell the experts that one rank tells, and those that share them out tell none") {
-  const auto experts_on = [](int ranks, const Overrides& layout) {
-    std::vector<TokenExperts> found;
-    on_ranks(ranks, small + llama + experts + layout, [&](LocalModel& model) {
-      SteppedBatch stepped(model, {});
-      if (stepped.leads()) {
-        stepped.batch().add({.prompt = {5, 3, 8}, .tokens = 4, .choice = {.temperature = 0}, .returns_experts = true},
-                            [&](const GrownToken& token) {
-                              found.insert(found.end(), token.experts.begin(), token.experts.end());
-                              return true;
-                            });
-        stepped.run_to_end();
-      }
-      stepped.follow();
-    });
-    return found;
-  };
-  const std::vector<TokenExperts> alone = experts_on(1, {});
-  CHECK(alone.size() == 6);  // of all tokens but the last
-  CHECK(experts_on(2, expert_tensor) == alone);
-  CHECK_THROWS_WITH(experts_on(2, pipeline), Catch::Contains("without --pipeline"));
-}
-
 TEST_CASE("a rank that fails ends the others' steps with its reason") {
   const auto step = [](LocalModel& model) {
     ContinuousBatch batch(model, {});
