@@ -43,7 +43,7 @@ Drafts::Guesses agreed_guesses(const Decoder& decoder, const Drafting& drafting,
   Drafts::Guesses guesses(texts.size());
   if (drafting.tokens == 0) return guesses;
   if (decoder.decides()) guesses = drafting.drafts->guess(texts);
-  // Of each text their number, and room for as many as there may be.
+  // Each text has the number of its guesses, and room for as many as there may be.
   const auto width = static_cast<std::size_t>(drafting.tokens) + 1;
   std::vector<double> words(width * texts.size(), 0);
   for (std::size_t i = 0; i < texts.size(); ++i) {
