@@ -47,8 +47,8 @@ class LocalModel {
   // loaded. `make`: the blocks' modules.
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
              StateContents contents = StateContents::training, const BlockFactory& make = make_block);
-  // With a part of the weights in memory alone, of a layout with a stage for each block (partition_by_blocks()) on one
-  // processor. Throws Error(bad_recipe) as streamed_weights() does, and what ScratchFile does.
+  // With a part of each rank's weights in memory alone, of a layout with a stage for each block (partition_by_blocks())
+  // on processors. Throws Error(bad_recipe) as streamed_weights() does, and what ScratchFile does.
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const WeightMemory& memory);
   LocalModel(const LocalModel&) = delete;
   LocalModel& operator=(const LocalModel&) = delete;

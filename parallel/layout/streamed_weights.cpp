@@ -62,12 +62,15 @@ std::int64_t streamed_offset(const Partition& partition, std::size_t stage, std:
   return offset;
 }
 
-Partition partition_by_blocks(const Recipe& recipe) {
+Partition partition_by_blocks(const Recipe& recipe, std::int64_t tensor_ranks) {
   Recipe by_blocks = of_one_reader(recipe);
-  const std::shared_ptr<const Graph> graph = Partition::make(by_blocks, 1).graph;
+  by_blocks.parallel.tensor = tensor_ranks;
+  by_blocks.parallel.expert_tensor = tensor_ranks;
+  by_blocks.launch.ranks = tensor_ranks;
+  const std::shared_ptr<const Graph> graph = Partition::make(by_blocks, tensor_ranks).graph;
   by_blocks.pipeline.balance.kind = BalanceKind::blocks;
   by_blocks.pipeline.loops = std::ssize(graph->blocks);
-  return Partition::make(by_blocks, 1, graph);
+  return Partition::make(by_blocks, tensor_ranks, graph);
 }
 
 StreamedWeights streamed_weights(const Partition& partition, std::int64_t bytes, const std::string& flag) {

@@ -11,7 +11,7 @@
 
 namespace llmtrain {
 
-// What of a model's weights may be in memory while it is read alone (ZeRO-Inference; Aminabadi et al., arXiv
+// What of a rank's weights may be in memory while it is read alone (ZeRO-Inference; Aminabadi et al., arXiv
 // 2207.00032, section 4.3): the others lie in a nameless file, from which each pass reads them layer by layer.
 struct WeightMemory {
   std::int64_t bytes = 0;
@@ -40,8 +40,9 @@ struct StreamedWeights {
 // Where the weights of one of the stage's groups begin in its block; behind the last one: the block's bytes.
 std::int64_t streamed_offset(const Partition& partition, std::size_t stage, std::size_t group);
 
-// The recipe's model on one rank that reads it alone, whatever ranks train it, with a stage for each block.
-Partition partition_by_blocks(const Recipe& recipe);
+// The recipe's model on one rank that reads it alone, or on ranks that share its layers, whatever ranks train it, with
+// a stage for each block.
+Partition partition_by_blocks(const Recipe& recipe, std::int64_t tensor_ranks = 1);
 
 // As few layers as a memory of so many bytes asks for; 0: all of them. The partition has a stage for each block. Throws
 // Error(bad_recipe) that names `flag` where even all are too few.

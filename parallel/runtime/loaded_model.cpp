@@ -24,8 +24,7 @@ void require_streaming(const Recipe& recipe, const InferenceRanks& ranks) {
     throw Error(ExitCode::bad_recipe, why + ", so that " + WeightStream::memory_flag + " does not apply to it");
   };
   if (const std::string why = not_streamed(recipe); !why.empty()) refuse(why);
-  if (ranks.tensor > 1) refuse("--tensor: weights are read from a file by one rank alone");
-  if (ranks.pipeline > 1) refuse("--pipeline: weights are read from a file by one rank alone");
+  if (ranks.pipeline > 1) refuse("--pipeline: weights are read from files by ranks that have parts of all layers");
   if (!choose_device(recipe.cluster.device).is_cpu())
     refuse("/cluster/device: weights are read from a file on processors alone (--set cluster.device=cpu)");
 }
@@ -53,7 +52,13 @@ struct StoredWeights {
     read_fp8_history(reader, model);
     work(model);
   }
-  void run(Communicator& communicator, const at::Device& device, const std::function<void(LocalModel&)>& work) const {
+  // With `memory` on a processor.
+  void run(Communicator& communicator, const at::Device& device, const std::optional<WeightMemory>& memory,
+           const std::function<void(LocalModel&)>& work) const {
+    if (memory) {
+      LocalModel model(layout, communicator, *memory);
+      return use(model, work);
+    }
     LocalModel model(layout, communicator, device, StateContents::weights);
     use(model, work);
   }
@@ -69,17 +74,12 @@ std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoi
                                const std::function<void(LocalModel&)>& work) {
   prepare_process(ranks.count());
   if (memory) require_streaming(recipe, ranks);
-  const StoredWeights weights(checkpoint, memory ? std::make_shared<const Layout>(partition_by_blocks(recipe))
-                                                 : inference_layout(recipe, ranks));
+  const StoredWeights weights(checkpoint,
+                              memory ? std::make_shared<const Layout>(partition_by_blocks(recipe, ranks.tensor))
+                                     : inference_layout(recipe, ranks));
   const std::int64_t step = weights.reader.state().step;
-  if (memory) {
-    const auto alone = make_solo_communicator();
-    LocalModel model(weights.layout, *alone, *memory);
-    weights.use(model, work);
-    return step;
-  }
   if (ranks.count() == 1) {
-    weights.run(*make_solo_communicator(), choose_device(recipe.cluster.device), work);
+    weights.run(*make_solo_communicator(), choose_device(recipe.cluster.device), memory, work);
     return step;
   }
   const LocalOptions options = rank_thread_options(recipe.launch);
@@ -88,7 +88,8 @@ std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoi
     const c10::Device device = choose_device(recipe.cluster.device, communicator.rank());
     // Not owned: the world owns the communicator and outlives this call.
     const std::shared_ptr<Communicator> local(&communicator, [](Communicator*) {});
-    weights.run(*connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds), device, work);
+    weights.run(*connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds), device, memory,
+                work);
   });
   return step;
 }
@@ -96,7 +97,7 @@ std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoi
 void with_model_beside(const Recipe& recipe, const std::string& checkpoint,
                        const std::function<void(LocalModel&)>& work) {
   const StoredWeights weights(checkpoint, inference_layout(recipe, {}));
-  weights.run(*make_solo_communicator(), choose_device(recipe.cluster.device), work);
+  weights.run(*make_solo_communicator(), choose_device(recipe.cluster.device), {}, work);
 }
 
 }  // namespace llmtrain

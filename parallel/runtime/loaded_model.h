@@ -12,10 +12,11 @@
 namespace llmtrain {
 
 // Calls `work` on each of `ranks`, threads of this process with a device each, with the weights of a checkpoint alone:
-// no gradients and no optimizer states, regardless of the layout that trained them. With `memory` they are in memory as
-// far as it says. Returns the checkpoint's step when all ranks have ended. Throws Error(bad_recipe) where the model
-// cannot be divided so or is not one whose weights are read from a file, Error(bad_data) where the checkpoint is not
-// intact or not of this recipe, before anything large is allocated; else what the work threw first.
+// no gradients and no optimizer states, regardless of the layout that trained them. With `memory` each
+// rank's are in memory as far as it says. Returns the checkpoint's step when all ranks have ended. Throws
+// Error(bad_recipe) where the model cannot be divided so or is not one whose weights are read from a file,
+// Error(bad_data) where the checkpoint is not intact or not of this recipe, before anything large is allocated; else
+// what the work threw first.
 std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoint, const InferenceRanks& ranks,
                                const std::optional<WeightMemory>& memory, const std::function<void(LocalModel&)>& work);
 

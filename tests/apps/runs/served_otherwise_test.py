@@ -42,7 +42,6 @@ class ServedOtherwise(Served):
         self.prepare()
         sample = ("sample", "runs/small", "--weight-memory")
         self.refused(2, ["--weight-memory 1:", "bytes)"], *sample, "1")
-        self.refused(2, ["--tensor", "--weight-memory"], *sample, "0", "--tensor", "2")
         self.refused(2, ["--pipeline", "--weight-memory"], *sample, "0", "--pipeline", "2")
         self.refused(2, ["/precision/fp8_level", "--weight-memory"], *sample, "0", "--set", "precision.compute=bf16",
                      "--set", "precision.fp8_level=O2")

@@ -75,6 +75,13 @@ class ServedRanks(Served):
             self.assertEqual([one["token_ids"] for one in answer["choices"]], [line["tokens"] for line in plain])
             self.assertGreater(self.metric("llmtrain_accepted_tokens_total"), 50)
 
+    def test_weights_in_files_change_no_text(self):
+        self.prepare({"model.layers": 3})
+        self.write("prompts.jsonl", "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in PROMPTS))
+        sampled = [self.sampled(CHOICES[1], "--prompts", "prompts.jsonl", *TENSOR, *flags)
+                   for flags in ((), ("--weight-memory", "0"))]
+        self.assertEqual(sampled[0], sampled[1])
+
     def test_exact_log_probabilities_are_those_of_eval_on_as_many_ranks(self):
         self.prepare({"precision.compute": "bf16"})
         self.compare_with_eval("--exact", *TENSOR)
@@ -105,7 +112,8 @@ class ServedRanks(Served):
 
     def test_what_several_ranks_do_not_serve_is_refused(self):
         self.prepare()
-        self.refused(2, ["--tensor", "--weight-memory"], "serve", "runs/small", *TENSOR, "--weight-memory", "0")
+        self.refused(2, ["--pipeline", "--weight-memory"], "serve", "runs/small", "--pipeline", "2", "--weight-memory",
+                     "0")
         self.refused(2, ["/parallel/tensor", "3"], "serve", "runs/small", "--tensor", "3")
 
 

@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "parallel/engine/generation/continuous_batch.h"
+#include "parallel/engine/generation/generation.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
 #include "tests/parallel/engine/named_weights.h"
@@ -118,6 +119,41 @@ TEST_CASE("weights in a file make the answers and losses of those in memory, bit
       CHECK(logits_of(*streamed, tokens).equal(expected));
       CHECK(streamed->weight_stream()->bytes_used() - before == streamed->weight_stream()->weights().bytes_per_pass);
     }
+  }
+}
+
+TEST_CASE("ranks that share layers make the same answers with their weights in files, bit for bit") {
+  const TrainingSetting setting;
+  const TemporaryDirectory folder;
+  for (const Overrides& model : {gpt2 + tied, window + experts}) {
+    INFO(in_words(2, model));
+    const Recipe recipe = setting.recipe(large + model);
+    LoneTrainer trainer(recipe);
+    const NamedWeightSource weights(named_weights(trainer.model()));
+    const auto layout = std::make_shared<const Layout>(partition_by_blocks(recipe, 2));
+    const std::int64_t least = streamed_weights(layout->partition(), 0, "").memory_bytes();
+    std::vector<std::vector<std::int64_t>> texts;
+    for (const std::optional<std::int64_t>& bytes : {std::optional<std::int64_t>(), std::optional(least)})
+      LocalWorld(2).run([&](Communicator& communicator) {
+        auto read = bytes ? std::make_unique<LocalModel>(
+                                layout, communicator, WeightMemory{.bytes = *bytes, .folder = folder.path().string()})
+                          : std::make_unique<LocalModel>(layout, communicator, at::kCPU, StateContents::weights);
+        load_weights(*read, weights);
+        std::vector<std::int64_t> text = generate(*read, {5, 9, 200, 41, 7}, {.tokens = 31, .choice = {.seed = 4}});
+        const at::Tensor logits = logits_of(*read, at::tensor(text, at::kLong));
+        if (communicator.rank() != 0) return;
+        // Their bits, too.
+        const auto* bits = reinterpret_cast<const std::int32_t*>(logits.const_data_ptr<float>());
+        text.insert(text.end(), bits, bits + logits.numel());
+        texts.push_back(std::move(text));
+        if (bytes) CHECK(read->weight_stream()->weights().streamed_stages == 5);
+      });
+    const bool are_same = texts[0] == texts[1];
+    CHECK(are_same);
+    // Each rank has half of what one rank reads.
+    const StreamedWeights own = streamed_weights(layout->partition(), 0, "");
+    const StreamedWeights whole = streamed_weights(streamed_layout(recipe)->partition(), 0, "");
+    CHECK(static_cast<double>(own.bytes_per_pass) < 0.65 * static_cast<double>(whole.bytes_per_pass));
   }
 }
 
