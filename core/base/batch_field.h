@@ -19,10 +19,13 @@ enum class BatchField : std::size_t {
   pixels,       // fp32 [channels, height, width], of each sample
   source_ids,   // int64, of each row of the source: the encoder's tokens, where token_ids are the decoder's
   span,         // int64 [2], of each sample: the rows in which an answer starts and ends
+  // int64 [layers with experts · top_k], of each row: the experts that it goes to, in the model's order; −1: its
+  // routers choose.
+  routed_experts,
 };
 
-inline constexpr std::array<std::string_view, 8> batch_field_names{
-    "token_ids", "targets", "counted_rows", "token_types", "label", "pixels", "source_ids", "span"};
+inline constexpr std::array<std::string_view, 9> batch_field_names{
+    "token_ids", "targets", "counted_rows", "token_types", "label", "pixels", "source_ids", "span", "routed_experts"};
 
 constexpr std::size_t index_of(BatchField field) { return static_cast<std::size_t>(field); }
 

@@ -11,8 +11,11 @@ std::span<const BlockField> fields_of(const Block& block) {
 
 FieldSet fields_read(const Graph& graph, std::span<const std::size_t> blocks) {
   FieldSet read{};
-  for (const std::size_t block : blocks)
+  for (const std::size_t block : blocks) {
     for (const BlockField& field : fields_of(graph.blocks[block])) read[index_of(field.field)] = true;
+    const LayerSettings* layer = graph.blocks[block].layer();
+    if (layer != nullptr && layer->feed_forward.experts) read[index_of(BatchField::routed_experts)] = true;
+  }
   return read;
 }
 
@@ -27,6 +30,7 @@ std::vector<BatchField> sample_fields(const DataRecipe& data) {
     return {BatchField::source_ids, BatchField::token_ids, BatchField::targets, BatchField::counted_rows};
   std::vector<BatchField> fields{BatchField::token_ids, BatchField::targets};
   if (data.fine_tuning || data.masking) fields.push_back(BatchField::counted_rows);
+  if (data.fine_tuning && data.fine_tuning->routing_replay) fields.push_back(BatchField::routed_experts);
   return fields;
 }
 

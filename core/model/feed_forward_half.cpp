@@ -99,8 +99,10 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const Sequences& rows, const P
   ExpertRouter::Pass of_router = router_pass(share, rows, pass);
   if (replay_ != nullptr && pass.trains())
     of_router.replayed = replayed_experts(share.size(0), of_router.rows, rows, pass);
-  if (pass.routing != nullptr && pass.routing->replays())
+  if (pass.routing != nullptr && pass.routing->replays()) {
     of_router.replayed = pass.routing->of(layer_, of_router.rows, share.size(0));
+    of_router.leaves_choices = pass.routing->leaves_choices();
+  }
   at::Tensor y = split_.from_row_shares(experts_->forward(share, of_router, saved.experts, routing));
   if (pass.routing != nullptr && !pass.routing->replays())
     pass.routing->record(layer_, saved.experts.router.tokens.experts, of_router.rows, rows.whole_rows());

@@ -8,6 +8,7 @@
 
 #include "core/model/block_modules.h"
 #include "core/model/layers/block_parameters.h"
+#include "core/model/moe/pass_routing.h"
 
 namespace llmtrain {
 namespace {
@@ -35,7 +36,7 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
                          const StageOptions& given)
-    : values_(graph, blocks), offload_(given.offload) {
+    : values_(graph, blocks), routed_layers_(indices_of_experts(graph)), offload_(given.offload) {
   chosen_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
     layers_.push_back(layer_of(graph.blocks[block]));
@@ -67,7 +68,9 @@ std::vector<at::Tensor> StageModule::take_chosen() {
 }
 
 StagePasses::Output StageModule::forward(Tensors incoming, std::int64_t index, const Batch& batch,
-                                         const PassContext& pass) {
+                                         const PassContext& given) {
+  const RoutedPass routed(routed_layers_, batch, given);
+  const PassContext& pass = routed.context();
   Output result;
   SavedBlocks saved;
   if (offload_ != nullptr && pass.trains()) saved.elsewhere.emplace(*offload_, blocks_.size());
@@ -87,7 +90,10 @@ StagePasses::Output StageModule::forward(Tensors incoming, std::int64_t index, c
   return result;
 }
 
-Tensors StageModule::backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) {
+Tensors StageModule::backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& given) {
+  // Where layers run again they route again.
+  const RoutedPass routed(routed_layers_, batch, given);
+  const PassContext& pass = routed.context();
   // Taken out first, so that each block's tensors are freed as its backward ends.
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);

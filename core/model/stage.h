@@ -104,6 +104,7 @@ class StageModule final : public StagePasses {
   std::vector<std::unique_ptr<BlockModule>> blocks_;
   StageValues values_;
   std::vector<std::optional<std::int64_t>> layers_;  // of the blocks, their indices among the model's layers
+  std::vector<std::int64_t> routed_layers_;          // those of the whole model that have experts
   ActivationOffload* offload_;
   std::map<std::int64_t, SavedBlocks> saved_;
   // On the device, as LayerRouting has them; undefined where nothing was found.

@@ -68,6 +68,7 @@ struct FineTuningRecipe {
   std::optional<std::string> date{};    // that templates are told: YYYY-MM-DD
   std::vector<std::string> left_out{};  // keys of messages
   Preferences preferences = Preferences::refuse;
+  bool routing_replay = false;  // tokens go to the experts that rows tell
   ConversationFieldsRecipe fields{};
   ConversationRolesRecipe roles{};
 

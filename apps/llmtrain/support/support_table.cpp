@@ -114,6 +114,9 @@ void add_training(std::vector<Tried>& tried) {
   add({"data.tokenizer", {R"({"sentencepiece": "tokenizer.model"})", tokenizer}});
   for (const char* key : {"loss", "packing"})
     add({std::string("data.fine_tuning.") + key, {}, {{"data.fine_tuning.template", "chatml"}}});
+  add({"data.fine_tuning.routing_replay",
+       {"true"},
+       {{"data.fine_tuning.template", "chatml"}, {"model.moe.experts", "4"}, {"model.moe.capacity_factor", "0"}}});
   add({"data.document_mask.end_of_text", {"auto"}, {{"data.tokenizer", tokenizer}}});
   add({"data.document_mask.end_of_text", {"0"}});
   add({"data.curriculum.sequence_length.method",

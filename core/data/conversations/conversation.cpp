@@ -32,6 +32,7 @@ Conversation ConversationReader::conversation_of(const Record& record) {
   if (is_too_large_json(record.text)) throw ConversationRefused(std::string(too_large_json));
   const Json object = Json::parse(record.text, nullptr, false);
   if (record.line == 0 || !object.is_object()) throw ConversationRefused("is not a JSON object");
+  if (is_rollout(object)) return {.parts = {}, .rollout = rollout_of(object, model_)};
   Turns turns = turns_of(object, recipe_);
   if (turns.is_undesired) return {};
   const bool all = recipe_.counted == CountedTokens::all;

@@ -94,7 +94,7 @@ std::unique_ptr<FileSamples> open_samples(const std::string& path, const std::fi
   if (format.fine_tuning)
     return std::make_unique<LabelledSamples>(
         LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, samples.sequence_length,
-                                samples.vocab_size, format.on_bad_line, report),
+                                {samples.vocab_size, format.routed}, format.on_bad_line, report),
         format.fine_tuning->packing, samples.sequence_length);
   const DocumentStarts starts = samples.document_end ? DocumentStarts::known : DocumentStarts::unknown;
   return std::make_unique<TokenSamples>(TokenSource(path, text, samples.vocab_size, budget, tokenized, starts, report),
@@ -147,6 +147,7 @@ TextFormat text_format(const Recipe& recipe) {
   format.labels = recipe.data.labels;
   format.pairs = recipe.data.pairs;
   format.spans = recipe.data.spans;
+  format.routed = replayed_layers(recipe);
   if (recipe.data.images) format.images = {*recipe.data.images, recipe.model.image.value().size};
   return format;
 }

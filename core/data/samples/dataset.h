@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/conversations/rollout_row.h"
 #include "core/data/data_cache.h"
 #include "core/data/denoising/denoising.h"
 #include "core/data/masking/masking_vocabulary.h"
@@ -52,6 +53,7 @@ struct TextFormat {
   std::optional<LabelsRecipe> labels{};          // the texts have labels
   std::optional<SpansRecipe> spans{};            // the texts answer questions
   std::optional<ImageFormat> images{};           // there are no texts
+  std::optional<RoutedLayers> routed{};          // of which conversations tell the experts of their tokens
   SampleDraws draws = SampleDraws::by_seed;
 };
 

@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using DocumentKey = OpenedTextsKey<FineTuningRecipe, std::int64_t>;  // with the sequence's length
+// With the sequence's length, and which experts are read.
+using DocumentKey = OpenedTextsKey<FineTuningRecipe, std::int64_t, std::optional<RoutedLayers>>;
 
 // In memory, ids of tokens that do not count are negative.
 TokenId unlabelled(TokenId labelled) { return labelled < 0 ? -1 - labelled : labelled; }
@@ -28,11 +29,12 @@ TokenId unlabelled(TokenId labelled) { return labelled < 0 ? -1 - labelled : lab
 }  // namespace
 
 struct LabelledDocuments::Encoder {
-  explicit Encoder(std::shared_ptr<const Tokenizer> opened)
-      : tokenizer(std::move(opened)), encoder(tokenizer->make_encoder()) {}
+  Encoder(std::shared_ptr<const Tokenizer> opened, CountedTokens of)
+      : tokenizer(std::move(opened)), encoder(tokenizer->make_encoder()), counted(of) {}
 
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<TextEncoder> encoder;
+  CountedTokens counted;
   std::vector<TokenId> labelled, part;  // scratch
 
   void append(std::span<const TokenId> ids, bool counts) {
@@ -47,6 +49,11 @@ struct LabelledDocuments::Encoder {
 
   std::span<const TokenId> encode(const Conversation& conversation) {
     labelled.clear();
+    if (conversation.rollout) {
+      append(conversation.rollout->prompt, counted == CountedTokens::all);
+      append(conversation.rollout->answer, true);
+      return labelled;
+    }
     const DocumentMarks& marks = tokenizer->marks();
     if (conversation.is_plain) append(marks.begin, false);
     for (const LabelledText& text : conversation.parts) {
@@ -59,18 +66,17 @@ struct LabelledDocuments::Encoder {
   }
 };
 
-std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::string& path,
-                                                                 const TokenizerRecipe& tokenizer,
-                                                                 const FineTuningRecipe& recipe,
-                                                                 std::int64_t sequence_length, std::int64_t vocab_size,
-                                                                 OnBadLine on_bad_line, const ReportShare& report) {
+std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(
+    const std::string& path, const TokenizerRecipe& tokenizer, const FineTuningRecipe& recipe,
+    std::int64_t sequence_length, const RolloutModel& model, OnBadLine on_bad_line, const ReportShare& report) {
   const auto files = find_files(path);
-  const DocumentKey key{versions_of(files), tokenizer, on_bad_line, {recipe, sequence_length}};
+  const DocumentKey key{versions_of(files), tokenizer, on_bad_line, {recipe, sequence_length, model.routed}};
   return opened_texts<LabelledDocuments, DocumentKey>().find_or_make(key, [&] {
     auto documents = std::make_shared<LabelledDocuments>();
     documents->left_out_.bad_lines = BadLines(on_bad_line);
-    Encoder encoder(open_tokenizer(tokenizer, vocab_size));
-    ConversationReader conversations(recipe, tokenizer);
+    if (model.routed) documents->expert_numbers_ = model.routed->numbers();
+    Encoder encoder(open_tokenizer(tokenizer, model.vocab_size), recipe.counted);
+    ConversationReader conversations(recipe, tokenizer, model);
     for (std::size_t i = 0; i < files.size(); ++i)
       documents->add_file(files[i], encoder, conversations, sequence_length, share_of_part(report, i, files.size()));
     if (documents->documents_.empty())
@@ -104,11 +110,14 @@ void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, Convers
     const auto conversation = left_out_.bad_lines.read([&] { return conversations.read(record, file); });
     if (!conversation) continue;
     has_messages_ = has_messages_ || !(conversation->is_plain || conversation->parts.empty());
-    add_document(encoder.encode(*conversation), sequence_length);
+    const auto experts = conversation->rollout ? std::span<const std::int32_t>(conversation->rollout->experts)
+                                               : std::span<const std::int32_t>();
+    add_document(encoder.encode(*conversation), sequence_length, experts);
   }
 }
 
-void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int64_t sequence_length) {
+void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int64_t sequence_length,
+                                     std::span<const std::int32_t> experts) {
   // One more than the inputs, for the last target.
   const auto longest = static_cast<std::size_t>(sequence_length) + 1;
   const bool is_cut = labelled.size() > longest;
@@ -123,6 +132,9 @@ void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int
   if (is_cut) ++left_out_.truncated;
   documents_.push_back({ids_.size(), static_cast<std::int64_t>(labelled.size()) - 1, counted});
   ids_.insert(ids_.end(), labelled.begin(), labelled.end());
+  // A text tells none of its last token, and one that is cut ends earlier.
+  experts_.insert(experts_.end(), experts.begin(), experts.end());
+  experts_.resize(ids_.size() * static_cast<std::size_t>(expert_numbers_), -1);
 }
 
 void LabelledDocuments::assign_samples(bool packing, std::int64_t sequence_length) {
@@ -154,6 +166,7 @@ std::vector<DocumentRows> LabelledDocuments::documents_of(std::int64_t sample) c
 std::vector<DocumentRows> LabelledDocuments::read(std::int64_t sample, const LabelledSample& into) const {
   std::ranges::fill(into.tokens, 0);
   std::ranges::fill(into.targets, not_counted);
+  std::ranges::fill(into.experts, -1);
   std::vector<DocumentRows> rows;
   std::int64_t row = 0;
   const auto first = sample_begins_[static_cast<std::size_t>(sample)];
@@ -166,6 +179,12 @@ std::vector<DocumentRows> LabelledDocuments::read(std::int64_t sample, const Lab
       const TokenId target = ids[static_cast<std::size_t>(k) + 1];
       into.tokens[place] = unlabelled(ids[static_cast<std::size_t>(k)]);
       if (target >= 0) into.targets[place] = target;
+    }
+    if (!into.experts.empty()) {
+      const auto numbers = static_cast<std::size_t>(expert_numbers_);
+      const auto own =
+          std::span(experts_).subspan(document.begin * numbers, static_cast<std::size_t>(document.length) * numbers);
+      std::ranges::copy(own, into.experts.begin() + static_cast<std::ptrdiff_t>(row * expert_numbers_));
     }
     rows.push_back({row, document.length});
     row += document.length;

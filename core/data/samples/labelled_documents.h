@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/long_work.h"
+#include "core/data/conversations/rollout_row.h"
 #include "core/data/samples/file_samples.h"
 #include "core/data/samples/left_out.h"
 #include "core/recipe/recipe.h"
@@ -23,6 +24,8 @@ class ConversationReader;
 struct LabelledSample {
   std::span<std::int64_t> tokens;   // padded with id 0
   std::span<std::int64_t> targets;  // ids, or not_counted
+  // Experts of each token, RoutedLayers::numbers(); −1 where its router chooses. Empty: nobody asks.
+  std::span<std::int64_t> experts{};
 };
 
 // The target of a token whose loss does not count: of a prompt, or padding.
@@ -38,7 +41,8 @@ class LabelledDocuments {
   // and encoding throw, and Error(bad_data) for other files and where no document counts.
   static std::shared_ptr<const LabelledDocuments> open(const std::string& path, const TokenizerRecipe& tokenizer,
                                                        const FineTuningRecipe& recipe, std::int64_t sequence_length,
-                                                       std::int64_t vocab_size, OnBadLine on_bad_line = OnBadLine::stop,
+                                                       const RolloutModel& model,
+                                                       OnBadLine on_bad_line = OnBadLine::stop,
                                                        const ReportShare& report = report_nothing);
 
   std::int64_t samples() const { return static_cast<std::int64_t>(sample_begins_.size()) - 1; }
@@ -47,6 +51,8 @@ class LabelledDocuments {
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
   std::int64_t tokens() const { return static_cast<std::int64_t>(ids_.size()); }
   const LeftOut& left_out() const { return left_out_; }
+  // How many numbers each token has, for its experts; 0: none are told.
+  std::int64_t expert_numbers() const { return expert_numbers_; }
   // Tokens of a sample whose losses count.
   std::int64_t counted(std::int64_t sample) const { return counted_[static_cast<std::size_t>(sample)]; }
 
@@ -66,11 +72,15 @@ class LabelledDocuments {
 
   void add_file(const std::filesystem::path& file, Encoder& encoder, ConversationReader& conversations,
                 std::int64_t sequence_length, const ReportShare& report);
-  void add_document(std::span<const TokenId> labelled, std::int64_t sequence_length);
+  // `experts` of a document's tokens but the last; empty: routers choose.
+  void add_document(std::span<const TokenId> labelled, std::int64_t sequence_length,
+                    std::span<const std::int32_t> experts = {});
   static void warn_of_end(const ChatTemplates& templates, const TokenizerRecipe& tokenizer, Encoder& encoder);
   void assign_samples(bool packing, std::int64_t sequence_length);
 
   std::vector<TokenId> ids_;  // −1 − id where the token does not count as a target
+  std::int64_t expert_numbers_ = 0;
+  std::vector<std::int32_t> experts_;  // of each of ids_
   std::vector<Document> documents_;
   std::vector<std::int64_t> order_;         // documents, sample by sample
   std::vector<std::size_t> sample_begins_;  // in order_, and the end

@@ -25,7 +25,10 @@ LabelledSamples::LabelledSamples(std::shared_ptr<const LabelledDocuments> docume
       sequence_{sequence_length, are_packed},
       fields_{{BatchField::token_ids, ElementType::int64, {sequence_length}, 0},
               {BatchField::targets, ElementType::int64, {sequence_length}, 0},
-              {BatchField::counted_rows, ElementType::uint8, {sequence_length}, 0}} {}
+              {BatchField::counted_rows, ElementType::uint8, {sequence_length}, 0}} {
+  if (const std::int64_t numbers = documents_->expert_numbers(); numbers > 0)
+    fields_.push_back({BatchField::routed_experts, ElementType::int64, {sequence_length, numbers}, 0});
+}
 
 void LabelledSamples::read(std::int64_t number, const FieldMemory& into) const {
   const auto ids = into.values<std::int64_t>(BatchField::token_ids),
@@ -34,11 +37,13 @@ void LabelledSamples::read(std::int64_t number, const FieldMemory& into) const {
   const std::span<std::int64_t> starts = into.starts();
   const auto length = static_cast<std::size_t>(sequence_.length);
   const auto fits = [&](std::size_t size) { return size == 0 || size == length; };
-  if (number < 0 || into.first_row != 0 || !fits(ids.size()) || !fits(targets.size()) || !fits(marks.size()) ||
-      !fits(starts.size()))
+  const auto experts = into.values<std::int64_t>(BatchField::routed_experts);
+  const std::size_t told = length * static_cast<std::size_t>(documents_->expert_numbers());
+  if (number < 0 || (!experts.empty() && experts.size() != told) || into.first_row != 0 || !fits(ids.size()) ||
+      !fits(targets.size()) || !fits(marks.size()) || !fits(starts.size()))
     throw std::invalid_argument("a labelled sample has a number from 0, and fields as long as its sequence");
   std::vector<std::int64_t> own_ids, own_targets;
-  const LabelledSample sample{memory_or(ids, own_ids, length), memory_or(targets, own_targets, length)};
+  const LabelledSample sample{memory_or(ids, own_ids, length), memory_or(targets, own_targets, length), experts};
   const std::vector<DocumentRows> documents = documents_->read(number, sample);
   std::ranges::fill(starts, 0);
   for (const DocumentRows& document : documents)

@@ -49,6 +49,7 @@ at::Tensor PassRouting::of(std::int64_t layer, const kernels::RowsAtHand& at_han
   const auto found = layers_.find(layer);
   if (found == layers_.end()) return {};
   const at::Tensor& all = found->second;
+  if (use_ == Use::replay_samples) return all.narrow(0, at_hand.first, count);
   const at::Tensor own = at::empty({count, all.size(1)}, all.options());
   for (const kernels::RowRun& run : at_hand.runs(count))
     own.narrow(0, run.row, run.length).copy_(all.narrow(0, run.whole_row, run.length));
@@ -62,6 +63,25 @@ void PassRouting::record(std::int64_t layer, const at::Tensor& experts, const ke
   all = at::full({rows, own.size(1)}, -1, own.options());
   for (const kernels::RowRun& run : at_hand.runs(own.size(0)))
     all.narrow(0, run.whole_row, run.length).copy_(own.narrow(0, run.row, run.length));
+}
+
+RoutedPass::RoutedPass(const std::vector<std::int64_t>& layers, const Batch& batch, const PassContext& pass)
+    : given_(pass) {
+  const at::Tensor& told = batch.field(BatchField::routed_experts);
+  if (!told.defined() || pass.routing != nullptr || layers.empty()) return;
+  PassRouting::Layers of_layers;
+  const std::int64_t top_k = told.size(1) / static_cast<std::int64_t>(layers.size());
+  for (std::int64_t place = 0; const std::int64_t layer : layers)
+    of_layers[layer] = told.narrow(1, top_k * place++, top_k);
+  routing_.emplace(PassRouting::Use::replay_samples, std::move(of_layers));
+  own_ = pass;
+  own_->routing = &*routing_;
+}
+
+std::vector<std::int64_t> indices_of_experts(const Graph& graph) {
+  std::vector<std::int64_t> indices;
+  for (const LayerSettings* layer : layers_with_experts(graph)) indices.push_back(layer->index);
+  return indices;
 }
 
 std::vector<TokenExperts> experts_of_rows(const PassRouting& routing, std::int64_t first, std::int64_t count) {

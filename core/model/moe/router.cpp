@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
 
 #include <optional>
 
@@ -38,6 +39,9 @@ kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass,
   const at::Tensor plain = logits_.forward(jittered(x, pass), saved.logits), logits = with_noise(plain, pass);
   at::Tensor given;
   if (pass.replayed.defined()) given = kernels::to_device(pass.replayed, logits.device());
+  // A token's choices are told together or not at all.
+  if (pass.leaves_choices)
+    given = at::where(given.lt(0), kernels::route_tokens(logits, rules(), {}).tokens.experts, given);
   const kernels::Routing routed = kernels::route_tokens(logits, rules(), given);
   saved.tokens = routed.tokens;
   const at::Tensor& experts = saved.tokens.experts;

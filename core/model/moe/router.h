@@ -72,9 +72,10 @@ class ExpertRouter {
     // Which part of the global batch the micro-batch is, times fp16's loss scale: scales the losses in the backward.
     double share = 0;
     Noise noise{};
-    // int64 [T, k], on the host: the experts of the tokens, whatever the router says; undefined: it decides.
+    // int64 [T, k]: the experts of the tokens, whatever the router says; undefined: it decides.
     at::Tensor replayed{};
-    bool keeps_all = false;  // whether no token is dropped, whatever capacity the recipe gives
+    bool leaves_choices = false;  // whether it also decides where these are −1
+    bool keeps_all = false;       // whether no token is dropped, whatever capacity the recipe gives
   };
 
   // The rows of x [T, H] by expert, within the capacity that the recipe gives for the micro-batch's tokens. `routing`

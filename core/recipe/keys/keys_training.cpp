@@ -74,6 +74,10 @@ void describe_fine_tuning(KeyVisitor& keys, FineTuningRecipe& fine_tuning) {
                "What becomes of preference pairs, as no loss compares two answers: they are refused, or the chosen "
                "answers are trained on."},
               fine_tuning.preferences, preference_words);
+  keys.boolean({"routing_replay",
+                "Tokens of texts that serve has written go to the experts that their rows tell (routed_experts), by "
+                "gates of the model's own routers; where none are told, these choose."},
+               fine_tuning.routing_replay);
   keys.section({"fields", "Keys of the data that are called otherwise."},
                [&] { describe_fields(keys, fine_tuning.fields); });
   keys.section({"roles", "Roles of the data that are called otherwise."},

@@ -60,6 +60,23 @@ Verdict check_date(const Recipe& recipe, const Known&) {
   return Refusal{shown_text(*fine_tuning->date) + " is no date", "must be a day as in 2024-07-26"};
 }
 
+Verdict check_routing_replay(const Recipe& recipe, const Known&) {
+  const auto& fine_tuning = recipe.data.fine_tuning;
+  const auto& moe = recipe.model.moe;
+  if (!fine_tuning || !fine_tuning->routing_replay) return {};
+  const auto refused = [](const char* what, const char* with) {
+    return Refusal{what, std::string("must be false with") + with, "false"};
+  };
+  if (!moe) return refused("sends tokens to experts, of which the model has none", "out model.moe");
+  if (moe->replays())
+    return refused("is a second source of the routing", " model.moe.routing_zipf and model.moe.routing_trace");
+  if (recipe.training.token_dropping)
+    return refused("tells experts of all tokens, of which layers see some", " training.token_dropping");
+  if (recipe.model.multi_token_prediction)
+    return refused("tells experts of the model's layers alone", " model.multi_token_prediction");
+  return {};
+}
+
 // Conversations have names of their own for keys, and tokens have none.
 Verdict check_text_keys(const Recipe& recipe, const std::vector<DataSource>& sources) {
   for (const DataSource& source : sources) {
@@ -94,6 +111,10 @@ std::vector<Rule> document_rules() {
        {"/data/fine_tuning", "/data/labels", "/data/spans", "/data/pairs", "/data/images"},
        check_validation_keys},
       {"/data/fine_tuning/date", {}, check_date},
+      {"/data/fine_tuning/routing_replay",
+       {"/model/moe/experts", "/model/moe/routing_zipf", "/model/moe/routing_trace", "/model/multi_token_prediction",
+        "/training/token_dropping"},
+       check_routing_replay},
       {"/model/dropout",
        {"/data/fine_tuning", "/data/document_mask", "/data/masking/single_texts", "/data/labels", "/data/spans",
         "/data/pairs"},

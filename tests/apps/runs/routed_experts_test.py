@@ -57,6 +57,32 @@ class RoutedExperts(Served):
             self.assertEqual(self.scored("--exact", *flags)["log_probabilities"],
                              [choice["logprobs"]["token_logprobs"] for choice in choices])
 
+    def test_run_learns_by_the_experts_of_rollouts(self):
+        moe = {"experts": EXPERTS, "top_k": TOP_K, "capacity_factor": 0}
+        model = {"model.layers": 2, "model.moe": moe}
+        self.prepare(model)
+        self.start("--exact")
+        choices = self.post("/v1/completions", {"prompt": ["The quick brown", "x"], "max_tokens": 20, "n": 4, "seed": 5,
+                                                "return_token_ids": True, "return_routed_experts": True})["choices"]
+        self.process.terminate()
+        self.process.wait(60)
+
+        def losses(name, replays, change=lambda expert: expert, *flags):
+            rows = [{**choice, "routed_experts": [[[change(expert) for expert in layer] for layer in token]
+                                                  for token in choice["routed_experts"]]} for choice in choices]
+            self.write("rollouts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+            self.prepare({**model, "name": name, "data.train": [{"path": "rollouts.jsonl"}], "batch.sequence_length": 64,
+                          "data.fine_tuning": {"routing_replay": replays}, "training.init_from": "runs/small",
+                          "training.steps": 1}, "--run-dir", "runs/" + name, *flags)
+            return [row["loss"] for row in self.rows("runs/" + name) if "loss" in row]
+
+        plain = losses("plain", False)
+        self.assertEqual(losses("replayed", True), plain)
+        others = losses("others", True, lambda expert: (expert + 1) % EXPERTS)
+        self.assertNotEqual(others, plain)
+        of_two = losses("two", True, lambda expert: (expert + 1) % EXPERTS, "--ranks", "2", "--set", "parallel.tensor=2")
+        self.assertAlmostEqual(of_two[0], others[0], delta=1e-5)
+
     def test_rollouts_that_are_not_of_the_model_are_refused_by_name(self):
         self.prepare({"model.layers": 2, "model.moe": {"experts": EXPERTS, "top_k": TOP_K}})
         good = {"prompt_token_ids": [84], "token_ids": [104, 101], "routed_experts": [[[0, 1]] * 2] * 2}

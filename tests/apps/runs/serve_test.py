@@ -32,11 +32,11 @@ class Served(TrainingTest):
                 return
         self.fail("no server:\n" + said)
 
-    def prepare(self, changes=None):
+    def prepare(self, changes=None, *flags):
         self.write("recipe.json", self.recipe({"model.max_sequence_length": 512, "model.init_std": 0.2,
                                                "model.hidden_size": 32,
                                                "batch.sequence_length": 16, **(changes or {})}))
-        self.train()
+        self.train(*flags)
 
     def compare_with_eval(self, *flags):
         """Log-probabilities of answers and those that eval has, with the same flags."""

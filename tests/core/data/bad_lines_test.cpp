@@ -81,7 +81,7 @@ TEST_CASE("Conversations that are left out are counted apart: bad, without an an
                             R"({"chosen": "a", "rejected": "b"})"
                             "\n";
   const auto file = folder.write("a.jsonl", lines);
-  const auto documents = LabelledDocuments::open(file.string(), {}, {}, 6, 256, OnBadLine::skip);
+  const auto documents = LabelledDocuments::open(file.string(), {}, {}, 6, {256}, OnBadLine::skip);
   const LeftOut& left_out = documents->left_out();
   CHECK(documents->documents() == 2);
   CHECK(left_out.bad_lines.count() == 3);
@@ -90,14 +90,14 @@ TEST_CASE("Conversations that are left out are counted apart: bad, without an an
   CHECK((left_out.no_answer == 1 && left_out.too_long == 1 && left_out.truncated == 1));
   CHECK(sentences_of(left_out, 6).size() == 6);
   require_error(ExitCode::bad_data, {"a.jsonl: line 2 is not a JSON object", "data.on_bad_line"},
-                [&] { LabelledDocuments::open(file.string(), {}, {}, 6, 256); });
+                [&] { LabelledDocuments::open(file.string(), {}, {}, 6, {256}); });
 }
 
 TEST_CASE("Where all lines are bad the error says why") {
   const TemporaryDirectory folder;
   const auto file = folder.write("a.jsonl", "[]\n{}\n");
   require_error(ExitCode::bad_data, {"holds no document", "1 line was skipped", "is not a JSON object"},
-                [&] { LabelledDocuments::open(file.string(), {}, {}, 6, 256, OnBadLine::skip); });
+                [&] { LabelledDocuments::open(file.string(), {}, {}, 6, {256}, OnBadLine::skip); });
   TextFormat format;
   format.on_bad_line = OnBadLine::skip;
   require_error(ExitCode::bad_data, {"holds 0 tokens", "2 lines were skipped", "has no string \"text\""}, [&] {

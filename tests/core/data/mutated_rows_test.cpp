@@ -95,7 +95,7 @@ TEST_CASE("Mutated conversations train or are counted, each one") {
   std::int64_t records = 0;
   LineReader reader(file);
   for (Record record; reader.next(record);) ++records;
-  const auto documents = LabelledDocuments::open(file.string(), {}, {}, 512, 256, OnBadLine::skip);
+  const auto documents = LabelledDocuments::open(file.string(), {}, {}, 512, {256}, OnBadLine::skip);
   const LeftOut& left_out = documents->left_out();
   CHECK(records > rows * 9 / 10);
   CHECK(documents->documents() + left_out.bad_lines.count() + left_out.no_answer + left_out.too_long == records);

@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/model/moe/pass_routing.h"
 #include "tests/core/model/small_model.h"
@@ -26,6 +28,13 @@ NamedTensors by_prefix(const PassRouting& routing) {
   NamedTensors experts;
   for (const auto& [layer, chosen] : routing.layers()) experts["layers." + std::to_string(layer) + "."] = chosen;
   return experts;
+}
+
+// As samples have them: of each row the experts of all layers.
+at::Tensor told(const PassRouting& routing) {
+  std::vector<at::Tensor> layers;
+  for (const auto& [layer, chosen] : routing.layers()) layers.push_back(chosen);
+  return at::cat(layers, 1);
 }
 
 }  // namespace
@@ -63,6 +72,40 @@ TEST_CASE("a pass with its own routing has the bits that it has without") {
     micro.context.routing = &routing;
     CHECK(at::equal(model.learn(micro), losses));
     check_same_bits(model.take_gradients(), gradients);
+  }
+}
+
+TEST_CASE("samples tell the experts of their tokens, in passes that learn and where layers run again") {
+  for (const NamedModel& named : models_with_experts()) {
+    INFO(named.name);
+    PassInput micro = random_input(named.model);
+    SmallModel model(named.model, {.recompute = Recompute::full, .type = at::kDouble});
+    const PassRouting routing = recorded(model, micro);
+    for (const auto& [layer, experts] : routing.layers())
+      model.weight("layers." + std::to_string(layer) + ".ffn.router.weight").neg_();
+    const Expected expected =
+        reference_passes(named.model, model.weights(), micro, {}, plain_product, by_prefix(routing));
+    micro.batch.field(BatchField::routed_experts) = told(routing);
+    CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
+    check_gradients(model.take_gradients(), expected.gradients, 1e-10);
+  }
+}
+
+TEST_CASE("tokens of which samples tell no experts go where their routers say, with the same bits") {
+  for (const NamedModel& named : models_with_experts()) {
+    INFO(named.name);
+    PassInput micro = random_input(named.model);
+    SmallModel model(named.model);
+    const at::Tensor losses = model.learn(micro).clone();
+    const NamedTensors gradients = model.take_gradients();
+    at::Tensor experts = told(recorded(model, micro));
+    for (const std::int64_t step : {3, 1}) {
+      // Every third token has none, and then no token has any.
+      experts.slice(0, 0, std::nullopt, step).fill_(-1);
+      micro.batch.field(BatchField::routed_experts) = experts;
+      CHECK(at::equal(model.learn(micro), losses));
+      check_same_bits(model.take_gradients(), gradients);
+    }
   }
 }
 

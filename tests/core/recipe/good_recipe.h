@@ -45,7 +45,7 @@ inline Json large_recipe() {
       "lora": {"rank": 4, "alpha": 32, "rank_stabilized": true, "dora": true, "dropout": 0.05, "targets": ["*.attention.*.weight"], "modules_to_save": ["norm"], "base": "compute", "double_quantization": false}},
     "data": {"tokenizer": {"sentencepiece": "/data/tokens.model"}, "shuffle": false, "on_bad_line": "skip",
       "fine_tuning": {"template": {"file": "/data/chat.jinja"}, "loss": "all", "packing": false, "date": "2024-07-26",
-        "leave_out": ["name"], "preferences": "chosen",
+        "leave_out": ["name"], "preferences": "chosen", "routing_replay": false,
         "fields": {"messages": "a", "role": "b", "content": "c", "prompt": "d", "completion": "e", "instruction": "f",
           "input": "g", "output": "h", "chosen": "i", "rejected": "j"},
         "roles": {"system": ["A"], "user": ["B", "C"], "assistant": ["D"], "tool": ["E"]}},

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
 #include <catch2/catch.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,15 +12,32 @@
 namespace llmtrain::test {
 namespace {
 
+// As a server tells of what a model has written: the text is its ids.
+std::string row_of_ids(const std::string& text, std::size_t prompt, const std::string& experts) {
+  const auto ids = [](const std::string& part) {
+    return fmt::format("{}", fmt::join(std::vector<int>(part.begin(), part.end()), ", "));
+  };
+  std::string row = fmt::format(R"({{"prompt_token_ids": [{}], "token_ids": [{}])", ids(text.substr(0, prompt)),
+                                ids(text.substr(prompt)));
+  if (!experts.empty()) row += R"(, "routed_experts": [)" + experts + "]";
+  return row + "}\n";
+}
+
 // Eight documents that fill four sequences of 24 tokens: 14 + 10, 16 + 8, 12 + 11, 15 + 7 inputs, and nothing that is
 // the same in two of them. Prompts have from 3 to 6 bytes.
-std::string conversations() {
+// With `experts` they are rows of token ids, which tell those of so many tokens where it says any.
+using ExpertsOfText = std::function<std::string(std::size_t text, int tokens)>;
+std::string conversations(const ExpertsOfText& experts) {
   const std::vector<int> lengths{14, 16, 12, 15, 10, 7, 11, 8};
   std::string lines;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     std::string text;
     for (int k = 0; k <= lengths[i]; ++k) text += static_cast<char>('a' + (k * k + 5 * static_cast<int>(i)) % 26);
     const std::size_t prompt = 3 + i % 4;
+    if (experts) {
+      lines += row_of_ids(text, prompt, experts(i, lengths[i]));
+      continue;
+    }
     lines += R"({"prompt": ")" + text.substr(0, prompt) + R"(", "completion": ")" + text.substr(prompt) + "\"}\n";
   }
   return lines;
@@ -25,7 +45,8 @@ std::string conversations() {
 
 class FineTuning {
  public:
-  FineTuning() : file_(setting_.directory().write("chat.jsonl", conversations()).string()) {}
+  explicit FineTuning(const ExpertsOfText& experts = {})
+      : file_(setting_.directory().write("chat.jsonl", conversations(experts)).string()) {}
 
   const TrainingSetting& setting() const { return setting_; }
 
@@ -99,6 +120,40 @@ TEST_CASE("Losses of routers in fine-tuning do not depend on how a batch is spli
   for (const Overrides& layout : layouts) {
     CAPTURE(layout);
     check_close(train_ranks(tuning.setting(), 2, tuning.overrides(true, taught + layout), 6), expected, 1e-5, 1e-4);
+  }
+}
+
+TEST_CASE("Tokens go to the experts that their rows tell, whatever the layout", "[trainer]") {
+  const Overrides experts{
+      R"(model.moe={"experts": 4, "top_k": 2, "every": 2, "capacity_factor": 0, "balance_loss": "none", "z_coefficient": 0.1})",
+      "model.layers=4"};
+  const Overrides replay = experts + Overrides{"data.fine_tuning.routing_replay=true"};
+  const FineTuning texts;
+  // Without those of the third text; of the others first and last choices differ by layer and token.
+  const FineTuning tuning([](std::size_t text, int tokens) {
+    if (text == 2) return std::string();
+    std::string told;
+    for (int t = 0; t < tokens; ++t) {
+      const int first = (t * t + static_cast<int>(text)) % 4, second = (first + 1 + t % 3) % 4;
+      told += fmt::format("{}[[{}, {}], [{}, {}]]", t == 0 ? "" : ", ", first, second, second, first);
+    }
+    return told;
+  });
+  // What is not asked for is not read.
+  check_equal(tuning.train(true, experts), texts.train(true, experts));
+  const Run expected = tuning.train(true, replay);
+  CHECK(expected.losses.front() != texts.train(true, experts).losses.front());
+  check_equal(tuning.train(true, replay + Overrides{"memory.recompute=full"}), expected);
+  check_close(tuning.train(true, replay + Overrides{"batch.micro=1"}), expected, 1e-5, 1e-4);
+  const std::vector<RankCase> layouts{{2, {"parallel.expert=2", "batch.micro=1"}},
+                                      {2, {"parallel.tensor=2", "batch.micro=2"}},
+                                      {2, {"parallel.tensor=2", "parallel.sequence=false"}},
+                                      {2, {"parallel.context=2"}},
+                                      {4, {"parallel.tensor=2", "parallel.pipeline=2", "batch.micro=1"}}};
+  for (const RankCase& layout : layouts) {
+    CAPTURE(layout.overrides);
+    check_close(train_ranks(tuning.setting(), layout.ranks, tuning.overrides(true, replay + layout.overrides), 6),
+                expected, 1e-5, 1e-4);
   }
 }
 

@@ -34,7 +34,7 @@ std::string line(int prompt, int completion) {
 }
 
 Documents open_documents(const TemporaryDirectory& folder, const std::string& text, bool packing, std::int64_t length) {
-  return LabelledDocuments::open(folder.write("a.jsonl", text).string(), {}, {.packing = packing}, length, 256);
+  return LabelledDocuments::open(folder.write("a.jsonl", text).string(), {}, {.packing = packing}, length, {256});
 }
 
 constexpr std::int64_t P = 'P', C = 'C', no = not_counted;
@@ -68,18 +68,69 @@ TEST_CASE("Packed documents follow one another and predict nothing of each other
   CHECK(documents->counted(1) == 6);
 }
 
+TEST_CASE("Texts that a model has written are tokens as they are, and have experts where these are told") {
+  const TemporaryDirectory folder;
+  // The first text tells an expert of two layers for each token but the last, and the second none.
+  const std::string rows =
+      R"({"prompt_token_ids": [7, 8], "token_ids": [9, 5], "routed_experts": [[[0], [1]], [[2], [0]],
+    [[1], [2]]], "text": "…"})";
+  const auto file = folder.write(
+      "a.jsonl", std::string(rows).erase(rows.find('\n'), 1) + "\n" + R"({"prompt_token_ids": [3], "token_ids": [4]})");
+  const auto experts_of = [&](bool packing, std::int64_t length, std::int64_t sample) {
+    const Documents documents =
+        LabelledDocuments::open(file.string(), {}, {.packing = packing}, length, {256, {{2, 3, 1}}});
+    Tokens tokens(static_cast<std::size_t>(length)), targets(tokens.size()), experts(2 * tokens.size(), -7);
+    documents->read(sample, {tokens, targets, experts});
+    if (packing) CHECK(tokens == Tokens{7, 8, 9, 3, 0});
+    if (packing) CHECK(targets == Tokens{no, 9, 5, 4, no});
+    return experts;
+  };
+  CHECK(experts_of(true, 5, 0) == Tokens{0, 1, 2, 0, 1, 2, -1, -1, -1, -1});
+  // One that is too long is cut.
+  CHECK(experts_of(false, 2, 0) == Tokens{0, 1, 2, 0});
+  CHECK(experts_of(false, 2, 1) == Tokens{-1, -1, -1, -1});
+  const Documents plain = LabelledDocuments::open(file.string(), {}, {.counted = CountedTokens::all}, 5, {256});
+  CHECK(plain->expert_numbers() == 0);
+  CHECK(plain->counted(0) == 4);
+}
+
+TEST_CASE("Texts of other models are refused with what is wrong", "[refused]") {
+  const TemporaryDirectory folder;
+  const auto refused = [&](const std::string& changed) {
+    const std::string row = R"({"prompt_token_ids": [1], "token_ids": [2, 3], )" + changed + "}";
+    const auto file = folder.write("a.jsonl", row).string();
+    try {
+      LabelledDocuments::open(file, {}, {}, 6, {256, {{1, 4, 2}}});
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::bad_data);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refused(R"("routed_experts": [[[0, 1]], [[3, 2]]])").empty());
+  CHECK(refused(R"("routed_experts": null)").empty());
+  CHECK_THAT(refused(R"("token_ids": [256])"), Catch::Contains("ids below model.vocab_size (256)"));
+  CHECK_THAT(refused(R"("token_ids": [-1])"), Catch::Contains("line 1") && Catch::Contains("\"token_ids\""));
+  CHECK_THAT(refused(R"("token_ids": [])"), Catch::Contains("at least one token id"));
+  CHECK_THAT(refused(R"("routed_experts": [[[0, 1]]])"), Catch::Contains("no list of 2 as \"routed_experts\""));
+  CHECK_THAT(refused(R"("routed_experts": [[[0, 1]], []])"), Catch::Contains("no list of 1 as \"routed_experts\"[1]"));
+  CHECK_THAT(refused(R"("routed_experts": [[[0]], [[0, 1]]])"), Catch::Contains("\"routed_experts\"[0][0]"));
+  CHECK_THAT(refused(R"("routed_experts": [[[0, 4]], [[0, 1]]])"), Catch::Contains("below model.moe.experts (4)"));
+  CHECK_THAT(refused(R"("routed_experts": [[[0, 1]], [[1, 1]]])"), Catch::Contains("different experts"));
+}
+
 TEST_CASE("Marks around a plain document are the tokenizer's, and the end of text counts") {
   const TemporaryDirectory folder;
   const TokenizerRecipe tokenizer{TokenizerKind::huggingface,
                                   folder.write("tokenizer.json", small_tokenizer().dump()).string()};
   const auto file = folder.write("a.jsonl", R"({"prompt": "the", "completion": " the"})");
-  const Documents documents = LabelledDocuments::open(file.string(), tokenizer, {}, 4, 261);
+  const Documents documents = LabelledDocuments::open(file.string(), tokenizer, {}, 4, {261});
   const Read sample = read(documents, 0, 4);
   CHECK(sample.tokens == Tokens{257, 258, 0, 0});
   CHECK(sample.targets == Tokens{258, 260, no, no});
   // Messages have the template's own marks.
   const auto chat = folder.write("b.jsonl", R"({"messages": [{"role": "assistant", "content": "the"}]})");
-  const Documents messages = LabelledDocuments::open(chat.string(), tokenizer, {}, 64, 261);
+  const Documents messages = LabelledDocuments::open(chat.string(), tokenizer, {}, 64, {261});
   const Read words = read(messages, 0, 64);
   CHECK(std::ranges::count(words.targets, 260) == 0);
   CHECK(std::ranges::count(words.targets, 257) == 1);
@@ -101,7 +152,7 @@ TEST_CASE("Answers that are not desired are left out, and the chosen of two are 
 {"prompt": "PP", "completion": "DD", "label": false}
 )");
   const Documents documents =
-      LabelledDocuments::open(path.string(), {}, {.packing = false, .preferences = Preferences::chosen}, 6, 256);
+      LabelledDocuments::open(path.string(), {}, {.packing = false, .preferences = Preferences::chosen}, 6, {256});
   REQUIRE(documents->samples() == 1);
   CHECK(read(documents, 0, 6).targets == Tokens{C, C, C, no, no, no});
   CHECK(documents->left_out().no_answer == 2);
@@ -112,7 +163,7 @@ TEST_CASE("Files without a document that counts and other files are refused") {
   CHECK_THROWS_WITH(open_documents(folder, line(9, 1), true, 6),
                     Catch::Contains("no document of which a token counts"));
   const auto text = folder.write("a.txt", "text").string();
-  CHECK_THROWS_WITH(LabelledDocuments::open(text, {}, {}, 6, 256), Catch::Contains("is none of JSON Lines"));
+  CHECK_THROWS_WITH(LabelledDocuments::open(text, {}, {}, 6, {256}), Catch::Contains("is none of JSON Lines"));
 }
 
 TEST_CASE("Conversations come from JSON of any kind") {
@@ -121,7 +172,7 @@ TEST_CASE("Conversations come from JSON of any kind") {
   const auto check = [&](const std::string& name, const std::string& text) {
     CAPTURE(name);
     const Documents documents =
-        LabelledDocuments::open(folder.write(name, text).string(), {}, {.packing = false}, 6, 256);
+        LabelledDocuments::open(folder.write(name, text).string(), {}, {.packing = false}, 6, {256});
     REQUIRE(documents->samples() == 2);
     for (int sample : {0, 1}) CHECK(read(documents, sample, 6).targets == read(expected, sample, 6).targets);
   };
