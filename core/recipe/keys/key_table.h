@@ -39,6 +39,7 @@ void describe_data(KeyVisitor& keys, DataRecipe& data);
 void describe_denoising(KeyVisitor& keys, DenoisingRecipe& denoising);
 void describe_spans(KeyVisitor& keys, SpansRecipe& spans);
 void describe_images(KeyVisitor& keys, ImagesRecipe& images);
+void describe_length_schedule(KeyVisitor& keys, LengthScheduleRecipe& schedule);
 void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model);
 void describe_training(KeyVisitor& keys, TrainingRecipe& training);
 void describe_layout(KeyVisitor& keys, Recipe& recipe);   // precision, parallel, pipeline, memory, kernels
