@@ -118,6 +118,7 @@ class MeasuredExperts(measured.Measured):
         kept = [i for i in range(len(self.shapes)) if i not in left_out]
         # Where nothing near was measured, products that are not bound by memory are as far from the peak as the best.
         best = max(self.efficiencies[i] for i in kept if self.shapes[i].rows >= self.axes["rows"][-3])
+        best = float(f"{best:.3g}")  # as the others
         return [min(value, best) if bound else value for value, bound in zip(super().fit(left_out), self.at_peak())]
 
     def at_peak(self):
