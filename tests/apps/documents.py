@@ -16,7 +16,7 @@ ELSEWHERE = {
     "podman": "it needs podman", "apptainer": "it needs apptainer", "source <(llmtrain completion": "shell_test",
     "llmtrain serve": "serve_test", "curl": "serve_test", "llmtrain eval runs/mine --rollouts": "routed_experts_test",
     "sbatch": "it needs Slurm", "srun": "it needs Slurm", "hf download": "it needs the network",
-    "mpirun --hostfile": "it needs other machines",
+    "mpirun --hostfile": "it needs other machines", "scripts/benchmarks/bench_serving": "it needs llama.cpp",
 }
 # Commands that start many processes or measure this machine for minutes.
 SLOW = ("calibrate", "mpirun -n 16", "--ranks 8", "--ranks 4  ")

@@ -125,6 +125,7 @@ void add_training(std::vector<Tried>& tried) {
   add({"data.curriculum.vocabulary_rarity.steps", {"10"}});
   add({"training.freeze", {R"(["layers.0.*"])"}});
   add({"training.token_dropping.start", {"16"}, {{"training.token_dropping.steps", "10"}}});
+  add({"training.update_in_backward", {}, {{"training.clip_norm", "0"}}});
   for (const char* key : {"nesterov", "scale"}) add({std::string("training.optimizer.muon.") + key, {}, needs_muon});
 }
 
