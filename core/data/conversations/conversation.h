@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "core/data/conversations/chat_templates.h"
@@ -29,7 +28,7 @@ class ConversationReader {
  public:
   // The recipe outlives this. Throws what ChatTemplates() does, as soon as a template is needed.
   ConversationReader(const FineTuningRecipe& recipe, const TokenizerRecipe& tokenizer, RolloutModel model = {})
-      : recipe_(recipe), tokenizer_(tokenizer), model_(std::move(model)), checks_(recipe) {}
+      : recipe_(recipe), tokenizer_(tokenizer), model_(model), checks_(recipe) {}
 
   // Messages are written out by the template; answers count, each with the token that ends it. With CountedTokens::all
   // every part counts. Throws BadLine for anything that is no conversation, or says what the
