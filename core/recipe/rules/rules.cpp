@@ -8,12 +8,17 @@
 #include <iterator>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/json/json_text.h"
 #include "core/recipe/hints.h"
 
 namespace llmtrain {
+
+Refusal refuse_true(std::string why, std::string needed) {
+  return {"true, but " + std::move(why), "needs " + std::move(needed), "false"};
+}
 
 const std::vector<Rule>& all_rules() {
   // In this order, which is also the order of evaluation: a rule may rely on the earlier ones.

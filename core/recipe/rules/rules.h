@@ -47,6 +47,9 @@ struct Refusal {
 
 using Verdict = std::optional<Refusal>;
 
+// The refusal of a switch that is true, and could be with what is needed.
+Refusal refuse_true(std::string why, std::string needed);
+
 // A constraint between keys. The keys are JSON pointers.
 struct Rule {
   std::string_view refuses;             // the key that is reported

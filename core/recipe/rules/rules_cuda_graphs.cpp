@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/recipe/hints.h"
@@ -9,66 +8,59 @@
 namespace llmtrain {
 namespace {
 
-Refusal not_with_graphs(std::string why, std::string needed) {
-  return {"true, but " + std::move(why), "needs " + std::move(needed), "false"};
-}
-
 // A graph launches the same kernels with the same sizes, numbers and addresses in every step.
 Verdict check_same_work(const Recipe& recipe) {
-  if (recipe.model.dropout > 0) return not_with_graphs("dropout draws other masks in every step", "model.dropout 0");
+  if (recipe.model.dropout > 0) return refuse_true("dropout draws other masks in every step", "model.dropout 0");
   if (recipe.model.lora && recipe.model.lora->dropout > 0)
-    return not_with_graphs("dropout of adapters draws other masks in every step", "model.lora.dropout 0");
+    return refuse_true("dropout of adapters draws other masks in every step", "model.lora.dropout 0");
   if (recipe.data.document_mask || recipe.data.fine_tuning)
-    return not_with_graphs("the documents of every step are others", "data without document_mask and fine_tuning");
+    return refuse_true("the documents of every step are others", "data without document_mask and fine_tuning");
   if (recipe.data.labels || recipe.data.spans || recipe.data.pairs || recipe.data.denoising)
-    return not_with_graphs("the lengths of texts are others in every step", "data without labels, spans and pairs");
-  if (recipe.data.masking)
-    return not_with_graphs("the rows that count are others in every step", "data without masking");
+    return refuse_true("the lengths of texts are others in every step", "data without labels, spans and pairs");
+  if (recipe.data.masking) return refuse_true("the rows that count are others in every step", "data without masking");
   if (recipe.data.curriculum.sequence_length)
-    return not_with_graphs("sequences grow from step to step", "data.curriculum.sequence_length null");
-  if (recipe.batch.growth)
-    return not_with_graphs("steps have more micro-batches as the batch grows", "batch.growth null");
+    return refuse_true("sequences grow from step to step", "data.curriculum.sequence_length null");
+  if (recipe.batch.growth) return refuse_true("steps have more micro-batches as the batch grows", "batch.growth null");
   if (recipe.training.token_dropping)
-    return not_with_graphs("layers keep other tokens in every step", "training.token_dropping null");
+    return refuse_true("layers keep other tokens in every step", "training.token_dropping null");
   return {};
 }
 
 // Nor does the host take part in it.
 Verdict check_host(const Recipe& recipe) {
   const auto ranks = [](const char* key, std::int64_t degree) {
-    return not_with_graphs(std::string("the ") + key + " ranks (" + std::to_string(degree) +
-                               ") exchange tensors within a pass, which the host starts",
-                           std::string("parallel.") + key + " 1");
+    return refuse_true(std::string("the ") + key + " ranks (" + std::to_string(degree) +
+                           ") exchange tensors within a pass, which the host starts",
+                       std::string("parallel.") + key + " 1");
   };
   if (recipe.model.moe)
-    return not_with_graphs("the host takes part in the exchange and statistics of experts",
-                           "a model without model.moe");
+    return refuse_true("the host takes part in the exchange and statistics of experts", "a model without model.moe");
   if (recipe.parallel.tensor > 1) return ranks("tensor", recipe.parallel.tensor);
   if (recipe.parallel.context > 1) return ranks("context", recipe.parallel.context);
   if (recipe.memory.offload != OffloadRecipe{})
-    return not_with_graphs("what is offloaded passes through the host", "memory.offload without true and \"disk\"");
+    return refuse_true("what is offloaded passes through the host", "memory.offload without true and \"disk\"");
   if (recipe.precision.delays_scales())
-    return not_with_graphs("the host has the history of delayed scales",
-                           "precision.fp8_scaling.method \"current\", or fp8_level \"off\"");
-  if (recipe.log.fp8_statistics) return not_with_graphs("statistics are read by the host", "log.fp8_statistics false");
+    return refuse_true("the host has the history of delayed scales",
+                       "precision.fp8_scaling.method \"current\", or fp8_level \"off\"");
+  if (recipe.log.fp8_statistics) return refuse_true("statistics are read by the host", "log.fp8_statistics false");
   return {};
 }
 
 Verdict check_memory(const Recipe& recipe) {
   if (recipe.parallel.zero_stage >= 2)
-    return not_with_graphs("ZeRO-" + std::to_string(recipe.parallel.zero_stage) +
-                               " has gradients or weights in other memory in every step",
-                           "parallel.zero_stage 0 or 1");
+    return refuse_true("ZeRO-" + std::to_string(recipe.parallel.zero_stage) +
+                           " has gradients or weights in other memory in every step",
+                       "parallel.zero_stage 0 or 1");
   if (stores_fp8(recipe.precision.fp8_level))
-    return not_with_graphs("FP8 gradients are summed in other memory in every step",
-                           "precision.fp8_level \"off\" or \"O0\"");
+    return refuse_true("FP8 gradients are summed in other memory in every step",
+                       "precision.fp8_level \"off\" or \"O0\"");
   return {};
 }
 
 Verdict check_cuda_graphs(const Recipe& recipe, const Known&) {
   if (!recipe.kernels.cuda_graphs) return {};
   if (recipe.cluster.device == DeviceKind::cpu)
-    return not_with_graphs("a processor has none", "cluster.device \"cuda\" or \"auto\"");
+    return refuse_true("a processor has none", "cluster.device \"cuda\" or \"auto\"");
   for (const auto check : {check_same_work, check_host, check_memory})
     if (auto refusal = check(recipe)) return refusal;
   return {};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/recipe/rules/rules.h"
@@ -30,26 +29,22 @@ Verdict check_place(const Recipe& recipe, const Known&) {
                  "\"adamw\""};
 }
 
-Refusal not_in_backward(std::string why, std::string needed) {
-  return {"true, but " + std::move(why), "needs " + std::move(needed), "false"};
-}
-
 // What the update of one stage would have to know of the gradients of others.
 Verdict check_known_gradients(const Recipe& recipe) {
   const TrainingRecipe& training = recipe.training;
   if (training.clip_norm != 0)
-    return not_in_backward("clipping by the norm of all gradients comes after the backward", "training.clip_norm 0");
+    return refuse_true("clipping by the norm of all gradients comes after the backward", "training.clip_norm 0");
   if (training.spikes.loss != 0 || training.spikes.gradient_norm != 0)
-    return not_in_backward("an update that has been made is not skipped for a spike",
-                           "training.spikes.loss and gradient_norm 0");
+    return refuse_true("an update that has been made is not skipped for a spike",
+                       "training.spikes.loss and gradient_norm 0");
   if (training.skip_limit != 1)
-    return not_in_backward(
+    return refuse_true(
         "an update that has been made is not skipped for a norm that is not finite, which ends the "
         "run or rolls it back at once",
         "training.skip_limit 1, its default then");
   if (recipe.precision.compute == DataType::fp16)
-    return not_in_backward("updates of fp16 are skipped where a gradient overflows",
-                           "precision.compute \"bf16\" or \"fp32\"");
+    return refuse_true("updates of fp16 are skipped where a gradient overflows",
+                       "precision.compute \"bf16\" or \"fp32\"");
   return {};
 }
 
@@ -57,13 +52,13 @@ Verdict check_update_in_backward(const Recipe& recipe, const Known&) {
   if (!recipe.training.update_in_backward) return {};
   if (auto refusal = check_known_gradients(recipe)) return refusal;
   if (stores_fp8(recipe.precision.fp8_level))
-    return not_in_backward("FP8 gradients and states have scales that follow from all of a step",
-                           "precision.fp8_level \"off\" or \"O0\"");
+    return refuse_true("FP8 gradients and states have scales that follow from all of a step",
+                       "precision.fp8_level \"off\" or \"O0\"");
   if (recipe.kernels.cuda_graphs)
-    return not_in_backward("captured passes write gradients to memory of their own", "kernels.cuda_graphs false");
+    return refuse_true("captured passes write gradients to memory of their own", "kernels.cuda_graphs false");
   if (recipe.memory.offload.moves_states())
-    return not_in_backward("the host or the disk has the optimizer's states, whose update waits for all gradients",
-                           "memory.offload.optimizer false");
+    return refuse_true("the host or the disk has the optimizer's states, whose update waits for all gradients",
+                       "memory.offload.optimizer false");
   return {};
 }
 
