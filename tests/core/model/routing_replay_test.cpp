@@ -37,6 +37,23 @@ at::Tensor told(const PassRouting& routing) {
   return at::cat(layers, 1);
 }
 
+// What routers have chosen, which are turned round then, so that there is something to replay.
+PassRouting recorded_before_change(SmallModel& model, const PassInput& micro) {
+  PassRouting routing(Use::replay, recorded(model, micro).layers());
+  for (const auto& [layer, experts] : routing.layers())
+    model.weight("layers." + std::to_string(layer) + ".ffn.router.weight").neg_();
+  return routing;
+}
+
+Expected expected_of(const NamedModel& named, SmallModel& model, const PassInput& micro, const PassRouting& routing) {
+  return reference_passes(named.model, model.weights(), micro, {}, plain_product, by_prefix(routing));
+}
+
+void check_learned(SmallModel& model, const PassInput& micro, const Expected& expected) {
+  CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
+  check_gradients(model.take_gradients(), expected.gradients, 1e-10);
+}
+
 }  // namespace
 
 TEST_CASE("routers that are changed send tokens to recorded experts, by gates and gradients of their own scores") {
@@ -45,18 +62,14 @@ TEST_CASE("routers that are changed send tokens to recorded experts, by gates an
       INFO(named.name << ", recompute " << static_cast<int>(recompute));
       PassInput micro = random_input(named.model);
       SmallModel model(named.model, {.recompute = recompute, .type = at::kDouble});
-      PassRouting routing(Use::replay, recorded(model, micro).layers());
+      PassRouting routing = recorded_before_change(model, micro);
       CHECK_FALSE(routing.layers().empty());
-      for (const auto& [layer, experts] : routing.layers())
-        model.weight("layers." + std::to_string(layer) + ".ffn.router.weight").neg_();
       // Else nothing would have to be replayed.
       CHECK_FALSE(at::equal(recorded(model, micro).layers().begin()->second, routing.layers().begin()->second));
-      const Expected expected =
-          reference_passes(named.model, model.weights(), micro, {}, plain_product, by_prefix(routing));
+      const Expected expected = expected_of(named, model, micro, routing);
       micro.context.routing = &routing;
       CHECK(distance(model.forward(micro, PassMode::evaluation), expected.losses) < 1e-10);
-      CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
-      check_gradients(model.take_gradients(), expected.gradients, 1e-10);
+      check_learned(model, micro, expected);
     }
   }
 }
@@ -80,14 +93,10 @@ TEST_CASE("samples tell the experts of their tokens, in passes that learn and wh
     INFO(named.name);
     PassInput micro = random_input(named.model);
     SmallModel model(named.model, {.recompute = Recompute::full, .type = at::kDouble});
-    const PassRouting routing = recorded(model, micro);
-    for (const auto& [layer, experts] : routing.layers())
-      model.weight("layers." + std::to_string(layer) + ".ffn.router.weight").neg_();
-    const Expected expected =
-        reference_passes(named.model, model.weights(), micro, {}, plain_product, by_prefix(routing));
+    const PassRouting routing = recorded_before_change(model, micro);
+    const Expected expected = expected_of(named, model, micro, routing);
     micro.batch.field(BatchField::routed_experts) = told(routing);
-    CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
-    check_gradients(model.take_gradients(), expected.gradients, 1e-10);
+    check_learned(model, micro, expected);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "parallel/engine/generation/continuation_scores.h"
 #include "parallel/engine/generation/continuous_batch.h"
 #include "parallel/engine/generation/drafts.h"
+#include "tests/parallel/engine/generation/routed_text.h"
 #include "tests/parallel/engine/generation/stepped_batch.h"
 
 namespace llmtrain::test::batch_ranks {
@@ -22,13 +23,6 @@ using Tokens = std::vector<std::int64_t>;
 // Every second layer is dense.
 const Overrides every_second{"model.layers=4",
                              R"(model.moe={"experts": 4, "top_k": 2, "every": 2, "capacity_factor": 0})"};
-
-struct RoutedText {
-  Tokens tokens;  // with the prompt
-  std::vector<double> log_probabilities;
-  std::vector<TokenExperts> experts;
-  bool operator==(const RoutedText&) const = default;
-};
 
 // Two that grow together and are asked for experts, one of them with a prompt of two parts, beside one that is not.
 std::vector<RoutedText> written_on(LocalModel& model, const BatchLimits& limits) {
@@ -43,12 +37,7 @@ std::vector<RoutedText> written_on(LocalModel& model, const BatchLimits& limits)
                            .choice = {.temperature = 0},
                            .log_probabilities = 0,
                            .returns_experts = i != 1},
-                          [&text](const GrownToken& token) {
-                            text.tokens.push_back(token.id);
-                            text.log_probabilities.push_back(token.log_probability.value());
-                            text.experts.insert(text.experts.end(), token.experts.begin(), token.experts.end());
-                            return true;
-                          });
+                          listener_of(text));
     }
     stepped.run_to_end();
   }

@@ -13,6 +13,7 @@
 #include "parallel/engine/generation/continuation_scores.h"
 #include "parallel/engine/generation/continuous_batch.h"
 #include "parallel/engine/generation/drafts.h"
+#include "tests/parallel/engine/generation/routed_text.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain::test {
@@ -24,12 +25,6 @@ using Routing = std::vector<TokenExperts>;
 // Every second layer is dense.
 const Overrides routed_model{"model.layers=4", "model.init_std=0.2", "model.max_sequence_length=300",
                              R"(model.moe={"experts": 6, "top_k": 2, "every": 2, "capacity_factor": 0})"};
-
-struct RoutedText {
-  Tokens tokens;  // with the prompt
-  std::vector<double> log_probabilities;
-  Routing experts;
-};
 
 // The last prompt is read in two parts.
 std::vector<RoutedText> written_texts(LocalModel& model, const BatchLimits& limits) {
@@ -43,12 +38,7 @@ std::vector<RoutedText> written_texts(LocalModel& model, const BatchLimits& limi
                .choice = {.temperature = 1.2, .seed = 4},
                .log_probabilities = 0,
                .returns_experts = i != 1},
-              [&text](const GrownToken& token) {
-                text.tokens.push_back(token.id);
-                text.log_probabilities.push_back(token.log_probability.value());
-                text.experts.insert(text.experts.end(), token.experts.begin(), token.experts.end());
-                return true;
-              });
+              listener_of(text));
   }
   while (batch.step()) continue;
   return texts;
