@@ -150,6 +150,13 @@ def processor():
     return cpuinfo("model name") or "unknown"
 
 
+def write_samples(options, **samples):
+    """What a benchmark of models has measured, with what it measured, as JSON."""
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    measured = {"processor": processor(), "threads": options.threads, "model": options.model, **samples}
+    options.output.write_text(json.dumps(measured), encoding="utf-8")
+
+
 def case_parser(program, description, names, output):
     """What all benchmarks of cases ask for."""
     parser = argparse.ArgumentParser(prog=program, description=description,

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import cases
-from bench import busy_cores_while_waiting, processor, warn_when_loaded
+from bench import busy_cores_while_waiting, processor, warn_when_loaded, write_samples
 from worker import Worker
 
 PROMPTS = [64, 128, 256, 512, 1024]
@@ -121,11 +121,7 @@ def main():
         busy = busy_cores_while_waiting(workers)
         answers = measure(options, workers)
     print_table(answers, options.batch, options.against, options.prompts)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"processor": processor(), "threads": options.threads, "model": options.model,
-                                          "batch": options.batch,
-                                          "load_before": load, "busy_cores_while_waiting": busy,
-                                          "answers": answers}), encoding="utf-8")
+    write_samples(options, batch=options.batch, load_before=load, busy_cores_while_waiting=busy, answers=answers)
     print(f"\nevery sample: {options.output}")
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import cases
 import llama_cpp
-from bench import processor, warn_when_loaded
+from bench import processor, warn_when_loaded, write_samples
 
 MODELS = {"quickstart": "quickstart", "gpt2": "gpt2-4x64"}
 IDS = 250  # that prompts are made of: bytes, with which the model is trained
@@ -197,10 +197,7 @@ def main():
             for server in servers:
                 server.end()
     print_table(options, seconds, counts)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"processor": processor(), "threads": options.threads, "model": options.model,
-                                          "load_before": load, "seconds": seconds, "counts": counts}),
-                              encoding="utf-8")
+    write_samples(options, load_before=load, seconds=seconds, counts=counts)
     print(f"\nload {os.getloadavg()[0]:.1f} at the end; every sample: {options.output}")
 
 
