@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector/products/separate_rows.h"
 
-#include "kernels/vector/products/row_products.h"
+#include "kernels/vector/math.h"
+#include "kernels/vector/products/lanes.h"
 
 namespace llmtrain::kernels::vector {
 namespace {
