@@ -81,7 +81,8 @@ bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
     const Value &one = graph.values[left], &other = graph.values[right];
     return one.rows == other.rows && one.features == other.features;
   };
-  return are_alike(graph.blocks[a].settings, graph.blocks[b].settings) &&
+  return graph.blocks[a].has_backward == graph.blocks[b].has_backward &&
+         are_alike(graph.blocks[a].settings, graph.blocks[b].settings) &&
          std::ranges::equal(graph.blocks[a].inputs, graph.blocks[b].inputs, has_same_shape) &&
          std::ranges::equal(graph.blocks[a].outputs, graph.blocks[b].outputs, has_same_shape) &&
          std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same) &&

@@ -93,6 +93,10 @@ std::size_t Graph::block_named(std::string_view name) const {
   return static_cast<std::size_t>(place - blocks.begin());
 }
 
+std::size_t Graph::first_with_backward() const {
+  return static_cast<std::size_t>(std::ranges::find(blocks, true, &Block::has_backward) - blocks.begin());
+}
+
 std::int64_t Graph::units() const { return std::ranges::count_if(blocks, &Block::is_unit); }
 
 void Graph::share(std::size_t parameter, std::size_t block, std::string local_name) {

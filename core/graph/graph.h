@@ -45,6 +45,9 @@ struct Block {
   std::vector<std::size_t> losses{};  // indices into Graph::losses of the terms that it raises
   bool lends = false;                 // whether another block reads one of its parameters
   bool is_unit = false;  // one of the blocks in equal numbers of which stages are measured (pipeline.balance "layers")
+  // False before the first block with parameters that are trained: nobody asks for gradients there, and nothing is kept
+  // for a backward.
+  bool has_backward = true;
   // What its backward computes again, where a recipe lists layers; none: what the setting of a pass says.
   std::optional<Recompute> recompute{};
   // The first block with the same settings, parameters and values but for their names in the model, the same load of
@@ -121,6 +124,8 @@ struct Graph {
   double loss_coefficient(std::size_t block, std::string_view name) const;
   // The index of the block of that name. Throws std::out_of_range where there is none.
   std::size_t block_named(std::string_view name) const;
+  // The index of the first block that has a backward.
+  std::size_t first_with_backward() const;
   // How many blocks are units.
   std::int64_t units() const;
 };

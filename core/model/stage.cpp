@@ -36,12 +36,17 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
                          const StageOptions& given)
-    : values_(graph, blocks), routed_layers_(indices_of_experts(graph)), offload_(given.offload) {
+    : first_with_backward_(static_cast<std::size_t>(
+          std::ranges::count(blocks, false, [&](std::size_t block) { return graph.blocks[block].has_backward; }))),
+      values_(graph, blocks),
+      routed_layers_(indices_of_experts(graph)),
+      offload_(given.offload) {
   chosen_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
-    layers_.push_back(layer_of(graph.blocks[block]));
+    const Block& described = graph.blocks[block];
+    layers_.push_back(layer_of(described));
     StageOptions options = given;
-    options.recompute = graph.blocks[block].recompute.value_or(given.recompute);
+    options.recompute = described.has_backward ? described.recompute.value_or(given.recompute) : Recompute::none;
     const bool keeps = options.recompute == Recompute::computation;
     if (keeps && !kept_) kept_ = std::make_unique<KeptExchanges>(given.tensor, given.context, given.experts);
     if (keeps) options = through(*kept_, std::move(options));
@@ -73,19 +78,21 @@ StagePasses::Output StageModule::forward(Tensors incoming, std::int64_t index, c
   const PassContext& pass = routed.context();
   Output result;
   SavedBlocks saved;
-  if (offload_ != nullptr && pass.trains()) saved.elsewhere.emplace(*offload_, blocks_.size());
+  const bool keeps = pass.trains() && first_with_backward_ < blocks_.size();
+  if (offload_ != nullptr && keeps) saved.elsewhere.emplace(*offload_, blocks_.size());
   StageValues::Places values = values_.arrive(std::move(incoming));
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     BlockModule::Output output = blocks_[i]->forward(values_.inputs(i, values), batch, pass);
     values_.add_outputs(i, std::move(output.values), values);
     std::ranges::move(output.losses, std::back_inserter(result.losses));
     if (output.logits.defined()) result.logits = std::move(output.logits);
+    if (i < first_with_backward_) output.saved.reset();
     saved.blocks.push_back(std::move(output.saved));
     if (saved.elsewhere) saved.elsewhere->leave(i, saved.blocks.back().get());
     if (pass.trains()) count(i, output.routing);
   }
   if (saved.elsewhere) saved.elsewhere->finish_leaving();
-  if (pass.trains()) saved_[index] = std::move(saved);
+  if (keeps) saved_[index] = std::move(saved);
   result.values = values_.leave(values);
   return result;
 }
@@ -94,15 +101,16 @@ Tensors StageModule::backward(Tensors gradients, std::int64_t index, const Batch
   // Where layers run again they route again.
   const RoutedPass routed(routed_layers_, batch, given);
   const PassContext& pass = routed.context();
+  if (first_with_backward_ == blocks_.size()) return {};
   // Taken out first, so that each block's tensors are freed as its backward ends.
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);
   StageValues::Places of_values = values_.arrive_behind(std::move(gradients));
-  if (saved.elsewhere && !blocks_.empty()) saved.elsewhere->expect(blocks_.size() - 1);
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
+  if (saved.elsewhere) saved.elsewhere->expect(blocks_.size() - 1);
+  for (std::size_t i = blocks_.size(); i-- > first_with_backward_;) {
     if (saved.elsewhere) {
       saved.elsewhere->arrive(i, saved.blocks[i].get());
-      if (i > 0) saved.elsewhere->expect(i - 1);
+      if (i > first_with_backward_) saved.elsewhere->expect(i - 1);
     }
     Tensors of_inputs =
         blocks_[i]->backward(values_.output_gradients(i, of_values), batch, pass, std::move(saved.blocks[i]));

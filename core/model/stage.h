@@ -68,9 +68,10 @@ class StagePasses {
   };
 
   // Runs the blocks on micro-batch number `index`, from the values that cross the cut before the stage to those that
-  // cross the one behind it. In training its saved activations stay until its backward.
+  // cross the one behind it. In training its saved activations stay until its backward, if a block has one.
   virtual Output forward(Tensors incoming, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
-  // From the gradients of the outgoing values to those of the incoming ones. Frees the micro-batch's saved activations
+  // From the gradients of the outgoing values to those of the incoming ones, which are undefined where blocks of the
+  // stage have no backward. Frees the micro-batch's saved activations
   // block by block.
   virtual Tensors backward(Tensors gradients, std::int64_t index, const Batch& batch, const PassContext& pass) = 0;
   // What training forwards found since the last call, as LayerRouting has it, on the device: nobody waits for it.
@@ -100,6 +101,7 @@ class StageModule final : public StagePasses {
 
   void count(std::size_t block, const LayerRouting& routing);
 
+  std::size_t first_with_backward_;      // of the blocks
   std::unique_ptr<KeptExchanges> kept_;  // where layers run again without other ranks
   std::vector<std::unique_ptr<BlockModule>> blocks_;
   StageValues values_;

@@ -152,7 +152,7 @@ StagePasses::Output CapturedPasses::forward(Tensors incoming, std::int64_t index
     copy_into(slot.outgoing, made.values);
     passes.losses = std::move(made.losses);
   });
-  slot.in_flight = &passes;
+  slot.in_flight = setting_.has_backward ? &passes : nullptr;
   return {.values = copies_of(slot.outgoing), .losses = passes.losses};
 }
 

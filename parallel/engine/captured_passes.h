@@ -27,6 +27,7 @@ struct CaptureSetting {
   at::Device device;
   std::vector<std::size_t> slots;                        // activation_slots()
   std::function<std::vector<ParameterStore*>()> stores;  // of the rank; they outlive the passes
+  bool has_backward = true;                              // whether a backward follows each forward
 };
 
 // A stage whose passes of training are captured work (CUDA graphs): the host launches one operation instead of all of a

@@ -170,7 +170,8 @@ CaptureSetting LocalModel::capture_setting(std::size_t stage) {
     for (const ParameterUnit* unit : units()) all.push_back(&unit->parameters->seen());
     return all;
   };
-  return {device_, activation_slots(schedule(), static_cast<std::int32_t>(stage)), stores};
+  const auto index = static_cast<std::int32_t>(stage);
+  return {device_, activation_slots(schedule(), index), stores, layout_->partition().shape.has_backward(index)};
 }
 
 at::ScalarType LocalModel::compute_type() const { return scalar_type(element_type(recipe().precision.compute)); }

@@ -130,6 +130,8 @@ void Runner::forward(std::size_t stage, std::size_t micro) {
 }
 
 void Runner::backward(std::size_t stage, std::size_t micro) {
+  const ScheduleShape& shape = model_.layout().partition().shape;
+  if (!shape.has_backward(static_cast<std::int32_t>(stage))) return;
   model_.finish_gather(stage);
   Tensors of_outgoing = exchange_.take(Channel::gradients, stage, micro);
   Tensors of_incoming = model_.stage(stage).passes->backward(std::move(of_outgoing), static_cast<std::int64_t>(micro),
@@ -137,7 +139,8 @@ void Runner::backward(std::size_t stage, std::size_t micro) {
   last_pass_[stage] = FreeAfter::backward;
   tensor_fault_point(FaultPlace::gradients, model_.groups().communicator().rank(), step_ + 1,
                      some_gradient(model_.stage(stage)));
-  if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_incoming));
+  if (shape.sends_gradients(static_cast<std::int32_t>(stage)))
+    exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_incoming));
 }
 
 void Runner::gather_weights(std::size_t stage) {

@@ -26,6 +26,7 @@ inline EmulatedPasses emulated_passes(const Recipe& recipe, const Graph& graph, 
     const Block& block = graph.blocks[index];
     if (!block.is_unit) continue;
     passes.forward_seconds += forward;
+    if (!block.has_backward) continue;
     passes.backward_seconds += (repeats_layers(block.recompute.value_or(recipe.memory.recompute)) ? 3 : 2) * forward;
   }
   return passes;

@@ -79,6 +79,7 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
   partition.groups = state_groups(recipe, *partition.graph, mesh, partition.stages);
   partition.lent = lent_parameters(*partition.graph, partition.stages, mesh.pipeline);
   partition.shape = schedule_shape(recipe, mesh);
+  partition.shape.frozen_stages = frozen_stages(*partition.graph, partition.stages);
   partition.exchange = exchange_methods(recipe, mesh);
   // Without prices: that which gathers least first.
   if (mesh.switches_experts) partition.expert_splits = llmtrain::expert_splits(mesh);

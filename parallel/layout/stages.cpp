@@ -90,6 +90,13 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
   return stages;
 }
 
+std::int32_t frozen_stages(const Graph& graph, std::span<const Stage> stages) {
+  const auto is_trained = [&](const Stage& stage) {
+    return std::ranges::any_of(stage.blocks, [&](std::size_t block) { return graph.blocks[block].has_backward; });
+  };
+  return static_cast<std::int32_t>(std::ranges::find_if(stages, is_trained) - stages.begin());
+}
+
 std::int64_t layer_count(const Graph& graph, const Stage& stage) {
   return std::ranges::count_if(stage.blocks, [&](std::size_t block) { return graph.blocks[block].is_unit; });
 }
@@ -114,7 +121,8 @@ std::vector<LentParameter> lent_parameters(const Graph& graph, std::span<const S
     for (auto& [rank, reading] : by_rank) {
       if (reading.size() == 1) continue;
       const auto reads_again = [&](std::size_t block) {
-        return std::ranges::binary_search(readers, block) && graph.blocks[block].reads_in_backward();
+        const Block& reader = graph.blocks[block];
+        return std::ranges::binary_search(readers, block) && reader.reads_in_backward() && reader.has_backward;
       };
       const bool is_read_in_backward = std::any_of(reading.begin() + 1, reading.end(), [&](std::size_t stage) {
         return std::ranges::any_of(stages[stage].blocks, reads_again);

@@ -26,6 +26,9 @@ struct Stage {
 // (core/recipe/rules/rules.h).
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks);
 
+// How many of the first stages have no block with a backward.
+std::int32_t frozen_stages(const Graph& graph, std::span<const Stage> stages);
+
 // How many of the stage's blocks are transformer layers.
 std::int64_t layer_count(const Graph& graph, const Stage& stage);
 

@@ -33,11 +33,13 @@ struct Use {
   std::size_t last = 0;
 };
 
-std::vector<Use> list_uses(const std::vector<Instruction>& passes, std::int32_t group) {
+std::vector<Use> list_uses(const std::vector<Instruction>& passes, const ScheduleShape& shape) {
+  const std::int32_t group = shape.gather_group();
   std::vector<Use> uses;
   // 1F1B alternates directions, so a use continues across passes of the other direction.
   std::array<std::size_t, 2> current = {none, none};  // by direction
   for (std::size_t i = 0; i < passes.size(); ++i) {
+    if (passes[i].operation == Operation::backward && !shape.has_backward(passes[i].stage)) continue;
     std::size_t& use = current[passes[i].operation == Operation::forward ? 0 : 1];
     // The same group of micro-batches: micro ÷ group identifies it.
     const bool continues = use != none && uses[use].stage == passes[i].stage &&
@@ -52,16 +54,16 @@ std::vector<Use> list_uses(const std::vector<Instruction>& passes, std::int32_t 
 }
 
 // When ZeRO-3 gathers and frees weights around the passes of a rank, with two buffers: a stage is gathered as soon as
-// its buffer is free, while the rank still works on the stage in the other buffer. `group` consecutive micro-batches in
-// one direction through a stage share a gather. Ordered by first use, which is also the order of gather_before. A stage
+// its buffer is free, while the rank still works on the stage in the other buffer. A group of micro-batches in one
+// direction through a stage share a gather. Ordered by first use, which is also the order of gather_before. A stage
 // that is still held for the other direction stays held; one whose last use has ended is freed before it is gathered
 // again.
-std::vector<WeightHold> hold_weights(const std::vector<Instruction>& passes, std::int32_t group) {
+std::vector<WeightHold> hold_weights(const std::vector<Instruction>& passes, const ScheduleShape& shape) {
   std::vector<WeightHold> holds;
   std::array<std::size_t, 2> buffers = {none, none};  // the last hold in each of the two buffers
   const auto free_from = [&](std::size_t hold) { return hold == none ? 0 : holds[hold].free_after + 1; };
   // In order of first use, so that each gather starts as early as the buffers allow.
-  for (const Use& use : list_uses(passes, group)) {
+  for (const Use& use : list_uses(passes, shape)) {
     std::size_t same = none;  // the last hold of the stage
     for (const std::size_t hold : buffers)
       if (hold != none && holds[hold].stage == use.stage && free_from(hold) > free_from(same)) same = hold;
@@ -86,7 +88,7 @@ class RankWriter {
   RankWriter(const ScheduleShape& shape, std::int32_t rank)
       : shape_(shape), rank_(rank), passes_(pass_order(shape, rank)) {
     // Only ZeRO-3 gathers around passes.
-    if (shape.sharding() == 3) holds_ = hold_weights(passes_, shape.gather_group());
+    if (shape.sharding() == 3) holds_ = hold_weights(passes_, shape);
     frees_ = holds_;
     std::sort(frees_.begin(), frees_.end(),
               [](const WeightHold& a, const WeightHold& b) { return a.free_after < b.free_after; });
@@ -139,7 +141,7 @@ class RankWriter {
   void receive(const Instruction& pass) {
     if (pass.operation == Operation::forward) {
       if (has_previous_stage(pass)) transfer(Operation::receive_activation, pass, previous_rank());
-    } else if (has_next_stage(pass)) {
+    } else if (has_next_stage(pass) && shape_.sends_gradients(pass.stage + 1)) {
       transfer(Operation::receive_gradient, pass, next_rank());
     }
   }
@@ -147,7 +149,7 @@ class RankWriter {
   void send(const Instruction& pass) {
     if (pass.operation == Operation::forward) {
       if (has_next_stage(pass)) transfer(Operation::send_activation, pass, next_rank());
-    } else if (has_previous_stage(pass)) {
+    } else if (has_previous_stage(pass) && shape_.sends_gradients(pass.stage)) {
       transfer(Operation::send_gradient, pass, previous_rank());
     }
   }

@@ -52,8 +52,13 @@ struct ScheduleShape {
   bool reduces = false;           // several ranks hold the same parameters
   bool fetches = false;           // the host has ZeRO-3's shards, which are gathered also where no other rank has one
   bool updates_by_stage = false;  // each stage is updated as soon as its gradients are final
+  // The first stages, in which nothing is trained: their backwards compute nothing.
+  std::int32_t frozen_stages = 0;
 
   std::int32_t stages() const { return pipeline * loops; }
+  bool has_backward(std::int32_t stage) const { return stage >= frozen_stages; }
+  // Whether the gradients of what crosses the cut before the stage do, too.
+  bool sends_gradients(std::int32_t stage) const { return stage > frozen_stages; }
   // The effective ZeRO stage: 0 without ranks or a host to shard over.
   std::int32_t sharding() const { return reduces || fetches ? zero_stage : 0; }
   // Whether whole weights, of which each rank updates its shard, are gathered after that.
@@ -92,6 +97,8 @@ struct Schedule {
 // With updates_by_stage an OptimizerStep of each stage follows its last backward or, where ranks reduce, the next
 // stage's reduction, which runs meanwhile, and is followed by the stage's gather at ZeRO-1 and -2 (Lv et al., arXiv
 // 2306.09782, section 3.1, update one parameter after another). The OptimizerStep of the rank then ends the step.
+//
+// Of frozen stages Backward marks where a micro-batch ends: it takes no gradient, reads no weights and sends nothing.
 //
 // Throws Error(internal_error) if the schedule does not allow the shape (core/recipe/pipeline_schedules.h).
 Schedule make_schedule(const ScheduleShape& shape);

@@ -42,6 +42,7 @@ std::string ScheduleState::use_weights(const Instruction& instruction) {
   if (rank_of(instruction).has_stepped) return "no pass may follow OptimizerStep";
   StageState& stage = stage_of(instruction);
   if (stage.is_updated) return "no pass may follow the stage's OptimizerStep";
+  if (instruction.operation == Operation::backward && !shape_.has_backward(instruction.stage)) return {};
   if (shape_.sharding() == 3 && !stage.is_gathered) return "the stage's weights are not gathered";
   stage.is_used = true;
   return {};
@@ -66,7 +67,7 @@ std::string ScheduleState::backward(const Instruction& instruction) {
   StageState& stage = stage_of(instruction);
   if ((here & backward_done) != 0) return "the saved activations were used up by an earlier Backward";
   if ((here & forward_done) == 0) return "there are no saved activations: its Forward has not run";
-  if (!is_last(instruction.stage)) {
+  if (!is_last(instruction.stage) && shape_.sends_gradients(instruction.stage + 1)) {
     const bool has_input = shape_.pipeline == 1 ? (facts(instruction.stage + 1, instruction.micro) & backward_done) != 0
                                                 : (here & gradient_received) != 0;
     if (!has_input) return "its input, the gradient of the next stage, is missing";
@@ -92,6 +93,7 @@ std::string ScheduleState::send(const Instruction& instruction) {
   if (activation ? is_last(instruction.stage) : instruction.stage == 0) {
     return activation ? "the last stage sends no activations" : "the first stage sends no gradients";
   }
+  if (!activation && !shape_.sends_gradients(instruction.stage)) return "the stage before it is frozen";
   if ((here & (activation ? forward_done : backward_done)) == 0) return "the tensor has not been computed yet";
   const std::uint8_t sent = activation ? activation_sent : gradient_sent;
   if ((here & sent) != 0) return "the tensor was sent already";
@@ -178,7 +180,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
     for (std::int32_t micro = 0; micro < shape_.micro_batches; ++micro) {
       const std::uint8_t known = facts(stage, micro);
       const bool lacks_activation = !is_last(stage) && (known & activation_sent) == 0;
-      const bool lacks_gradient = stage > 0 && (known & gradient_sent) == 0;
+      const bool lacks_gradient = stage > 0 && shape_.sends_gradients(stage) && (known & gradient_sent) == 0;
       if (!lacks_activation && !lacks_gradient) continue;
       return std::string(lacks_activation ? "the activation" : "the gradient") + " of " + name + " micro " +
              std::to_string(micro) + " was not sent";

@@ -33,6 +33,16 @@ void require_joint(const Graph& graph, const char* pointer) {
   }
 }
 
+// Gradients come from the last block, and stop where nothing before needs them.
+void mark_backward(Graph& graph) {
+  const auto is_trained = [&](std::size_t parameter) { return !graph.parameters[parameter].is_frozen; };
+  for (Block& block : graph.blocks) {
+    block.has_backward = std::ranges::any_of(block.parameters, is_trained) ||
+                         std::ranges::any_of(block.shared, is_trained, &Block::Shared::parameter);
+    if (block.has_backward) return;
+  }
+}
+
 // Embeddings, norms and the head keep their type, as in bitsandbytes.
 void pack(Graph& graph) {
   const auto& lora = graph.model.lora;
@@ -70,6 +80,7 @@ void freeze(Graph& graph, const std::vector<std::string>& patterns) {
   require_joint(graph, "/training/freeze");
   if (std::ranges::all_of(graph.parameters, &Parameter::is_frozen))
     throw Error(ExitCode::bad_recipe, "/training/freeze: freezes all parameters; must leave some to train");
+  mark_backward(graph);
   pack(graph);
 }
 

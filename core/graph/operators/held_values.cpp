@@ -39,7 +39,7 @@ std::vector<HeldValues> held_values(const OperatorLists& operators, std::span<co
     for (const std::size_t value : values_across(graph, block + 1)) {
       if (std::ranges::count(described.outputs, value) > 0) continue;
       const double of_value = value_bytes(graph.values[value], setting);
-      of_block.beside_backward += of_value;
+      if (described.has_backward) of_block.beside_backward += of_value;
       if (!kept.contains(value)) of_block.beside_forward += of_value;
     }
   }

@@ -18,6 +18,10 @@ struct HalfBytes {
   double forward_scratch = 0, backward_scratch = 0;
 };
 
+bool is_kept(const Operator& item, const SavedTensor& tensor, Recompute recompute) {
+  return item.has_backward && tensor.kept_through >= recompute;
+}
+
 std::vector<HalfBytes> halves_of(const OperatorList& operators, Recompute recompute) {
   std::vector<HalfBytes> halves;
   for (std::size_t i = 0; i < operators.size(); ++i) {
@@ -26,7 +30,7 @@ std::vector<HalfBytes> halves_of(const OperatorList& operators, Recompute recomp
     HalfBytes& half = halves.back();
     for (const SavedTensor& tensor : item.saved) {
       half.saved += tensor.bytes;
-      if (tensor.kept_through >= recompute) half.kept += tensor.bytes;
+      if (is_kept(item, tensor, recompute)) half.kept += tensor.bytes;
     }
     if (recompute == Recompute::computation && is_repeated(item, recompute)) half.received += item.received;
     // Summed, as if all working tensors of a half were alive at once: an upper bound.
@@ -36,6 +40,20 @@ std::vector<HalfBytes> halves_of(const OperatorList& operators, Recompute recomp
     half.backward_scratch = std::max(half.backward_scratch, item.backward_scratch);
   }
   return halves;
+}
+
+// What only a backward runs, moves, exchanges and takes. The forward makes what it would save all the same, and gives
+// it back with the block's end.
+void drop_backward(OperatorList& operators) {
+  std::erase_if(operators, &Operator::is_backward_alone);
+  for (Operator& item : operators) {
+    item.has_backward = item.has_weight_gradient = false;
+    item.repetition = Operator::Repetition::never;
+    item.backward = {};
+    item.summed_gradients = item.unscaled_weight_gradient = item.received = 0;
+    item.backward_working = item.backward_scratch = 0;
+    std::erase_if(item.exchanges, [](const Exchange& each) { return each.direction == Direction::backward; });
+  }
 }
 
 }  // namespace
@@ -59,6 +77,7 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
   for (Operator& item : operators)
     for (SavedTensor& tensor : item.saved)
       if (drops) tensor.input.reset();
+  if (!described.has_backward) drop_backward(operators);
   return operators;
 }
 
@@ -105,7 +124,8 @@ double forward_flops(const OperatorList& operators) {
 
 double backward_flops(const OperatorList& operators) {
   double flops = 0;
-  for (const Operator& item : operators) flops += (item.has_weight_gradient ? 2 : 1) * item.flops;
+  for (const Operator& item : operators)
+    if (item.has_backward) flops += (item.has_weight_gradient ? 2 : 1) * item.flops;
   return flops;
 }
 
@@ -126,7 +146,7 @@ double kept_input_bytes(const OperatorList& operators, Recompute recompute, std:
   double bytes = 0;
   for (const Operator& item : operators)
     for (const SavedTensor& tensor : item.saved)
-      if (tensor.input == input && tensor.kept_through >= recompute) bytes += tensor.bytes;
+      if (tensor.input == input && is_kept(item, tensor, recompute)) bytes += tensor.bytes;
   return bytes;
 }
 
@@ -134,6 +154,7 @@ double kept_input_bytes(const OperatorList& operators, Recompute recompute, std:
 // backward; a layer that is repeated as a whole holds all of its tensors again, with its output and that output's
 // gradient. What other ranks sent goes as the repeated forward comes to it.
 PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double output) {
+  const bool has_backward = operators.front().has_backward;
   const bool repeats_all = repeats_layers(recompute) && is_repeated(operators.front(), recompute);
   double weight_gradient = 0;
   for (const Operator& item : operators) weight_gradient = std::max(weight_gradient, item.unscaled_weight_gradient);
@@ -145,10 +166,11 @@ PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double ou
     peak.forward = std::max(peak.forward, before + half.saved + received + half.forward_working + half.forward_scratch);
     peak.backward =
         std::max(peak.backward, before + half.saved + half.backward_working + half.backward_scratch + weight_gradient);
-    before += repeats_all ? half.saved : half.kept;
+    before += repeats_all || !has_backward ? half.saved : half.kept;
     saved += half.saved;
   }
   if (repeats_all) peak.backward = std::max(peak.backward, saved + 2 * output);
+  if (!has_backward) peak.backward = 0;
   return peak;
 }
 

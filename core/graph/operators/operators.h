@@ -104,6 +104,7 @@ struct Operator {
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
   std::optional<std::size_t> matrix{};  // of a linear layer: the place of its first weight among the block's parameters
   bool has_weight_gradient = true;      // of products: false where the weight is frozen
+  bool has_backward = true;             // false where its block has none (Block::has_backward)
   bool is_backward_alone = false;       // of products: the backward makes it once, and the forward does not
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots

@@ -237,7 +237,8 @@ void add_muon(Table& table) {
                   all_to_all_bytes(sent, exchange.ranks));
 }
 
-// Every stage but the last sends activations to the next one and receives their gradients, which it gathers.
+// Every stage but the last sends activations to the next one and receives their gradients, if there are any, which it
+// gathers.
 void add_transfers(Table& table) {
   const PricedLayout& priced = table.priced();
   const Partition& partition = priced.partition;
@@ -256,7 +257,9 @@ void add_transfers(Table& table) {
       }
       const double sent_seconds =
           micros * transfer_seconds(priced, partition.outgoing(stage), neighbours) - gather_seconds;
+      const bool has_gradients = partition.shape.sends_gradients(static_cast<std::int32_t>(stage) + 1);
       for (const std::size_t rank : {here, next}) {
+        if (!has_gradients && rank == (is_gather ? here : next)) continue;
         if (is_gather)
           table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, rank,
                     {micros * whole_bytes, gather_seconds, 0});

@@ -138,7 +138,7 @@ WorkPair cross_entropy_cost(const PricedLayout& priced, const Operator& item) {
   return {priced.roofline.pass(bytes * item.forward.elements), priced.roofline.pass(bytes * item.backward.elements)};
 }
 
-WorkPair price(const PricedLayout& priced, const Operator& item) {
+WorkPair price_both(const PricedLayout& priced, const Operator& item) {
   switch (item.kind) {
     case OperatorKind::product:
       return product_cost(priced, item);
@@ -152,6 +152,12 @@ WorkPair price(const PricedLayout& priced, const Operator& item) {
       return cross_entropy_cost(priced, item);
   }
   return {};
+}
+
+WorkPair price(const PricedLayout& priced, const Operator& item) {
+  WorkPair cost = price_both(priced, item);
+  if (!item.has_backward) cost.backward = {};
+  return cost;
 }
 
 using Range = std::span<const Operator>;
@@ -321,7 +327,7 @@ WireSeconds transfer_wires(const PricedLayout& priced, std::span<const std::size
 }
 
 double product_seconds(const PricedLayout& priced, const Operator& item) {
-  const WorkPair cost = product_cost(priced, item);
+  const WorkPair cost = price(priced, item);
   return priced.roofline.seconds(cost.forward) + priced.roofline.seconds(cost.backward);
 }
 

@@ -148,7 +148,7 @@ StepCosts make_step_costs(const PricedLayout& priced) {
     add_data_parallel(priced, index, cost);
     costs.stages.push_back(cost);
   }
-  if (profile.program.stages.even) make_even(costs.stages);
+  if (profile.program.stages.even && partition.shape.frozen_stages == 0) make_even(costs.stages);
   add_transfers(priced, costs);
   costs.optimizer_seconds = optimizer_seconds(priced);
   if (partition.shape.updates_by_stage) divide_updates(partition, costs);

@@ -2,6 +2,7 @@
 #include "parallel/plan/memory/activation_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "core/graph/operators/held_values.h"
@@ -43,12 +44,17 @@ BlockPeaks peaks_of(const Partition& partition, std::size_t index, BlockMemories
   return peaks;
 }
 
-// What is received from its arrival until its pass ends, what is sent from its pass's start until it is sent.
-void hold_messages(double from_before, double to_next, StageMemory& stage) {
+// What is received from its arrival until its pass ends, what is sent from its pass's start until it is sent. `place`:
+// the stage's index.
+void hold_messages(const ScheduleShape& shape, std::size_t place, double from_before, double to_next,
+                   StageMemory& stage) {
+  const auto index = static_cast<std::int32_t>(place);
   stage.hold({Category::communication, from_before, Event::activation_arrives, Event::forward_ends});
   stage.hold({Category::communication, to_next, Event::forward_starts, Event::activation_is_sent});
-  stage.hold({Category::communication, to_next, Event::gradient_arrives, Event::backward_ends});
-  stage.hold({Category::communication, from_before, Event::backward_starts, Event::gradient_is_sent});
+  if (shape.sends_gradients(index + 1))
+    stage.hold({Category::communication, to_next, Event::gradient_arrives, Event::backward_ends});
+  if (shape.sends_gradients(index))
+    stage.hold({Category::communication, from_before, Event::backward_starts, Event::gradient_is_sent});
 }
 
 // What one micro-batch takes where passes are CUDA graphs (parallel/engine/captured_passes.h): what a micro-batch takes
@@ -61,6 +67,9 @@ void hold_graphs(const Partition& partition, std::size_t index, BlockMemories& b
   const PassSetting& setting = blocks.operators().setting();
   const double from_before = values_bytes(*partition.graph, partition.stages[index].incoming, setting);
   const double to_next = values_bytes(*partition.graph, partition.outgoing(index), setting);
+  const auto place = static_cast<std::int32_t>(index);
+  const double back_before = partition.shape.sends_gradients(place) ? from_before : 0;
+  const double back_next = partition.shape.sends_gradients(place + 1) ? to_next : 0;
   const BlockPeaks peaks = peaks_of(partition, index, blocks);
   const double saved = kept_bytes(partition, blocks.operators(), index, peaks.saved);
   const double most = std::max(peaks.forward, peaks.backward) - from_before - (is_one_rank ? 0 : to_next);
@@ -72,17 +81,17 @@ void hold_graphs(const Partition& partition, std::size_t index, BlockMemories& b
                 .is_kept = true});
   };
   keep(Category::activations, saved);
-  keep(Category::buffers, std::max(0.0, most - saved) + 2 * (from_before + to_next));
-  if (!is_one_rank) return hold_messages(from_before * held, to_next * held, stage);
+  keep(Category::buffers, std::max(0.0, most - saved) + from_before + to_next + back_before + back_next);
+  if (!is_one_rank) return hold_messages(partition.shape, index, from_before * held, to_next * held, stage);
   stage.hold({Category::buffers, to_next * held, Event::forward_starts, Event::backward_ends});
-  stage.hold({Category::buffers, from_before * held, Event::backward_starts, Event::backward_ends});
+  stage.hold({Category::buffers, back_before * held, Event::backward_starts, Event::backward_ends});
 }
 
 // What a block keeps where it does not gather again: whole inputs of products, of which it has a part without that.
 double gathered_bytes(const OperatorList& operators, Recompute recompute, double tensor) {
   double bytes = 0;
   for (const Operator& item : operators) {
-    if (is_repeated(item, recompute)) continue;
+    if (!item.has_backward || is_repeated(item, recompute)) continue;
     for (const Exchange& exchange : item.exchanges)
       if (exchange.exposure == Exposure::gathered_again) bytes += exchange.bytes * (1 - 1 / tensor);
   }
@@ -94,7 +103,7 @@ double activated_gate_bytes(const Graph& graph, const OperatorList& operators, R
   if (!is_gated(graph.model.activation)) return 0;
   double bytes = 0;
   for (const Operator& item : operators)
-    if (item.name.ends_with(".activation") && !is_repeated(item, recompute))
+    if (item.has_backward && item.name.ends_with(".activation") && !is_repeated(item, recompute))
       for (const SavedTensor& input : item.saved) bytes += input.bytes / 2;
   return bytes;
 }
@@ -158,7 +167,7 @@ void hold_activations(const Partition& partition, std::size_t index, BlockMemori
   stage.hold({Category::activations, saved * held, Event::forward_starts, Event::backward_ends});
   stage.hold({Category::buffers, forward * held, Event::forward_starts, Event::forward_ends});
   stage.hold({Category::buffers, backward * held, Event::backward_starts, Event::backward_ends});
-  if (!is_one_rank) hold_messages(from_before * held, to_next * held, stage);
+  if (!is_one_rank) hold_messages(partition.shape, index, from_before * held, to_next * held, stage);
 }
 
 }  // namespace llmtrain

@@ -93,13 +93,18 @@ const LayoutBounds::PassPrice& LayoutBounds::pass_price(const DegreeChoice& degr
 
 ScheduleShape LayoutBounds::shape_of(const LayoutChoice& choice) const {
   const auto& [degrees, sharding, passes, stages] = choice;
+  // Where the cuts are is not known yet. The first block, an embedding, has a stage of its own where blocks count
+  // alike.
+  const std::size_t beside_layers = stages.balance == BalanceKind::blocks ? 0 : 1;
+  const bool may_be_frozen = graph_->first_with_backward() > beside_layers;
   return {.kind = stages.schedule,
           .pipeline = static_cast<std::int32_t>(degrees.pipeline),
           .loops = static_cast<std::int32_t>(stages.loops),
           .micro_batches = static_cast<std::int32_t>(space_.micro_batches(degrees, passes.micro)),
           .zero_stage = static_cast<std::int32_t>(sharding.zero_stage),
           .reduces = degrees.data * degrees.context > 1,
-          .fetches = space_.brings_weights()};
+          .fetches = space_.brings_weights(),
+          .frozen_stages = static_cast<std::int32_t>(may_be_frozen ? degrees.pipeline * stages.loops : 0)};
 }
 
 double LayoutBounds::step_seconds(const ScheduleShape& shape, double window, const StatePrice& states) const {

@@ -150,7 +150,9 @@ DataCounts data_counts(const ScheduleShape& shape) {
   // ZeRO-3 gathers a stage for the forwards and again for the backwards of each group of micro-batches; ZeRO-1 and -2
   // gather once, for the next step.
   if (shape.sharding() == 3) {
-    counts.gathers_forward = counts.gathers_backward = micros / shape.gather_group();
+    counts.gathers_forward = micros / shape.gather_group();
+    counts.gathers_backward =
+        counts.gathers_forward * static_cast<double>(shape.stages() - shape.frozen_stages) / shape.stages();
   } else if (shape.sharding() > 0) {
     counts.gathers_forward = 1;
   }

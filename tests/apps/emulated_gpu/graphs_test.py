@@ -19,6 +19,10 @@ LAYOUTS = {
                                 "pipeline.schedule": "breadth_first"}),
     "fp8": (1, {"precision.fp8_level": "O0"}),
     "pipeline": (2, {"parallel.pipeline": "2", "pipeline.schedule": "1f1b", "model.tie_embeddings": "true"}),
+    # The first stage has no backward, and the loss scale rises.
+    "frozen": (2, {"parallel.pipeline": "2", "pipeline.schedule": "1f1b", "precision.compute": "fp16",
+                   "precision.loss_scale.growth_steps": "2", "precision.loss_scale.initial": "1024",
+                   "training.freeze": '["embedding.*", "layers.0.*"]'}),
     "zero": (2, {"parallel.zero_stage": "1"}),
     "interleaved": (4, {"parallel.pipeline": "2", "pipeline.loops": "2", "parallel.zero_stage": "1",
                         "model.layers": "4"}),

@@ -81,7 +81,7 @@ class Layouts(EmulatedTest):
 
     def check(self, folder, ranks, keys):
         rows, _, weights = self.train(folder, ranks, keys)
-        of_data = {name: value for name, value in keys.items() if name in ("batch.global", "data.document_mask")}
+        of_data = {name: value for name, value in keys.items() if name in ("batch.global", "data.document_mask", "training.freeze")}
         wanted_rows, first, wanted = self.expected(**of_data)
         for row, other in zip(rows, wanted_rows, strict=True):
             self.assertAlmostEqual(row["loss"], other["loss"], delta=LOSS * other["loss"])
@@ -101,6 +101,12 @@ class Layouts(EmulatedTest):
     def test_documents_of_ranks_that_share_sequences(self):
         documents = {"data.document_mask": '{"end_of_text": 42}', "batch.micro": 2, "launch.backend": "mpi"}
         self.check("documents", 2, {**documents, "parallel.context": 2, "memory.recompute": "selective"})
+
+    def test_stages_without_a_backward(self):
+        frozen = {"training.freeze": '["embedding.*", "layers.0.*", "layers.1.*"]', "launch.backend": "mpi"}
+        self.check("pipeline", 2, {**frozen, "parallel.pipeline": 2, "memory.offload.activations": "true"})
+        self.check("weights", 2, {**frozen, "parallel.zero_stage": 3, "memory.offload.optimizer": "true",
+                                  "memory.offload.weights": "true", "memory.offload.activations": "true"})
 
 
 if __name__ == "__main__":

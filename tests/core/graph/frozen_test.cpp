@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/graph/operators/operators.h"
 #include "tests/core/graph/models.h"
 
 namespace llmtrain {
@@ -81,6 +82,46 @@ TEST_CASE("A frozen matrix saves the product that makes its gradient") {
   experts.layers = 1;
   CHECK(flops_per_token(Graph::build(experts)) - flops_per_token(Graph::build(experts, {}, {"*.router.weight"})) ==
         2.0 * 8 * 4096);
+}
+
+TEST_CASE("Blocks before the first that is trained have no backward") {
+  const auto first = [](const Patterns& patterns) {
+    return Graph::build(small_llama(), {}, patterns).first_with_backward();
+  };
+  CHECK(first({}) == 0);
+  CHECK(first({"layers.0.*"}) == 0);
+  CHECK(first({"embedding.*"}) == 1);
+  CHECK(first({"embedding.*", "layers.0.*", "layers.2.*"}) == 2);
+  CHECK(first({"embedding.*", "layers.*"}) == 4);
+  // The head trains the embedding's table, which the first block reads.
+  ModelRecipe tied = test::gpt2_model(2, 64, 4);
+  CHECK(Graph::build(tied, {}, {"layers.*"}).first_with_backward() == 0);
+  CHECK(Graph::build(tied, {}, {"embedding.*", "layers.*"}).first_with_backward() == 3);
+  ModelRecipe adapted = small_llama();
+  adapted.lora = LoraRecipe{.targets = {"layers.2.attention.*"}};
+  CHECK(Graph::build(adapted).first_with_backward() == 3);
+  const Graph graph = Graph::build(small_llama(), {}, {"embedding.*", "layers.0.*", "layers.2.*"});
+  CHECK(graph.blocks[3].alike == 3);
+}
+
+TEST_CASE("A block without a backward saves both products of each matrix, and keeps nothing") {
+  const Graph all = Graph::build(small_llama());
+  const Graph frozen = Graph::build(small_llama(), {}, {"embedding.*", "layers.0.*"});
+  // Queries and output, keys and values, the network, and both products of attention with 64 keys; a multiply-add per
+  // element, twice in the backward.
+  const double matrices = 2.0 * 4096 * 4096 + 2.0 * 1024 * 4096 + 3.0 * 4096 * 14336, scores = 2.0 * 64 * 4096;
+  CHECK(flops_per_token(all) - flops_per_token(frozen) == 2 * 2 * (matrices + scores));
+  PassSetting setting;
+  setting.tokens.sequence_length = 64;
+  const auto operators = [&](const Graph& graph) { return block_operators(graph, 1, setting); };
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    CHECK(saved_bytes(operators(all), recompute) > 0);
+    CHECK(saved_bytes(operators(frozen), recompute) == 0);
+    CHECK(pass_peak(operators(frozen), recompute, 1).backward == 0);
+  }
+  // The forward makes the same, and lets go of it at its end.
+  CHECK(pass_peak(operators(frozen), Recompute::none, 1).forward ==
+        pass_peak(operators(all), Recompute::none, 1).forward);
 }
 
 }  // namespace

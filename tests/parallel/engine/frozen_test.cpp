@@ -2,7 +2,9 @@
 // Frozen parameters stay what they were, cost no states, and change nothing of what the others learn.
 #include <ATen/ops/equal.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,22 @@ const std::string layers = "model.layers=4";
 // With a trained layer between frozen ones, and norms and matrices apart.
 const std::string some_frozen =
     R"(training.freeze=["embedding.*", "layers.0.*", "layers.2.attention.*", "*.ffn_norm.weight"])";
+// Stages of a layer each, and the first rank's of two, have no backward.
+const std::string last_trained = R"(training.freeze=["embedding.*", "layers.0.*", "layers.1.*", "layers.2.*"])";
+const std::vector<RankCase> whole_layers{
+    {1, {"pipeline.loops=4"}},
+    {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
+    {2, {"parallel.pipeline=2", "pipeline.schedule=\"interleaved\"", "pipeline.loops=2"}},
+    {4, {"parallel.pipeline=4"}},
+};
+const std::vector<RankCase> divided_layers{
+    {2, {zero(2), "pipeline.loops=4"}},
+    {2, {zero(3), "pipeline.loops=4", "memory.recompute=\"full\""}},
+    {4, {zero(3), "pipeline.loops=2", "parallel.pipeline=2"}},
+    {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence=false"}},
+    {2, {"parallel.context=2", "pipeline.loops=2"}},
+    {2, {zero(1), "pipeline.loops=4", "training.update_in_backward=true", "training.clip_norm=0"}},
+};
 const std::string tied = "model.tie_embeddings=true";
 const Overrides frozen_gpt2{layers, "model.architecture=gpt2", "model.kv_heads=4", "model.ffn_hidden_size=64",
                             R"(training.freeze=["embedding.token.*", "*.bias", "layers.1.*", "final_norm.*"])"};
@@ -89,6 +107,42 @@ TEST_CASE("what is learned beside frozen parameters does not depend on the layou
            {4, Overrides{"parallel.expert_slices=2", "parallel.zero_shard_ranks=2", zero(3)}}}) {
     INFO(in_words(each.ranks, each.overrides));
     check_close(train_ranks(setting, each.ranks, model + each.overrides, 6), expected, 1e-5, 1e-4);
+  }
+}
+
+// Gradients do not depend on what is below: without clipping the first update is that of a run that trains all.
+TEST_CASE("the last layers learn the same bits without a backward of those below", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(
+      Overrides{}, Overrides{"precision.compute=\"bf16\"", "memory.recompute=\"computation\"", "model.dropout=0.1"},
+      Overrides{"model.architecture=gpt2", "model.kv_heads=4", "model.ffn_hidden_size=64", "model.dropout=0.1"},
+      Overrides{R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 24})"});
+  const Overrides plain = model + Overrides{layers, "training.clip_norm=0", "batch.micro=1"};
+  LoneTrainer all(setting.recipe(plain));
+  TrainingSetting::train(all, 1);
+  const NamedWeights expected = named_weights(all.model());
+  for (const RankCase& each : whole_layers) {
+    INFO(in_words(each.ranks, each.overrides));
+    const Recipe recipe = setting.recipe(plain + each.overrides + Overrides{last_trained});
+    LocalWorld(each.ranks).run([&](Communicator& communicator) {
+      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+      TrainingSetting::train(trainer, 1);
+      for (const auto& [name, weight] : named_weights(trainer.model()))
+        if (!is_frozen(trainer.model().graph(), name) && !at::equal(weight, expected.at(name)))
+          throw std::runtime_error(name + " has other bits");
+    });
+  }
+}
+
+TEST_CASE("nor does what the last layers learn depend on the layout", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model{layers, last_trained, tied, "batch.micro=1"};
+  const Run expected = setting.train(model, 4), unclipped = setting.train(model + Overrides{"training.clip_norm=0"}, 4);
+  for (const RankCase& each : divided_layers) {
+    INFO(in_words(each.ranks, each.overrides));
+    const bool is_clipped = std::ranges::count(each.overrides, "training.clip_norm=0") == 0;
+    check_close(train_ranks(setting, each.ranks, model + each.overrides, 4), is_clipped ? expected : unclipped, 1e-5,
+                1e-4);
   }
 }
 

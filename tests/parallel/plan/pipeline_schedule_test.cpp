@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <vector>
 
 #include "core/base/error.h"
@@ -116,6 +117,21 @@ TEST_CASE("activations in flight") {
       if (depth_first && shape.pipeline > 1 && shape.loops > 1)
         expected = std::min(all, 2 * ranks_behind + (shape.loops - 1) * shape.pipeline + 1);
       RC_ASSERT(most_in_flight(schedule.ranks[static_cast<std::size_t>(rank)]) == expected);
+    }
+  });
+
+  rc::prop("gradients cross every cut behind a stage that is trained, and no other", [] {
+    const ScheduleShape shape = random_frozen_shape();
+    std::map<std::int32_t, std::int32_t> sent, received;  // by the stage that is sent to
+    for (const RankSchedule& rank : make_schedule(shape).ranks)
+      for (const Instruction& instruction : rank.instructions) {
+        if (instruction.operation == Operation::send_gradient) ++sent[instruction.stage - 1];
+        if (instruction.operation == Operation::receive_gradient) ++received[instruction.stage];
+      }
+    RC_ASSERT(sent == received);
+    for (std::int32_t stage = 0; stage + 1 < shape.stages(); ++stage) {
+      const bool crosses = shape.pipeline > 1 && stage >= shape.frozen_stages;
+      RC_ASSERT(sent[stage] == (crosses ? shape.micro_batches : 0));
     }
   });
 

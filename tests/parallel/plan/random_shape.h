@@ -27,4 +27,11 @@ inline ScheduleShape random_shape() {
   return shape;
 }
 
+// The same, half of them with some stages at the beginning in which nothing is trained.
+inline ScheduleShape random_frozen_shape() {
+  ScheduleShape shape = random_shape();
+  if (*rc::gen::arbitrary<bool>()) shape.frozen_stages = *rc::gen::inRange(0, shape.stages());
+  return shape;
+}
+
 }  // namespace llmtrain

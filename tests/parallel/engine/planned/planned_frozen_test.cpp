@@ -12,6 +12,8 @@ namespace {
 
 // All matrices but those of a layer and the head; all but norms, also of a tied embedding.
 const char* const most_frozen = R"(training.freeze=["embedding.*", "layers.0.*", "layers.1.*", "layers.3.*"])";
+// All layers but the last: the first stages have no backward.
+const char* const last_trained = R"(training.freeze=["embedding.*", "layers.0.*", "layers.1.*", "layers.2.*"])";
 const char* const matrices_frozen = R"(training.freeze=["embedding.*", "*.attention.*", "*.ffn.*"])";
 
 const char* const adapters = R"(model.lora={"rank": 4, "targets": ["*.attention.*.weight", "*.ffn.*.weight"]})";
@@ -35,6 +37,10 @@ const std::vector<RankCase> frozen_layouts{
     {2, {most_frozen, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
     {4, {most_frozen, "parallel.zero_stage=3", "parallel.zero_shard_ranks=2", "pipeline.loops=2"}},
     {2, {most_frozen, "parallel.tensor=2"}},
+    {1, {last_trained, "pipeline.loops=4", "batch.micro=1"}},
+    {2, {last_trained, "parallel.pipeline=2", "pipeline.schedule=\"1f1b\"", "batch.micro=1"}},
+    {2, {last_trained, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"computation\""}},
+    {4, {last_trained, "parallel.zero_stage=3", "parallel.pipeline=2", "pipeline.loops=2", "memory.arena=true"}},
     {4, {matrices_frozen, "model.tie_embeddings=true", "parallel.tensor=2", "parallel.zero_stage=2"}},
     {2, {matrices_frozen, "model.tie_embeddings=true", "parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
     {2, {matrices_frozen, "model.tie_embeddings=true", "parallel.zero_stage=3", "pipeline.loops=2"}},
