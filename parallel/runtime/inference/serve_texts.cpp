@@ -10,6 +10,7 @@
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -64,7 +65,8 @@ class BatchService final : public TextService {
     const std::lock_guard lock(mutex_);
     if (failure_ || !have_room(std::ssize(texts))) return numbers;
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      arrivals_.push_back({next_, request_of(texts[i]), listener_of(listeners[i])});
+      open_.insert(next_);
+      arrivals_.push_back({next_, request_of(texts[i]), closing(next_, texts[i].tokens, listener_of(listeners[i]))});
       numbers.push_back(next_++);
     }
     asked_.notify_one();
@@ -73,6 +75,7 @@ class BatchService final : public TextService {
 
   void cancel(std::int64_t text) override {
     const std::lock_guard lock(mutex_);
+    open_.erase(text);
     cancelled_.push_back(text);
     asked_.notify_one();
   }
@@ -81,6 +84,7 @@ class BatchService final : public TextService {
     for (const std::vector<std::int64_t>& text : texts) ranks_.embedder().require_fit(text);
     const std::lock_guard lock(mutex_);
     if (failure_ || !have_room(1)) return false;
+    ++open_embeddings_;
     embeddings_.push_back({std::move(texts), 0, std::move(listener)});
     asked_.notify_one();
     return true;
@@ -146,8 +150,22 @@ class BatchService final : public TextService {
   }
 
   // For so many more; under the lock.
-  bool have_room(std::ptrdiff_t count) const {
-    return std::ssize(arrivals_) + load_.waiting + load_.growing + std::ssize(embeddings_) + count <= most_;
+  bool have_room(std::ptrdiff_t count) const { return std::ssize(open_) + open_embeddings_ + count <= most_; }
+
+  // Gives the text's place to others before its last token is heard: whoever hears it may ask for more at once, while
+  // the step that made it has not ended.
+  ContinuousBatch::Listener closing(std::int64_t number, std::int64_t tokens, ContinuousBatch::Listener listener) {
+    return [this, number, left = tokens, listener = std::move(listener)](const GrownToken& token) mutable {
+      if (--left == 0) close(number);
+      const bool goes_on = listener(token);
+      if (!goes_on) close(number);
+      return goes_on;
+    };
+  }
+
+  void close(std::int64_t number) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(number);
   }
 
   // A text of the request whose turn it is, which stays among those that wait meanwhile.
@@ -157,8 +175,14 @@ class BatchService final : public TextService {
     Embedding& asked = embeddings_.front();  // others come behind it
     lock.unlock();
     std::vector<float> embedding = ranks_.embed(asked.texts[asked.next]);
-    const bool goes_on = asked.listener(std::move(embedding)) && ++asked.next < asked.texts.size();
+    const bool is_last = ++asked.next == asked.texts.size();
     lock.lock();
+    if (is_last) --open_embeddings_;
+    lock.unlock();
+    const bool is_wanted = asked.listener(std::move(embedding));
+    const bool goes_on = is_wanted && !is_last;
+    lock.lock();
+    if (!is_wanted && !is_last) --open_embeddings_;
     if (goes_on) embeddings_.push_back(std::move(asked));
     embeddings_.pop_front();
   }
@@ -205,6 +229,8 @@ class BatchService final : public TextService {
   std::vector<Arrival> arrivals_;
   std::vector<std::int64_t> cancelled_;
   std::deque<Embedding> embeddings_;
+  std::set<std::int64_t> open_;       // texts that have not ended
+  std::int64_t open_embeddings_ = 0;  // requests whose last text has not been embedded
   std::int64_t next_ = 0;
   bool is_stopped_ = false;
   std::exception_ptr thrown_;

@@ -283,6 +283,16 @@ class Completions(Served):
         self.wait_for(lambda: self.metric("llmtrain_lost_clients_total") >= 4)
         self.assertEqual(self.request("/v1/completions", {"prompt": "The"})[0], 200)
 
+    def test_who_has_heard_the_end_of_a_text_may_ask_for_another(self):
+        """A text's place is free before its last token is sent, and not only when the step has ended that made it."""
+        self.prepare()
+        self.start("--batch", "1", "--queue", "0")
+        for number in range(60):
+            stop = {"stop": ["e", "o", " "]} if number % 3 == 0 else {}
+            self.post("/v1/completions", {"prompt": "The", "max_tokens": 1 + number % 4, "seed": number, **stop})
+            if number % 10 == 0:
+                self.post("/v1/embeddings", {"input": ["The", "fox"]})
+
     def test_a_signal_ends_it_when_what_had_begun_has_ended(self):
         self.prepare({"model.max_sequence_length": 4096})
         self.start("--batch", "2")
