@@ -8,6 +8,8 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/help_format.h"
+#include "apps/llmtrain/serve/model/model_process.h"
+#include "apps/llmtrain/serve/model/run_model_process.h"
 #include "apps/llmtrain/shell/completion.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "apps/llmtrain/usage.h"
@@ -20,6 +22,7 @@ namespace llmtrain::app {
 namespace {
 
 int parse_and_act(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments.front() == model_word) return run_model_process(arguments);
   Action action;
   CLI::App program("Trains large language models from one recipe.", "llmtrain");
   program.formatter(std::make_shared<HelpFormat>(std::min(style_of_output().width, page_width)));

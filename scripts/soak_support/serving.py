@@ -2,7 +2,8 @@
 """Asks a server many things at once, and compares each answer with what `llmtrain sample` writes.
 
 Of the clients of the openai package three in ten leave in the middle of an answer and one in ten reads slowly; others
-send what is no request. The server's memory and open files must not grow, and in the end nothing may be held.
+send what is no request. The memory and open files of the server and of its model's process must not grow, and in the
+end nothing may be held.
 """
 import asyncio
 import itertools
@@ -100,10 +101,19 @@ class Soak:
         self.counts["nonsense"] += 1
 
     def held(self):
-        """(bytes of memory, open files) of the server."""
-        process = Path(f"/proc/{self.server.pid}")
-        resident = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmRSS"))
-        return int(resident.split()[1]) << 10, len(list((process / "fd").iterdir()))
+        """(bytes of memory, open files) of the server and of the process that has its model."""
+        found = []
+        for pid in [self.server.pid, *self.children()]:
+            process = Path(f"/proc/{pid}")
+            resident = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmRSS"))
+            found.append((int(resident.split()[1]) << 10, len(list((process / "fd").iterdir()))))
+        if len(found) != 2:
+            self.wrong.append(f"the server has {len(found) - 1} processes in place of one")
+        return found
+
+    def children(self):
+        threads = Path(f"/proc/{self.server.pid}/task").iterdir()
+        return [child for thread in threads for child in (thread / "children").read_text().split()]
 
     async def ask_all(self, numbers):
         async with openai.AsyncOpenAI(base_url=self.address + "/v1", api_key="none", max_retries=0) as client:
@@ -124,16 +134,18 @@ class Soak:
         for part in range(parts):
             numbers = list(range(part * self.requests // parts, (part + 1) * self.requests // parts))
             asyncio.run(self.ask_all(numbers))
-            memory, files = self.held()
+            held = self.held()
             print(f"{(part + 1) * self.requests // parts} requests: {self.counts}, {len(self.wrong)} wrong, "
-                  f"{memory >> 20} MiB, {files} open files", flush=True)
-            before = before or memory
+                  + ", ".join(f"{name} {memory >> 20} MiB and {files} open files"
+                              for name, (memory, files) in zip(("server", "model"), held)), flush=True)
+            before = before or held
         self.server.send_signal(signal.SIGTERM)
         self.server.stderr.close()
         if self.server.wait(60) != 0:
             self.wrong.append(f"the server ended with {self.server.returncode}")
-        if memory - before > MOST_GROWTH:
-            self.wrong.append(f"memory grew by {(memory - before) >> 20} MiB")
+        for name, (first, _), (last, _) in zip(("server", "model"), before, held):
+            if last - first > MOST_GROWTH:
+                self.wrong.append(f"the {name}'s memory grew by {(last - first) >> 20} MiB")
         print(f"{self.requests / (time.monotonic() - start):.0f} requests a second")
         for line in self.wrong[:10]:
             print("wrong:", line)

@@ -32,6 +32,7 @@ class GrowingAnswers : public std::enable_shared_from_this<GrowingAnswers> {
   // The model outlives this.
   GrowingAnswers(const ServedModel& model, const ApiRequest& request);
 
+  std::size_t choices() const { return texts_.size(); }
   // By choice.
   std::vector<ServedListener> listeners();
   // The next piece; none where there is none for so long.

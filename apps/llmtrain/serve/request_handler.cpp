@@ -56,6 +56,17 @@ class TextsOfRequest {
   bool are_over_ = false;
 };
 
+// Throws ApiError(503) with the reason where the model has failed.
+void require_running(const TextService& service) {
+  if (const auto failure = service.failure()) throw ApiError(503, "", *failure);
+}
+
+// Says why the service takes no more.
+[[noreturn]] void refuse_more(const TextService& service) {
+  require_running(service);
+  throw ApiError(429, "", "as many texts grow and wait as may; ask again later");
+}
+
 // A refusal that asks the client to come again.
 std::string waiting_headers(int status) { return status == 429 || status == 503 ? "Retry-After: 1\r\n" : ""; }
 
@@ -135,10 +146,10 @@ void RequestHandler::answer(Connection& connection, const HttpRequest& request) 
 std::string RequestHandler::page(const HttpRequest& request, std::string& content_type) const {
   if (request.path == "/metrics") {
     content_type = "text/plain; version=0.0.4; charset=utf-8";
-    return metrics_.text(service_.load());
+    return metrics_.text(kept_.service()->load(), kept_.restarts());
   }
   if (request.path == "/health") {
-    require_running();
+    require_running(*kept_.service());
     if (is_draining_) throw ApiError(503, "", "the server is ending");
     return R"({"status":"ok"})";
   }
@@ -173,15 +184,17 @@ std::string RequestHandler::tokenized(const std::string& body) {
 void RequestHandler::answer_texts(Connection& connection, const HttpRequest& http, ApiKind kind) {
   if (is_draining_) throw ApiError(503, "", "the server is ending, and takes no new requests");
   const ApiRequest request = read_api_request(kind, http.body, model_);
+  // That of one process: texts end with it, also where another one has taken its place.
+  const std::shared_ptr<TextService> service = kept_.service();
   const auto answers = std::make_shared<GrowingAnswers>(model_, request);
   std::vector<std::int64_t> numbers;
   try {
-    numbers = service_.add(request.texts(), answers->listeners());
+    numbers = service->add(request.texts(), answers->listeners());
   } catch (const Error& error) {
     throw ApiError(400, kind == ApiKind::chat ? "messages" : "prompt", error.what());
   }
-  if (numbers.empty()) refuse_more();
-  TextsOfRequest texts(service_, numbers, *answers);
+  if (numbers.empty()) refuse_more(*service);
+  TextsOfRequest texts(*service, numbers, *answers);
   AnswerText text(model_, request);
   std::optional<EventStream> stream;
   if (request.streams) {
@@ -190,7 +203,7 @@ void RequestHandler::answer_texts(Connection& connection, const HttpRequest& htt
     for (std::size_t choice = 0; choice < numbers.size(); ++choice)
       if (const Json opening = text.opening(choice); !opening.is_null()) stream->send(json_line(opening));
   }
-  follow(connection, *answers, text, numbers.size(), stream ? &*stream : nullptr);
+  follow(connection, *service, *answers, text, stream ? &*stream : nullptr);
   texts.end();
   metrics_.add_tokens(request.prompt_tokens(), text.generated_tokens());
   if (!stream) return send(connection, http, 200, json_type, json_line(text.whole()));
@@ -202,9 +215,10 @@ void RequestHandler::answer_texts(Connection& connection, const HttpRequest& htt
 void RequestHandler::answer_embeddings(Connection& connection, const HttpRequest& http) {
   if (is_draining_) throw ApiError(503, "", "the server is ending, and takes no new requests");
   const EmbeddingRequest request = read_embedding_request(http.body, model_);
+  const std::shared_ptr<TextService> service = kept_.service();
   const auto answers = std::make_shared<EmbeddingAnswers>(request.texts.size());
   try {
-    if (!service_.embed(request.texts, answers->listener())) refuse_more();
+    if (!service->embed(request.texts, answers->listener())) refuse_more(*service);
   } catch (const Error& error) {
     throw ApiError(400, "input", error.what());
   }
@@ -213,31 +227,22 @@ void RequestHandler::answer_embeddings(Connection& connection, const HttpRequest
       answers->abandon();
       throw ConnectionLost("the client has left");
     }
-    require_running();
+    require_running(*service);
   }
   metrics_.add_tokens(request.tokens(), 0);
   send(connection, http, 200, json_type, json_line(embedding_answer(model_, request, answers->take())));
 }
 
-void RequestHandler::require_running() const {
-  if (const auto failure = service_.failure()) throw ApiError(503, "", *failure);
-}
-
-void RequestHandler::refuse_more() const {
-  require_running();
-  throw ApiError(429, "", "as many texts grow and wait as may; ask again later");
-}
-
-void RequestHandler::follow(Connection& connection, GrowingAnswers& answers, AnswerText& text, std::size_t choices,
-                            EventStream* stream) {
+void RequestHandler::follow(Connection& connection, const TextService& service, GrowingAnswers& answers,
+                            AnswerText& text, EventStream* stream) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   std::size_t ended = 0;
-  while (ended < choices) {
+  while (ended < answers.choices()) {
     const std::optional<AnswerPiece> piece = answers.take(std::chrono::milliseconds(100));
     if (connection.is_gone()) throw ConnectionLost("the client has left");
     if (!piece) {
-      const auto failure = service_.failure();
+      const auto failure = service.failure();
       if (failure && stream == nullptr) throw ApiError(503, "", *failure);
       if (failure) throw ConnectionLost(*failure);
       continue;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "apps/llmtrain/serve/connection.h"
 #include "apps/llmtrain/serve/growing_answers.h"
 #include "apps/llmtrain/serve/http.h"
+#include "apps/llmtrain/serve/model/kept_model.h"
 #include "apps/llmtrain/serve/serve_metrics.h"
 #include "apps/llmtrain/serve/served_model.h"
 #include "parallel/runtime/text_service.h"
@@ -25,8 +27,8 @@ struct HandlerSettings {
 class RequestHandler {
  public:
   // All outlive this.
-  RequestHandler(ServedModel& model, TextService& service, HandlerSettings settings)
-      : model_(model), service_(service), settings_(std::move(settings)) {}
+  RequestHandler(ServedModel& model, const KeptModel& kept, HandlerSettings settings)
+      : model_(model), kept_(kept), settings_(std::move(settings)) {}
 
   // Reads one request and answers it. Never throws.
   void serve(Connection& connection) noexcept;
@@ -46,17 +48,13 @@ class RequestHandler {
   void answer_texts(Connection& connection, const HttpRequest& http, ApiKind kind);
   void answer_embeddings(Connection& connection, const HttpRequest& http);
   // Takes all pieces of the answers, and sends them where they are streamed. Throws ConnectionLost.
-  void follow(Connection& connection, GrowingAnswers& answers, AnswerText& text, std::size_t choices,
+  void follow(Connection& connection, const TextService& service, GrowingAnswers& answers, AnswerText& text,
               EventStream* stream);
-  // Says why the service takes no more.
-  // Throws ApiError(503) with the reason where the model has failed.
-  void require_running() const;
-  [[noreturn]] void refuse_more() const;
   void send(Connection& connection, const HttpRequest& request, int status, const std::string& content_type,
             const std::string& body, const std::string& headers = {});
 
   ServedModel& model_;
-  TextService& service_;
+  const KeptModel& kept_;
   HandlerSettings settings_;
   ServeMetrics metrics_;
   std::atomic<bool> is_draining_{false};

@@ -19,8 +19,8 @@
 #include "apps/llmtrain/inference/chat_prompts.h"
 #include "apps/llmtrain/inference/draft_flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
-#include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/serve/embeddings/sentence_pooling.h"
+#include "apps/llmtrain/serve/model/kept_model.h"
 #include "apps/llmtrain/serve/server.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -55,6 +55,7 @@ struct ServeOptions {
   WeightMemoryFlags memory;
   KeyValueType key_values = KeyValueType::compute;
   DraftFlags draft;
+  std::int64_t restarts = 2;
   std::optional<std::string> pooling;
 };
 
@@ -109,22 +110,23 @@ std::string name_of(const ServeOptions& options) {
 
 // Until a signal ends it.
 void serve_until_stopped(const ServeOptions& options, const std::string& key, std::int64_t dimensions,
-                         ServedModel& model, TextService& service, const StopSignals& signals) {
-  const std::int64_t context = service.longest();
+                         ServedModel& model, const KeptModel& kept, const StopSignals& signals) {
+  const std::shared_ptr<TextService> service = kept.service();
+  const std::int64_t context = service->longest();
   model.set_limits({.context = context,
                     .tokens = options.tokens == 0 ? context : std::min(options.tokens, context),
-                    .embedded = service.longest_embedded(),
+                    .embedded = service->longest_embedded(),
                     .dimensions = dimensions});
-  RequestHandler handler(model, service, {.body_bytes = options.body_bytes, .api_key = key});
+  RequestHandler handler(model, kept, {.body_bytes = options.body_bytes, .api_key = key});
   Listener listener(options.host, options.port);
-  log().info("serving \"{}\" at {}/v1: {}", model.name(), listener.address(), room_of(options, model, service));
+  log().info("serving \"{}\" at {}/v1: {}", model.name(), listener.address(), room_of(options, model, *service));
   const bool is_open = options.host != "127.0.0.1" && options.host != "::1" && options.host != "localhost";
   if (is_open && key.empty())
     log().warn("--host {}: whoever reaches it may use the model; set a key in {} or --api-key-file", options.host,
                key_variable);
   serve_clients(listener, handler, options.sequences + options.waiting + further_clients,
-                [&] { return signals.requested() || service.failure(); });
-  if (!service.failure()) log().info("ended on request, with every answer that had begun");
+                [&] { return signals.requested() || kept.is_over(); });
+  if (!kept.is_over()) log().info("ended on request, with every answer that had begun");
 }
 
 int serve(const ServeOptions& options) {
@@ -151,11 +153,13 @@ int serve(const ServeOptions& options) {
   request.draft = draft.request;
   require_drafts_apply(request);
   request.pooling = pooling_of(asked, source.recipe);
-  RuntimeInterface& runtime = load_runtime();
   const StopSignals signals;
-  runtime.serve(request, [&](TextService& service) {
-    serve_until_stopped(options, key, source.recipe.model.hidden_size, model, service, signals);
-  });
+  KeptModel kept({std::move(request), options.overrides}, options.restarts, [&] { return signals.requested(); });
+  if (kept.wait_until_ready())
+    serve_until_stopped(options, key, source.recipe.model.hidden_size, model, kept, signals);
+  else
+    log().info("ended on request, before the model was loaded");
+  kept.stop();
   return 0;
 }
 
@@ -193,6 +197,13 @@ void add_limit_flags(CLI::App& command, ServeOptions& options) {
   add_key_value_flag(command, options.key_values);
   add_inference_rank_flags(command, options.ranks);
   add_weight_memory_flags(command, options.memory);
+  command
+      .add_option(
+          "--restarts", options.restarts,
+          "Times in a row that a model which was killed, or has failed, is loaded again; 0: the server ends with it")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_not_negative());
   command.add_option("--tokens", options.tokens, "Most tokens of an answer; 0: as many as the model has room for")
       ->type_name("N")
       ->capture_default_str()

@@ -37,7 +37,7 @@ void ServeMetrics::add_lost_client() {
   ++lost_clients_;
 }
 
-std::string ServeMetrics::text(const TextService::Load& load) const {
+std::string ServeMetrics::text(const TextService::Load& load, std::int64_t restarts) const {
   const std::lock_guard lock(mutex_);
   std::string text =
       "# HELP llmtrain_requests_total Requests that were answered.\n# TYPE llmtrain_requests_total counter\n";
@@ -45,6 +45,7 @@ std::string ServeMetrics::text(const TextService::Load& load) const {
     text +=
         fmt::format("llmtrain_requests_total{{path=\"{}\",status=\"{}\"}} {}\n", request.first, request.second, count);
   text += one("llmtrain_lost_clients_total", "counter", "Clients that left before their answer ended.", lost_clients_);
+  text += one("llmtrain_model_restarts_total", "counter", "Times that the model was loaded again.", restarts);
   text += one("llmtrain_prompt_tokens_total", "counter", "Tokens of prompts.", prompt_tokens_);
   text += one("llmtrain_generated_tokens_total", "counter", "Tokens of answers.", generated_tokens_);
   text += one("llmtrain_draft_tokens_total", "counter", "Tokens that were guessed (--draft, --prompt-lookup).",

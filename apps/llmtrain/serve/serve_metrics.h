@@ -19,8 +19,8 @@ class ServeMetrics {
   void add_first_token(double seconds);
   void add_lost_client();
 
-  // In Prometheus' text format (version 0.0.4), with the load of the moment.
-  std::string text(const TextService::Load& load) const;
+  // In Prometheus' text format (version 0.0.4), with the load of the moment, and how often the model was loaded again.
+  std::string text(const TextService::Load& load, std::int64_t restarts) const;
 
  private:
   mutable std::mutex mutex_;

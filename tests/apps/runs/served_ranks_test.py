@@ -92,7 +92,7 @@ class ServedRanks(Served):
         for action, rank, code, reason in (("fail", 1, 1, FAULT), ("throw", 0, 1, FAULT),
                                            ("stall", 1, 69, "launch.watchdog_seconds")):
             with self.subTest(action=action, rank=rank):
-                self.start(*TENSOR, "--set", "launch.watchdog_seconds=3",
+                self.start(*TENSOR, "--restarts", "0", "--set", "launch.watchdog_seconds=3",
                            environment={"LLMTRAIN_FAULT": f"{action}:forward:{rank}:20"})
                 status, answer = self.request("/v1/completions", body)
                 self.assertEqual(status, 503, answer)
