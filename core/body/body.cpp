@@ -78,6 +78,8 @@ bool is_view(const Body& body, const Step& step) {
   return rearrange != nullptr && is_view(*rearrange, StepShape(body, step));
 }
 
+bool makes_places(const Primitive& primitive) { return std::holds_alternative<Smallest>(primitive); }
+
 double elements_of(const Body& body, TensorId tensor) {
   double elements = 1;
   for (const AxisId axis : body.tensors[tensor].axes) elements *= static_cast<double>(body.axes[axis].extent);

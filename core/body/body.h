@@ -19,11 +19,16 @@
 #include "core/body/primitives/elementwise.h"
 #include "core/body/primitives/gather.h"
 #include "core/body/primitives/join.h"
+#include "core/body/primitives/matrices/cholesky.h"
+#include "core/body/primitives/matrices/diagonal.h"
+#include "core/body/primitives/matrices/triangular_solve.h"
 #include "core/body/primitives/norm.h"
 #include "core/body/primitives/pool.h"
 #include "core/body/primitives/product.h"
 #include "core/body/primitives/rearrange.h"
 #include "core/body/primitives/reduce.h"
+#include "core/body/primitives/selection/smallest.h"
+#include "core/body/primitives/selection/take.h"
 #include "core/body/primitives/softmax.h"
 
 namespace llmtrain::body {
@@ -32,8 +37,9 @@ namespace llmtrain::body {
 // (core/graph/operators/body_operators.h) and run (core/body/run). It is data, which core/body/passes may rewrite to a
 // body with the same result. A BodyWriter makes one and checks its shapes.
 
-using Primitive = std::variant<Product, Elementwise, Softmax, Norm, Reduce, Gather, Rearrange, Join, Dropout,
-                               Convolution, Pool, Attention, CrossEntropy, Chunked>;
+using Primitive =
+    std::variant<Product, Elementwise, Softmax, Norm, Reduce, Gather, Rearrange, Join, Dropout, Convolution, Pool,
+                 Attention, CrossEntropy, Cholesky, TriangularSolve, Diagonal, Smallest, Take, Chunked>;
 
 struct BodyTensor {
   enum class Role {
@@ -45,7 +51,8 @@ struct BodyTensor {
   std::string name;
   std::vector<AxisId> axes;  // outermost first, each at most once
   Role role = Role::made;
-  bool has_gradient = false;  // whether it depends on an input or on a parameter
+  bool has_gradient = false;  // whether it depends on an input or on a parameter, other than by places
+  bool is_index = false;      // int64, made by a step: places, and never a gradient
 
   // To both passes, so that it is never kept.
   bool is_given() const { return role == Role::field || role == Role::parameter; }
@@ -92,6 +99,8 @@ Work work(const Body& body, const Step& step);
 Kept kept(const Body& body, const Step& step);
 // Whether the result lies in the memory of the step's first input.
 bool is_view(const Body& body, const Step& step);
+// Whether the results are places along an axis, int64 without a gradient.
+bool makes_places(const Primitive& primitive);
 double elements_of(const Body& body, TensorId tensor);
 // Whether the step adds the parameter's gradient itself, piece by piece, so that it never has it as a whole.
 bool comes_in_pieces(const Step& step, const BodyTensor& parameter);

@@ -56,8 +56,9 @@ TensorId BodyWriter::step(const Primitive& primitive, std::vector<TensorId> inpu
     if (input >= body_.tensors.size()) refuse("a step reads a tensor that there is not");
   const auto has_gradient = [&](TensorId id) { return body_.tensors[id].has_gradient; };
   std::string name = std::string(name_of(primitive)) + "_" + std::to_string(body_.steps.size());
-  const TensorId output =
-      add({std::move(name), std::move(axes), BodyTensor::Role::made, std::ranges::any_of(inputs, has_gradient)});
+  const bool are_places = makes_places(primitive);
+  const TensorId output = add({std::move(name), std::move(axes), BodyTensor::Role::made,
+                               !are_places && std::ranges::any_of(inputs, has_gradient), are_places});
   body_.steps.push_back({primitive, std::move(inputs), output});
   check(body_, body_.steps.back());
   return output;
@@ -172,6 +173,30 @@ TensorId BodyWriter::gather(TensorId table, TensorId numbers) {
 
 TensorId BodyWriter::cross_entropy(TensorId logits, TensorId targets) {
   return step(CrossEntropy{}, {logits, targets}, axes_of(targets));
+}
+
+TensorId BodyWriter::smallest(TensorId x, AxisId ranks) {
+  std::vector<AxisId> axes = axes_of(x);
+  if (!axes.empty()) axes.back() = ranks;
+  return step(Smallest{}, {x}, std::move(axes));
+}
+
+TensorId BodyWriter::take(TensorId x, TensorId places) { return step(Take{}, {x, places}, axes_of(places)); }
+
+TensorId BodyWriter::cholesky(TensorId x, double jitter) { return step(Cholesky{jitter}, {x}, axes_of(x)); }
+
+TensorId BodyWriter::triangular_solve(TensorId triangle, TensorId right) {
+  const std::vector<AxisId>& of_triangle = axes_of(triangle);
+  std::vector<AxisId> axes = axes_of(right);
+  if (of_triangle.size() >= 2 && axes.size() + 1 >= of_triangle.size())
+    axes[of_triangle.size() - 2] = of_triangle.back();
+  return step(TriangularSolve{}, {triangle, right}, std::move(axes));
+}
+
+TensorId BodyWriter::diagonal(TensorId x) {
+  std::vector<AxisId> axes = axes_of(x);
+  if (!axes.empty()) axes.pop_back();
+  return step(Diagonal{}, {x}, std::move(axes));
 }
 
 TensorId BodyWriter::dropout(double probability, TensorId x) { return step(Dropout{probability}, {x}, axes_of(x)); }

@@ -51,6 +51,12 @@ class BodyWriter {
   TensorId pool(const Pool& pool, TensorId x);
   TensorId gather(TensorId table, TensorId numbers);
   TensorId cross_entropy(TensorId logits, TensorId targets);
+  // Places of the smallest elements along the last axis of x, as many as `ranks`, which takes its place, is long.
+  TensorId smallest(TensorId x, AxisId ranks);
+  TensorId take(TensorId x, TensorId places);
+  TensorId cholesky(TensorId x, double jitter = 0);
+  TensorId triangular_solve(TensorId triangle, TensorId right);
+  TensorId diagonal(TensorId x);
   TensorId dropout(double probability, TensorId x);
 
   // Names what a step has made: kept tensors and sites of dropout are called so.

@@ -73,6 +73,7 @@ std::vector<KeptTensor> kept_tensors(const Body& body) {
     const BodyTensor& tensor = body.tensors[id];
     KeptTensor item{.name = tensor.name, .tensor = id, .step = *readers[id], .elements = 1};
     for (const AxisId axis : tensor.axes) item.elements *= static_cast<double>(body.axes[axis].extent);
+    if (tensor.is_index) item.type = Statistic::Type::index;
     const bool is_input = tensor.role == BodyTensor::Role::input;
     item.through = is_input ? Keeping::inputs : remade.again[id] ? Keeping::all : Keeping::costly;
     all.push_back(std::move(item));

@@ -65,7 +65,9 @@ class Lives {
   PassMemory taken() &&;
 
  private:
-  double computed(TensorId id) const { return bytes_.computed * elements_of(body_, id); }
+  double computed(TensorId id) const {
+    return (body_.tensors[id].is_index ? 2 * bytes_.sums : bytes_.computed) * elements_of(body_, id);
+  }
   double forward_temporaries(std::size_t step) const;
   double copies(std::size_t step) const;
   void add_gradients(std::size_t step);
@@ -156,13 +158,16 @@ void Lives::add_gradients(std::size_t step) {
 void Lives::add_backward() {
   const std::vector<TensorId> memory = memory_of(body_);
   std::vector<std::optional<std::size_t>> made(body_.tensors.size());
-  for (std::size_t i = 0; i < steps_; ++i) {
-    for (const TensorId input : body_.steps[i].inputs) last_reader_[input] = i;
-    made[body_.steps[i].output] = i;
-  }
   std::vector<bool> is_read(body_.tensors.size());
-  for (const Step& step : body_.steps)
-    for (const TensorId input : step.inputs) is_read[input] = true;
+  for (std::size_t i = 0; i < steps_; ++i) {
+    made[body_.steps[i].output] = i;
+    // Who makes no gradient of its result makes none of what it reads.
+    if (!body_.tensors[body_.steps[i].output].has_gradient) continue;
+    for (const TensorId input : body_.steps[i].inputs) {
+      last_reader_[input] = i;
+      is_read[input] = true;
+    }
+  }
   for (TensorId id = 0; id < body_.tensors.size(); ++id) {
     const BodyTensor& tensor = body_.tensors[id];
     if (!tensor.has_gradient || tensor.role == BodyTensor::Role::parameter) continue;

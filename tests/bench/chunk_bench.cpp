@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// chunk_bench [ROUNDS]: both passes of a head with its losses, of a feed-forward network and of attention that stores
-// scores, whole and in pieces, in turns. Prints the medians' ratios to the whole, and the bytes that are planned.
+// chunk_bench [ROUNDS]: both passes of a head with its losses, of a feed-forward network, of attention that stores
+// scores, of nearest neighbours and of a sparse Gaussian process, whole and in pieces, in turns. Prints the medians'
+// ratios to the whole, and the bytes that are planned.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -17,6 +18,8 @@
 
 #include "core/base/elapsed_time.h"
 #include "core/body/body_writer.h"
+#include "core/body/families/gaussian_process.h"
+#include "core/body/families/nearest_neighbours.h"
 #include "core/body/passes/chunking.h"
 #include "core/body/run/body_run.h"
 
@@ -57,8 +60,8 @@ class Given final : public BodyParameters {
     for (TensorId id = 0; id < body.tensors.size(); ++id) {
       const BodyTensor& tensor = body.tensors[id];
       if (tensor.role == BodyTensor::Role::made) continue;
-      tensors[id] = tensor.role == BodyTensor::Role::field ? at::randint(vocabulary, body.shape_of(id), at::kLong)
-                                                           : at::randn(body.shape_of(id));
+      const bool are_numbers = tensor.name == "targets";
+      tensors[id] = are_numbers ? at::randint(vocabulary, body.shape_of(id), at::kLong) : at::randn(body.shape_of(id));
       sums[id] = at::zeros(body.shape_of(id));
     }
   }
@@ -123,5 +126,12 @@ int main(int count, char** arguments) {
   llmtrain::body::compare("head", llmtrain::body::head(), rounds);
   llmtrain::body::compare("feed-forward", llmtrain::body::feed_forward(), rounds);
   llmtrain::body::compare("attention", llmtrain::body::attention(), rounds);
+  llmtrain::body::compare(
+      "neighbours",
+      llmtrain::body::nearest_neighbours({.points = 20'000, .features = 4, .classes = 2, .neighbours = 8}, 512),
+      rounds);
+  llmtrain::body::compare(
+      "process", llmtrain::body::sparse_gaussian_process({.inducing = 64, .features = 4, .jitter = 1e-3}, 50'000),
+      rounds);
   return 0;
 }

@@ -90,7 +90,10 @@ Body with_products_of_pairs(const Body& body) {
     rewriting.replace(found->steps);
     const TensorId of_x = write_squares(rewriting, body, found->x, result);
     const TensorId of_y = write_squares(rewriting, body, found->y, result);
-    const TensorId both = rewriting.make(Product{}, {found->x, found->y}, result.axes, "product");
+    // So that the product's elements lie in the order of the result's axes.
+    const bool begins_with_x = !result.axes.empty() && body.tensors[found->x].has(result.axes.front());
+    const TensorId left = begins_with_x ? found->x : found->y, right = begins_with_x ? found->y : found->x;
+    const TensorId both = rewriting.make(Product{}, {left, right}, result.axes, "product");
     const TensorId twice = rewriting.make(Elementwise{ElementwiseKind::scale, -2}, {both}, result.axes, "scaled");
     rewriting.make(Elementwise{ElementwiseKind::add}, {twice, of_x, of_y}, body.steps[i].output);
   }

@@ -30,9 +30,10 @@ TensorId Rewriting::make(const Primitive& primitive, std::vector<TensorId> input
   std::size_t number = body_.tensors.size();
   const auto called = [&] { return name + "_" + std::to_string(number); };
   while (std::ranges::find(body_.tensors, called(), &BodyTensor::name) != body_.tensors.end()) ++number;
+  const bool are_places = makes_places(primitive);
   const bool has_gradient =
-      std::ranges::any_of(inputs, [&](TensorId id) -> bool { return body_.tensors[id].has_gradient; });
-  body_.tensors.push_back({called(), std::move(axes), BodyTensor::Role::made, has_gradient});
+      !are_places && std::ranges::any_of(inputs, [&](TensorId id) -> bool { return body_.tensors[id].has_gradient; });
+  body_.tensors.push_back({called(), std::move(axes), BodyTensor::Role::made, has_gradient, are_places});
   make(primitive, std::move(inputs), body_.tensors.size() - 1);
   return body_.tensors.size() - 1;
 }

@@ -10,11 +10,11 @@
 namespace llmtrain::body {
 namespace {
 
-// Elements of what pieces of operands take beside the operands, as if all of them were copied.
+// Elements of what pieces of operands take beside the operands, as if all of them were copied; places count as two.
 double copied_elements(const Body& piece, const Chunked& chunked, std::size_t operands) {
   double elements = 0;
   for (TensorId id = 0; id < operands; ++id)
-    if (piece.tensors[id].has(chunked.axis)) elements += elements_of(piece, id);
+    if (piece.tensors[id].has(chunked.axis)) elements += (piece.tensors[id].is_index ? 2 : 1) * elements_of(piece, id);
   return elements;
 }
 

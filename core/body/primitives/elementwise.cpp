@@ -47,10 +47,12 @@ Kept kept(const Elementwise& elementwise, const StepShape& shape) {
     case ElementwiseKind::relu:
     case ElementwiseKind::sigmoid:
     case ElementwiseKind::tanh:
+    case ElementwiseKind::exp:
       return {.output = true};
     case ElementwiseKind::gelu:
     case ElementwiseKind::gelu_tanh:
     case ElementwiseKind::silu:
+    case ElementwiseKind::log:
       return {.inputs = {0}};
     case ElementwiseKind::swiglu:
       return {.inputs = {0, 1}};

@@ -15,6 +15,8 @@ enum class ElementwiseKind {
   silu,
   sigmoid,
   tanh,
+  exp,
+  log,
   swiglu,  // silu(gate)·up of gate and up (Shazeer, arXiv 2002.05202)
 };
 

@@ -10,7 +10,8 @@ namespace llmtrain::body {
 void check(const Gather& /*gather*/, const StepShape& shape) {
   shape.require_inputs(2, 2);
   if (shape.input(0).axes.size() != 2) shape.refuse("a table is [rows, features]");
-  if (shape.input(1).role != BodyTensor::Role::field) shape.refuse("the numbers of rows are a field");
+  if (shape.input(1).role != BodyTensor::Role::field && !shape.input(1).is_index)
+    shape.refuse("the numbers of rows are a field, or places");
   std::vector<AxisId> axes = shape.input(1).axes;
   axes.push_back(shape.input(0).axes.back());
   if (shape.output().axes != axes) shape.refuse("the result has the axes of the numbers, and the features");
@@ -25,7 +26,10 @@ Work work(const Gather& /*gather*/, const StepShape& shape) {
   return {.forward_elements = elements, .backward_elements = elements};
 }
 
-// The numbers are given again.
-Kept kept(const Gather& /*gather*/, const StepShape& /*shape*/) { return {}; }
+// Numbers that are a field are given again.
+Kept kept(const Gather& /*gather*/, const StepShape& shape) {
+  if (!shape.output().has_gradient || shape.input(1).is_given()) return {};
+  return {.inputs = {1}};
+}
 
 }  // namespace llmtrain::body

@@ -5,8 +5,8 @@
 
 namespace llmtrain::body {
 
-// Rows of a table [v, h] by their numbers, a field of int64 of any axes, to which h is added: embeddings, and tokens of
-// a batch that are looked at.
+// Rows of a table [v, h] by their numbers, of any axes, to which h is added: a field of int64, as of embeddings and of
+// tokens that are looked at, or places that Smallest makes.
 struct Gather {
   static constexpr const char* name = "gather";
 

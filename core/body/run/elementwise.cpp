@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/log.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sigmoid_backward.h>
@@ -27,9 +29,11 @@ at::Tensor as_rows(const at::Tensor& x) {
 at::Tensor shaped_as(const at::Tensor& rows, const at::Tensor& x) { return rows.view(x.sizes()); }
 
 at::Tensor sum_of(const StepTensors& tensors, const StepShape& shape) {
-  at::Tensor sum = tensors.inputs[0];
-  for (std::size_t i = 1; i < tensors.inputs.size(); ++i)
-    sum = sum + spread(tensors.inputs[i], shape.input(i).axes, shape.output().axes);
+  const auto operand = [&](std::size_t i) {
+    return spread(tensors.inputs[i], shape.input(i).axes, shape.output().axes);
+  };
+  at::Tensor sum = tensors.inputs[0] + operand(1);
+  for (std::size_t i = 2; i < tensors.inputs.size(); ++i) sum.add_(operand(i));
   return sum;
 }
 
@@ -98,6 +102,10 @@ StepResult forward(const Elementwise& elementwise, const StepTensors& tensors, c
       return {at::sigmoid(x)};
     case ElementwiseKind::tanh:
       return {at::tanh(x)};
+    case ElementwiseKind::exp:
+      return {at::exp(x)};
+    case ElementwiseKind::log:
+      return {at::log(x)};
     case ElementwiseKind::swiglu:
       return {shaped_as(kernels::gated_forward({as_rows(x), as_rows(tensors.inputs[1])}, ActivationKind::swiglu), x)};
   }
@@ -126,6 +134,10 @@ StepGradients backward(const Elementwise& elementwise, const at::Tensor& dy, con
       return {typed_gradient(context, 0, dy, at::sigmoid_backward(dy, y))};
     case ElementwiseKind::tanh:
       return {typed_gradient(context, 0, dy, at::tanh_backward(dy, y))};
+    case ElementwiseKind::exp:
+      return {typed_gradient(context, 0, dy, dy * y)};
+    case ElementwiseKind::log:
+      return {typed_gradient(context, 0, dy, dy / tensors.inputs[0])};
     case ElementwiseKind::swiglu:
       return swiglu_gradients(dy, tensors);
   }

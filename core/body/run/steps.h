@@ -75,6 +75,11 @@ StepResult forward(const Convolution& convolution, const StepTensors& tensors, c
 StepResult forward(const Pool& pool, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Attention& attention, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const CrossEntropy& cross_entropy, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Cholesky& cholesky, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const TriangularSolve& solve, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Diagonal& diagonal, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Smallest& smallest, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const Take& take, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Chunked& chunked, const StepTensors& tensors, const StepContext& context);
 
 StepGradients backward(const Product& product, const at::Tensor& dy, const StepTensors& tensors,
@@ -100,6 +105,15 @@ StepGradients backward(const Attention& attention, const at::Tensor& dy, const S
                        const StepContext& context);
 StepGradients backward(const CrossEntropy& cross_entropy, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
+StepGradients backward(const Cholesky& cholesky, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const TriangularSolve& solve, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Diagonal& diagonal, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Smallest& smallest, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const Take& take, const at::Tensor& dy, const StepTensors& tensors, const StepContext& context);
 StepGradients backward(const Chunked& chunked, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 

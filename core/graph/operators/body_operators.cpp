@@ -56,7 +56,7 @@ std::vector<Lifetime> lifetimes_of(const Body& body, double element) {
   std::vector<Lifetime> lifetimes(body.tensors.size());
   for (TensorId id = 0; id < body.tensors.size(); ++id) {
     if (memory[id] != id) continue;
-    lifetimes[id] = {.bytes = element, .saved = body.steps.size()};
+    lifetimes[id] = {.bytes = body.tensors[id].is_index ? body_index_bytes : element, .saved = body.steps.size()};
     for (const std::int64_t extent : body.shape_of(id)) lifetimes[id].bytes *= static_cast<double>(extent);
   }
   for (std::size_t i = 0; i < body.steps.size(); ++i) {
@@ -115,6 +115,12 @@ void describe(const body::Product& /*product*/, const body::StepShape& /*shape*/
   item.kind = OperatorKind::product;
 }
 void describe(const body::Convolution& /*convolution*/, const body::StepShape& /*shape*/, Operator& item) {
+  item.kind = OperatorKind::product;
+}
+void describe(const body::Cholesky& /*cholesky*/, const body::StepShape& /*shape*/, Operator& item) {
+  item.kind = OperatorKind::product;
+}
+void describe(const body::TriangularSolve& /*solve*/, const body::StepShape& /*shape*/, Operator& item) {
   item.kind = OperatorKind::product;
 }
 void describe(const body::CrossEntropy& /*cross_entropy*/, const body::StepShape& /*shape*/, Operator& item) {
@@ -187,6 +193,7 @@ void add_sums_of_gradients(const Body& body, const OperatorOfStep& operator_of, 
   std::vector<bool> has_some(body.tensors.size());
   for (const TensorId output : body.outputs) has_some[output] = true;
   for (std::size_t step = body.steps.size(); step-- > 0;) {
+    if (!body.tensors[body.steps[step].output].has_gradient) continue;
     for (const TensorId input : body.steps[step].inputs) {
       const BodyTensor& tensor = body.tensors[input];
       if (tensor.role == BodyTensor::Role::parameter || !tensor.has_gradient) continue;

@@ -63,6 +63,7 @@ std::vector<BodyCase> elementwise_cases() {
           elementwise_case("silu", Kind::silu, [](const Tensors& t) { return at::silu(t[0]); }),
           elementwise_case("sigmoid", Kind::sigmoid, [](const Tensors& t) { return at::sigmoid(t[0]); }),
           elementwise_case("tanh", Kind::tanh, [](const Tensors& t) { return at::tanh(t[0]); }),
+          elementwise_case("exp", Kind::exp, [](const Tensors& t) { return at::exp(t[0]); }),
           elementwise_case("swiglu", Kind::swiglu, [](const Tensors& t) { return at::silu(t[0]) * t[1]; })};
 }
 
@@ -269,10 +270,13 @@ std::vector<BodyCase> primitive_cases() {
 }
 
 std::vector<BodyCase> composed_cases() {
-  return {{"network", network, network_reference},
-          {"written attention", written_attention, written_attention_reference},
-          patches_case(),
-          pooler_case()};
+  std::vector<BodyCase> cases{{"network", network, network_reference},
+                              {"written attention", written_attention, written_attention_reference},
+                              patches_case(),
+                              pooler_case()};
+  const std::vector<BodyCase> of_points = point_cases();
+  cases.insert(cases.end(), of_points.begin(), of_points.end());
+  return cases;
 }
 
 }  // namespace llmtrain::body::test

@@ -17,6 +17,8 @@ std::vector<BodyCase> image_cases();
 std::vector<BodyCase> lookup_cases();
 // Images cut into patches, each a token with features: ViT's first step.
 BodyCase patches_case();
+// What finds the smallest elements, and what factors matrices and solves with them.
+std::vector<BodyCase> point_cases();
 // Bodies of several steps, in which tensors have several readers.
 std::vector<BodyCase> composed_cases();
 

@@ -10,6 +10,8 @@
 #include "core/body/body_writer.h"
 #include "core/body/families/bart.h"
 #include "core/body/families/bert.h"
+#include "core/body/families/gaussian_process.h"
+#include "core/body/families/nearest_neighbours.h"
 #include "core/body/families/resnet.h"
 #include "core/body/families/t5.h"
 #include "core/body/families/vit.h"
@@ -23,7 +25,7 @@ constexpr std::int64_t samples = 3, tokens = 11, source = 5;
 // How many numbers there are of what the field's reader looks up.
 std::int64_t numbers_of(const Body& body, TensorId field) {
   for (const Step& step : body.steps) {
-    if (std::ranges::find(step.inputs, field) == step.inputs.end()) continue;
+    if (step.inputs.size() < 2 || step.inputs[1] != field) continue;
     const BodyTensor& read = body.tensors[step.inputs[0]];
     if (std::holds_alternative<Gather>(step.primitive)) return body.axes[read.axes.front()].extent;
     if (std::holds_alternative<CrossEntropy>(step.primitive)) return body.axes[read.axes.back()].extent;
@@ -88,23 +90,26 @@ std::vector<NamedBody> family_bodies() {
       .hidden = 12, .heads = 2, .head_dim = 6, .width = 14, .is_gated = true, .dropout = 0, .attention_dropout = 0};
   const VitModel vit{.hidden = 12, .heads = 2, .width = 14, .image = 8, .patch = 4};
   const Norm norm{.kind = NormKind::group, .epsilon = 1e-5, .groups = 2};
-  return {{"bert.embedding", bert_embedding(bert, samples, tokens)},
-          {"bert.layer", bert_layer(bert, samples, tokens)},
-          {"bert.masked_language_head", bert_masked_language_head(bert, samples, tokens)},
-          {"bert.classifier", bert_classifier(bert, 5, samples, tokens)},
-          {"bart.embedding", bart_embedding(bart, samples, tokens)},
-          {"bart.encoder_layer", bart_encoder_layer(bart, samples, tokens)},
-          {"bart.decoder_layer", bart_decoder_layer(bart, samples, tokens, source)},
-          {"t5.relative_bias", t5_relative_bias(t5, false, tokens)},
-          {"t5.encoder_layer", t5_encoder_layer(t5, samples, tokens, ScoreBias::table)},
-          {"t5.decoder_layer", t5_decoder_layer(t5, samples, tokens, source)},
-          {"vit.embedding", vit_embedding(vit, samples)},
-          {"vit.layer", vit_layer(vit, samples)},
-          {"vit.classifier", vit_classifier_loss(vit, 5, samples)},
-          {"resnet.stem", resnet_stem({3, 16, 16}, 4, norm, samples)},
-          {"resnet.block", resnet_block({.is_bottleneck = true, .width = 4, .channels = 6, .stride = 2, .norm = norm},
-                                        {4, 6, 6}, samples)},
-          {"resnet.classifier", resnet_classifier({4, 6, 6}, 5, samples)}};
+  return {
+      {"bert.embedding", bert_embedding(bert, samples, tokens)},
+      {"bert.layer", bert_layer(bert, samples, tokens)},
+      {"bert.masked_language_head", bert_masked_language_head(bert, samples, tokens)},
+      {"bert.classifier", bert_classifier(bert, 5, samples, tokens)},
+      {"bart.embedding", bart_embedding(bart, samples, tokens)},
+      {"bart.encoder_layer", bart_encoder_layer(bart, samples, tokens)},
+      {"bart.decoder_layer", bart_decoder_layer(bart, samples, tokens, source)},
+      {"t5.relative_bias", t5_relative_bias(t5, false, tokens)},
+      {"t5.encoder_layer", t5_encoder_layer(t5, samples, tokens, ScoreBias::table)},
+      {"t5.decoder_layer", t5_decoder_layer(t5, samples, tokens, source)},
+      {"vit.embedding", vit_embedding(vit, samples)},
+      {"vit.layer", vit_layer(vit, samples)},
+      {"vit.classifier", vit_classifier_loss(vit, 5, samples)},
+      {"resnet.stem", resnet_stem({3, 16, 16}, 4, norm, samples)},
+      {"resnet.block",
+       resnet_block({.is_bottleneck = true, .width = 4, .channels = 6, .stride = 2, .norm = norm}, {4, 6, 6}, samples)},
+      {"resnet.classifier", resnet_classifier({4, 6, 6}, 5, samples)},
+      {"nearest_neighbours", nearest_neighbours({.points = 13, .features = 3, .classes = 5, .neighbours = 4}, tokens)},
+      {"sparse_gaussian_process", sparse_gaussian_process({.inducing = 5, .features = 3, .jitter = 0.01}, 23)}};
 }
 
 std::vector<at::Tensor> fields_of(const Body& body) {

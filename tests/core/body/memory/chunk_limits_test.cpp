@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pieces chosen for a limit of bytes: what a forward and a backward allocate, as LibTorch's allocator reports it, is at
 // most what was planned, and that at most the limit.
-#include <ATen/ops/zeros_like.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <variant>
@@ -14,55 +10,13 @@
 #include "core/body/passes/chunking.h"
 #include "kernels/onednn/matmul.h"
 #include "tests/core/body/chunked_bodies.h"
+#include "tests/core/body/memory/measured_memory.h"
 
 namespace llmtrain::body::test {
 namespace {
 
 // The kernels that run in one pass over memory are of fp32.
 constexpr ElementBytes fp32{4, 4};
-
-class CountedMemory final : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
-    now_ += size;
-    peak = std::max(peak, now_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-
-  std::int64_t peak = 0;
-
- private:
-  std::int64_t now_ = 0;
-};
-
-// Whose sums of gradients are there before.
-class SummedGradients final : public BodyParameters {
- public:
-  explicit SummedGradients(const GivenTensors& given) : given_(given) {
-    for (const auto& [id, tensor] : given.tensors) sums_[id] = at::zeros_like(tensor);
-  }
-  at::Tensor weight(TensorId parameter) const override { return given_.weight(parameter); }
-  void add_gradient(TensorId parameter, const at::Tensor& gradient) override { sums_.at(parameter).add_(gradient); }
-
- private:
-  const GivenTensors& given_;
-  std::map<TensorId, at::Tensor> sums_;
-};
-
-// Bytes beside what both passes are given.
-std::int64_t measured_peak(const Body& body, const std::vector<at::Tensor>& numbers) {
-  const GivenTensors given(body, numbers, at::kFloat);
-  SummedGradients parameters(given);
-  const std::vector<at::Tensor> inputs = given.of(body, BodyTensor::Role::input),
-                                fields = given.of(body, BodyTensor::Role::field);
-  const at::Tensor dy = random_tensor(body.shape_of(body.outputs[0]), at::kFloat);
-  const BodyRun run = run_of(body);
-  const auto memory = std::make_shared<CountedMemory>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
-  BodyTensors kept = run.forward(inputs, fields, parameters, {}).kept;
-  run.backward({dy}, std::move(kept), fields, parameters, {});
-  return memory->peak;
-}
 
 void check_planned(const Body& body, const std::vector<at::Tensor>& fields) {
   const PassMemory planned = pass_memory(body, Keeping::all, fp32);
