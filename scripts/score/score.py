@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ("calibration.csv", "programs.csv", "llmtrain.csv", "trainers.csv")
+FILES = ("calibration.csv", "programs.csv", "llmtrain.csv", "trainers.csv", "megatron-bridge.csv")
 NOT_TIME = ("bubble_fraction", "data_parallel_communication", "peak_memory")
 SHORT_NAMES = {
     "arXiv 2205.05198 Table 5": "arXiv 2205.05198, recompute",
@@ -49,6 +49,10 @@ SHORT_NAMES = {
     "GPT-NeoX-20B (arXiv 2204.06745) and configs/20B.yml": "GPT-NeoX-20B, A100",
     "NVIDIA-NeMo/Automodel docs/performance-summary.md (October 2025, DGX H100)": "NeMo AutoModel with experts, H100",
     "NVIDIA/JAX-Toolbox docs/frameworks/maxtext (DGX H100)": "MaxText, H100",
+    "QwenLM/Qwen README, profiling of memory and speed (A100-SXM4-80G, PEFT)": "Qwen with PEFT's LoRA, A100",
+    "NVIDIA-NeMo/Automodel LoRA benchmarks (docs/performance-summary, October 2025, DGX H100)": "NeMo AutoModel with LoRA, H100",
+    "Megatron Bridge, dense models (NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md, containers 25.09 to 26.06)": "Megatron Bridge, dense models",
+    "Megatron Bridge, experts (NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md, containers 25.09 to 26.04.01)": "Megatron Bridge, experts",
     ", h100-sxm-80gb": ", H100",
     ", a100-80gb": ", A100",
     ": bubble_fraction": ", bubble fraction",

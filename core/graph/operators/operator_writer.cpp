@@ -87,6 +87,7 @@ void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& p
     const bool meets = matrix.split.axis == 1 && setting_.shards.tensor > 1;
     add_magnitude(adapter + "_magnitude", {product.rows, features, product.inner}, drops, meets);
   }
+  if (!is_own()) add_adapter_passes(adapter, product.rows * product.inner, product.rows * features);
   add_product(adapter + "_a", {product.rows, rank, product.inner}, a.is_frozen);
   Operator& output = add_product(adapter + "_b", {product.rows, features, rank}, b.is_frozen);
   const double hidden = shape_.element * product.rows * rank, result = shape_.element * product.rows * features;
@@ -113,6 +114,12 @@ void OperatorWriter::add_magnitude(const std::string& name, const MatrixProduct&
   if (drops) add_product(name + "_dropped", product, true).backward_working = result;
   Operator& scaling = elementwise(name, 2 * product.rows * product.columns, 5 * product.rows * product.columns);
   scaling.forward_working = drops ? result : 0;
+}
+
+// One pass over what goes in, and one over what comes out, in each direction; how many there are is the program's.
+void OperatorWriter::add_adapter_passes(const std::string& name, double inputs, double outputs) {
+  elementwise(name + "_casts", inputs, inputs).fused_pass = FusedPass::adapter_input;
+  elementwise(name + "_sum", outputs, outputs).fused_pass = FusedPass::adapter_output;
 }
 
 // The forward reads and writes the input; the backward makes that again, and drops of the input's gradient.

@@ -108,6 +108,7 @@ class OperatorWriter {
   void add_adapter(const std::string& name, const MatrixProduct& product, const Parameter& matrix);
   void add_magnitude(const std::string& name, const MatrixProduct& product, bool drops, bool meets);
   void add_adapter_dropout(std::string name, double elements);
+  void add_adapter_passes(const std::string& name, double inputs, double outputs);
   // The parameter of that local name and those that are joined to it.
   std::span<const Parameter> weights_from(std::string_view first) const;
   // Makes packed weights again in the compute type, in each pass.

@@ -37,8 +37,9 @@ enum class OperatorKind {
 };
 
 // Passes over memory that programs without fused kernels make of several operators each: root-mean-square norms, the
-// rotation of queries and keys, and the activation function of a gated feed-forward network with its product.
-enum class FusedPass { none, rms_norm, rotation, gate };
+// rotation of queries and keys, and the activation function of a gated feed-forward network with its product. Those
+// over an adapter's input and result are of programs other than this one, and none where their kernels need none.
+enum class FusedPass { none, rms_norm, rotation, gate, adapter_input, adapter_output };
 
 // Traffic of a pass over memory: elements of the activations' type, and bytes of dropout masks.
 struct Movement {

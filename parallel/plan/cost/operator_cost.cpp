@@ -9,6 +9,7 @@
 
 #include "core/graph/values.h"
 #include "parallel/layout/emulated_machine.h"
+#include "parallel/plan/cost/elementwise_traffic.h"
 #include "parallel/plan/cost/two_streams.h"
 
 namespace llmtrain {
@@ -76,22 +77,6 @@ WorkPair product_cost(const PricedLayout& priced, const Operator& item) {
   if (item.module == OperatorModule::experts && priced.program().experts.launches_each)
     for (Work* work : {&cost.forward, &cost.backward}) work->operators *= product.batch;
   return {cost.forward * item.parts, cost.backward * item.parts};
-}
-
-// The program's traffic of a pass over memory, relative to that of the operator list.
-double elementwise_traffic(const TrafficFacts& traffic, FusedPass pass) {
-  const auto stated = [&](double own) { return own > 0 ? own : traffic.elementwise; };
-  switch (pass) {
-    case FusedPass::none:
-      return traffic.elementwise;
-    case FusedPass::rms_norm:
-      return stated(traffic.rms_norm);
-    case FusedPass::rotation:
-      return stated(traffic.rotation);
-    case FusedPass::gate:
-      return stated(traffic.gate);
-  }
-  return traffic.elementwise;
 }
 
 // Norms, activation functions and residuals are bound by memory: their time is that of their bytes.

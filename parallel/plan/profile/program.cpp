@@ -25,6 +25,8 @@ void visit_traffic(ProfileReader& reader, TrafficFacts& traffic) {
     reader.number("rms_norm", traffic.rms_norm, ratio_range);
     reader.number("rotation", traffic.rotation, ratio_range);
     reader.number("gate", traffic.gate, ratio_range);
+    reader.number("adapter_inputs", traffic.adapter_inputs, ratio_range);
+    reader.number("adapter_outputs", traffic.adapter_outputs, ratio_range);
     reader.number("softmax_forward", traffic.softmax_forward, ratio_range);
     reader.number("softmax_backward", traffic.softmax_backward, ratio_range);
     reader.number("cross_entropy", traffic.cross_entropy, ratio_range);

@@ -51,6 +51,10 @@ struct TrafficFacts {
   double rms_norm = 0;
   double rotation = 0;
   double gate = 0;
+  // Tensors of an adapter's input, and of its result, that the program reads and writes in each direction beside the
+  // products with A and B: casts to the adapter's type and back, scaling, the sum with the matrix's own result.
+  double adapter_inputs = 0;
+  double adapter_outputs = 0;
   double softmax_forward = 0.602;  // stored attention: relative to one read and one write of the scores
   double softmax_backward = 2.49;  // relative to two reads and one write of the scores
   double cross_entropy = 4.5;      // passes over the logits in each direction

@@ -141,11 +141,19 @@ Row row_named(const std::string& name, const std::vector<Row>& rows) {
 }
 
 ClusterProfile Shelf::profile_of(const Row& row, const Changes& changes) const {
-  json text = json::parse(read_file(recipes_ / "clusters" / (row.hardware + ".json")));
+  const std::filesystem::path clusters = recipes_ / "clusters";
+  json text = json::parse(read_file(clusters / (row.hardware + ".json")));
+  std::string borrowed_from;
+  if (text.contains("based_on")) {
+    const ClusterProfile whole = load_profile(row.hardware, clusters);
+    borrowed_from = whole.borrowed_from;
+    text = to_json(whole);
+  }
   const json tried = changes.value("profiles", json::object()).value(row.hardware, json::object());
   for (const auto& [pointer, value] : tried.items()) text[json::json_pointer(pointer)] = value;
   for (const auto& [key, value] : row.profile_set.items()) text[pointer_of(key)] = value;
   ClusterProfile profile = parse_profile(text.dump(), row.hardware);
+  profile.borrowed_from = borrowed_from;
   profile.program = load_program(row.program, recipes_ / "programs", profile.device.kind, changed_base(changes));
   profile.accuracy = accuracy_of(profile, recipes_ / "scores");
   return profile;

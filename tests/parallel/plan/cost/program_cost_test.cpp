@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
@@ -125,6 +126,33 @@ TEST_CASE("norms, rotations and gates move as much as the program says of each, 
   CHECK(further_forward_bytes(gates) == Approx((2 - fused) * element * layers * tokens * 3 * inner));
   CHECK(further_forward_bytes(all) ==
         Approx(further_forward_bytes(norms) + further_forward_bytes(rotations) + further_forward_bytes(gates)));
+}
+
+TEST_CASE("adapters move what the program says of their inputs and results, in either direction") {
+  // Rank 16 on all seven matrices of a layer: of 1,024 wide tokens three projections of queries, keys and values, the
+  // output's, the gate and what it multiplies, and of 4,096 the one down.
+  const std::vector<std::string> adapted = {"model.ffn_hidden_size=4096", "model.kv_heads=8",
+                                            R"(model.lora={"rank": 16, "targets": ["all-linear"]})"};
+  constexpr double tokens = 1024, layers = 8, element = 2;
+  constexpr double inputs = 6 * 1024 + 4096, results = 1024 + 2 * 512 + 1024 + 2 * 4096 + 1024;
+  const auto seconds = [&](const Program& program) {
+    PlannedAs planned(adapted, program);
+    planned.profile.host.operator_seconds = 0;
+    planned.profile.device.kernel_seconds = 0;
+    planned.profile.memory.half_bytes = 0;
+    const StageCost cost = make_step_costs(planned.priced()).stages[0];
+    const double rate = planned.profile.device.memory_bandwidth * planned.profile.memory.fraction;
+    return std::pair{cost.forward.seconds * rate, cost.backward.seconds * rate};
+  };
+  Program casts, sums;
+  casts.traffic.adapter_inputs = 8;
+  sums.traffic.adapter_outputs = 4;
+  const auto [forward, backward] = seconds({});
+  for (const auto& [program, bytes] : {std::pair{casts, 8 * inputs}, {sums, 4 * results}}) {
+    const auto [with, with_backward] = seconds(program);
+    CHECK(with - forward == Approx(layers * tokens * element * bytes));
+    CHECK(with_backward - backward == Approx(layers * tokens * element * bytes));
+  }
 }
 
 TEST_CASE("layer norms and activations without a gate are fused in every program") {

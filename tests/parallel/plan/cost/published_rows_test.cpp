@@ -22,7 +22,7 @@ bool is_speed(const Row& row) { return row.metric == "step_seconds" || row.metri
 TEST_CASE("every published speed that one recipe states has a name of its own") {
   std::map<std::string, int> names;
   int others = 0;
-  for (const char* file : {"calibration.csv", "programs.csv", "llmtrain.csv", "trainers.csv"})
+  for (const char* file : {"calibration.csv", "programs.csv", "llmtrain.csv", "trainers.csv", "megatron-bridge.csv"})
     for (const Row& row : read_rows(published_rows / file)) {
       CAPTURE(row.source, row.note);
       CHECK(row.name.empty() == !(is_speed(row) && row.recipe_texts.size() == 1));
@@ -34,6 +34,22 @@ TEST_CASE("every published speed that one recipe states has a name of its own") 
     CHECK(rows == 1);
   }
   CHECK(named_rows(published_rows).size() == names.size());
+}
+
+TEST_CASE("rows of devices whose profile is based on another one are planned with the whole of both") {
+  const Shelf shelf(test::source_folder() / "recipes");
+  int borrowed = 0;
+  for (const Row& row : read_rows(published_rows / "megatron-bridge.csv")) {
+    if (row.hardware != "gb200") continue;
+    const ClusterProfile profile = shelf.profile_of(row);
+    const ClusterProfile base = load_profile("b200", test::source_folder() / "recipes/clusters");
+    CHECK(profile.borrowed_from == "b200");
+    CHECK(profile.node.devices == 72);
+    CHECK(profile.matrix.peak_fraction == base.matrix.peak_fraction);
+    CHECK(profile.operators->measured_on == "b200");
+    if (++borrowed == 3) break;
+  }
+  CHECK(borrowed == 3);
 }
 
 TEST_CASE("a published speed is the same in whatever unit it is stated") {
