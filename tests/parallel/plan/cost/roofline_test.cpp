@@ -3,43 +3,15 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
-#include <vector>
+
+#include "tests/parallel/plan/cost/ideal_profile.h"
 
 namespace llmtrain {
 namespace {
 
-// 100 TFLOP/s and 1 TB/s, at full efficiency.
-ClusterProfile ideal_profile() {
-  ClusterProfile profile;
-  profile.device.memory_bandwidth = 1e12;
-  profile.device.peak_flops = {10e12, 0, 100e12, 100e12, 200e12};
-  profile.matrix = {1, 0, 0, 1};
-  profile.attention = {0.5, 0.25};
-  profile.memory = {1, 0};
-  return profile;
-}
-
-constexpr double cast_seconds = 1e-12;
-
-// With tables that say one half of the peak of products in 16 bits, a quarter of FP8's and a fifth of attention's.
-ClusterProfile measured_profile() {
-  ClusterProfile profile = ideal_profile();
-  const auto table = [](std::size_t axes, double efficiency) {
-    return EfficiencyTable(std::vector<std::vector<double>>(axes, {512, 8192}),
-                           std::vector<double>(std::size_t{1} << axes, efficiency));
-  };
-  OperatorTables tables;
-  tables.measured_on = "ideal";
-  tables.training_speed = 0.9;
-  tables.memory_fraction = 0.8;
-  tables.memory_seconds = 2e-6;
-  tables.fp8_cast_seconds = cast_seconds;
-  tables.products = {{"bf16", table(3, 0.5)}, {"fp8", table(3, 0.25)}};
-  tables.attention = {{"bf16", table(4, 0.2)}};
-  profile.operators = std::make_shared<const OperatorTables>(tables);
-  profile.program.kernels = {KernelRates::measured, 0.6};
-  return profile;
-}
+using test::cast_seconds;
+using test::ideal_profile;
+using test::measured_profile;
 
 TEST_CASE("a program of measured rates runs its operators as the tables say") {
   const ClusterProfile profile = measured_profile();
@@ -69,31 +41,6 @@ TEST_CASE("FP8 products are priced without the cast that was measured with them"
   slow.operators = std::make_shared<const OperatorTables>(tables);
   CHECK(Roofline(slow, DataType::bf16).product({4096, 4096, 4096}, MatrixType::fp8).seconds ==
         Approx(flops / 200e12 / 0.75));
-}
-
-TEST_CASE("grouped products are as far from their roofline as measured ones") {
-  ClusterProfile profile = measured_profile();
-  OperatorTables tables = *profile.operators;
-  tables.fp8_cast_seconds = 0;
-  // 0.4 at 16 rows, 0.6 at 1024.
-  const std::vector<std::vector<double>> axes{{16, 1024}, {1, 64}, {1 << 20, 1 << 24}};
-  tables.grouped_products = {{"bf16", EfficiencyTable(axes, {0.4, 0.4, 0.4, 0.4, 0.6, 0.6, 0.6, 0.6})}};
-  profile.operators = std::make_shared<const OperatorTables>(tables);
-  const Roofline roofline(profile, DataType::bf16);
-  const MatrixProduct many{1024, 2048, 1024, 8}, few{16, 2048, 1024, 8}, fewer{15, 2048, 1024, 8};
-  CHECK(roofline.grouped_product(many).seconds == Approx(many.flops() / 100e12 / (0.9 * 0.6)));
-  // Bound by memory: the matrices, their operands and their results.
-  const double bytes = 8 * 2 * (1024.0 * (16 + 2048) + 16 * 2048);
-  CHECK(roofline.grouped_product(few).seconds == Approx(bytes / 1e12 / (0.9 * 0.4)));
-  CHECK(roofline.grouped_efficiency(few, MatrixType::compute).basis == Basis::interpolated);
-  // Fewer rows than measured: as other products.
-  CHECK(roofline.grouped_product(fewer).seconds == Approx(roofline.product(fewer).seconds));
-  // FP8's peak is twice as high, and products reach half as much of it.
-  CHECK(roofline.grouped_product(many, MatrixType::fp8).seconds == Approx(roofline.grouped_product(many).seconds));
-  CHECK(roofline.grouped_efficiency(many, MatrixType::fp8).basis == Basis::extrapolated);
-  // Matrices of half the sides of the smallest measured ones.
-  CHECK(roofline.grouped_efficiency({1024, 512, 512, 8}, MatrixType::compute).fraction ==
-        Approx(0.9 * 0.6 * (512.0 / 768) / (1024.0 / 1280)));
 }
 
 TEST_CASE("FP4 products have a peak, a table and operands of their own, and none where the device has none") {
