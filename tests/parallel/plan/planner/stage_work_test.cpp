@@ -71,6 +71,18 @@ TEST_CASE("work that measured operators price says how near these were, and whos
   CHECK(up_on("a100-40gb") == "interpolated, borrowed from a100-80gb");
 }
 
+TEST_CASE("work of experts says how near the measured grouped products were") {
+  const auto up_with = [](const std::vector<Override>& further) {
+    std::vector<Override> overrides = {"cluster.program=automodel"};
+    overrides.insert(overrides.end(), further.begin(), further.end());
+    const Plan plan = recorded(read_recipe(recipes() / "models/qwen3-30b-a3b.json", overrides));
+    return named(work_of(plan, 0).forward, "feed_forward.experts.routed.up").basis;
+  };
+  CHECK(up_with({}) == "interpolated");
+  // None of those in FP8 was measured.
+  CHECK(up_with({"precision.fp8_level=O0"}) == "extrapolated");
+}
+
 TEST_CASE("a product states its shape, its FLOPs and the part of the peak that it reaches") {
   const Recipe recipe = read_recipe(recipes() / "models/llama3-70b.json");
   const Plan plan = recorded(recipe);
