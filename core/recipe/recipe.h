@@ -100,6 +100,7 @@ enum class StatesPlace { device, host, disk };
 
 struct OffloadRecipe {
   StatesPlace optimizer = StatesPlace::device;
+  bool gradients = false;  // of stages, as soon as they are final
   bool weights = false;
   bool activations = false;
   std::optional<std::string> folder{};  // of the file; none: the run directory

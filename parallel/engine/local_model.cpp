@@ -70,11 +70,13 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
     gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
   if (offload.moves_states() && !device.is_cpu()) host_update_.emplace(device_);
   if (offload.optimizer == StatesPlace::disk) open_state_disk(offload);
+  if (offload.gradients) gradient_eviction_.emplace(device_);
   if (offload.weights) weight_fetch_.emplace(device_);
   if (memory != nullptr) open_weight_stream(*memory);
   if (offload.activations) activation_offload_.emplace(device_);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents, make);
+  if (state_disk_) order_state_disk();
 }
 
 // All of it at once, before anything is trained: a disk that is too small is found here.
@@ -87,6 +89,23 @@ void LocalModel::open_state_disk(const OffloadRecipe& offload) {
     log().warn("memory.offload.folder: {} is in memory, of which its files take as much as they save", folder);
   else if (!state_disk_->file().is_direct())
     log().info("memory.offload.folder: {} has no direct access (O_DIRECT): the system keeps copies in memory", folder);
+}
+
+// What the next update needs is read while one is made: of this schedule, or one of another batch, whose stages are
+// updated in the same order.
+void LocalModel::order_state_disk() {
+  std::vector<std::size_t> numbers;
+  for (const Instruction& instruction : schedule().instructions) {
+    if (instruction.operation != Operation::optimizer_step) continue;
+    const bool is_last = instruction.stage < 0;
+    for (const ParameterUnit* unit :
+         is_last ? units_updated_last() : units_final_with(static_cast<std::size_t>(instruction.stage))) {
+      const DiskStates* const states = unit->parameters->disk_states();
+      for (std::int64_t i = 0; states != nullptr && i < states->pieces().count(); ++i)
+        numbers.push_back(states->first_number() + static_cast<std::size_t>(i));
+    }
+  }
+  state_disk_->set_order(numbers);
 }
 
 void LocalModel::open_weight_stream(const WeightMemory& memory) {
@@ -112,6 +131,7 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
   unit.is_reduced_last = group.is_reduced_last(layout_->partition().shape);
   // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
+  const ScheduleShape& shape = layout_->partition().shape;
   const ShardingOptions options{contents,
                                 device_,
                                 recipe().training.optimizer,
@@ -124,7 +144,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 weight_fetch_ ? &*weight_fetch_ : nullptr,
                                 state_disk_ ? &*state_disk_ : nullptr,
                                 weights_are_lent,
-                                layout_->partition().shape.updates_by_stage && !unit.is_reduced_last};
+                                shape.completes_stages() && !unit.is_reduced_last,
+                                gradient_eviction_ && !unit.is_reduced_last ? &*gradient_eviction_ : nullptr};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   if (group.is_shared())
@@ -203,6 +224,18 @@ std::vector<const ParameterUnit*> LocalModel::units_reduced_last() const {
   std::erase_if(last, [](const ParameterUnit* unit) { return !unit->is_reduced_last; });
   std::ranges::sort(last, {}, [](const ParameterUnit* unit) { return unit->store->ranges().front().parameter; });
   return last;
+}
+
+std::vector<const ParameterUnit*> LocalModel::units_final_with(std::size_t stage) const {
+  std::vector<const ParameterUnit*> units;
+  // What ranks of a pipeline share is reduced at the end alone.
+  for (const ParameterUnit& unit : stages_[stage / pipeline_ranks()].units)
+    if (!unit.is_reduced_last) units.push_back(&unit);
+  return units;
+}
+
+std::vector<const ParameterUnit*> LocalModel::units_updated_last() const {
+  return layout_->partition().shape.updates_by_stage ? units_reduced_last() : units();
 }
 
 bool LocalModel::holds_all_weights() const {

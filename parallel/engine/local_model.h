@@ -81,6 +81,9 @@ class LocalModel {
   // Pinned memory of the host that activations have taken (memory.offload.activations), in bytes.
   std::int64_t offloaded_activation_bytes() const { return activation_offload_ ? activation_offload_->bytes() : 0; }
 
+  // What takes gradients to the host (memory.offload.gradients); null: they stay.
+  GradientEviction* gradient_eviction() { return gradient_eviction_ ? &*gradient_eviction_ : nullptr; }
+
   // The disk that has this rank's optimizer states (memory.offload.optimizer "disk"); null without.
   const StateDisk* state_disk() const { return state_disk_ ? &*state_disk_ : nullptr; }
 
@@ -94,6 +97,10 @@ class LocalModel {
   // Those whose gradients are reduced at the end of a step, in an order on which ranks with copies of the same
   // parameters agree: two ranks would else wait for each other's sum of another one.
   std::vector<const ParameterUnit*> units_reduced_last() const;
+  // Those whose gradients are final after the last backward and reduction of a stage of this rank.
+  std::vector<const ParameterUnit*> units_final_with(std::size_t stage) const;
+  // Those that the OptimizerStep of the rank updates, in the order in which it does.
+  std::vector<const ParameterUnit*> units_updated_last() const;
   // Whether the unit's gradients and states count on this rank: parameters that several ranks of a pipeline hold count
   // on one of them.
   static bool counts(const ParameterUnit& unit) { return !unit.is_copy; }
@@ -137,6 +144,7 @@ class LocalModel {
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
              StateContents contents, const BlockFactory& make, const WeightMemory* memory);
   void open_state_disk(const OffloadRecipe& offload);
+  void order_state_disk();
   void open_weight_stream(const WeightMemory& memory);
   ParameterUnit make_unit(const StateGroup& group, StateContents contents, bool weights_are_lent);
   void add_stage(std::size_t stage, StateContents contents, const BlockFactory& make);
@@ -150,7 +158,8 @@ class LocalModel {
   SpikeDetector spikes_;
   std::optional<Fp8History> fp8_history_;
   std::optional<GradientFallback> gradient_fallback_;
-  std::optional<HostUpdate> host_update_;    // where the host or the disk has a GPU's optimizer states
+  std::optional<HostUpdate> host_update_;  // where the host or the disk has a GPU's optimizer states
+  std::optional<GradientEviction> gradient_eviction_;
   std::optional<StateDisk> state_disk_;      // where the disk has them
   std::optional<WeightFetch> weight_fetch_;  // where it has the shards of the weights
   std::optional<WeightStream> weight_stream_;

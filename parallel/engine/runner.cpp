@@ -62,7 +62,7 @@ StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, St
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
-  updated_.clear();
+  completed_.clear();
   start_tuners();
   take_schedule();
   Communicator& communicator = model_.groups().communicator();
@@ -111,6 +111,8 @@ void Runner::execute(const Instruction& instruction) {
       return model_.free(stage, last_pass_[stage]);
     case Operation::reduce_gradients:
       return reduce_gradients(stage);
+    case Operation::evict_gradients:
+      return evict_gradients(stage);
     case Operation::optimizer_step:
       return instruction.stage < 0 ? optimizer_step() : update_stage(stage);
   }
@@ -167,31 +169,53 @@ double Runner::learning_rate() const {
 }
 
 at::Tensor Runner::squares_of(const ParameterUnit& unit) const {
-  const auto updated = updated_.find(&unit);
-  return updated == updated_.end() ? unit.parameters->squares() : updated->second;
+  const auto completed = completed_.find(&unit);
+  return completed == completed_.end() ? unit.parameters->squares() : completed->second;
+}
+
+// The gradients of a stage's units, but for those that wait for other ranks of the pipeline, are final from here on.
+std::vector<const ParameterUnit*> Runner::complete(std::size_t stage) {
+  std::vector<const ParameterUnit*> units = model_.units_final_with(stage);
+  for (const ParameterUnit* unit : units) {
+    unit->parameters->collect();
+    completed_.emplace(unit, unit->parameters->squares());
+  }
+  if (reducing_ == stage) reducing_.reset();
+  return units;
 }
 
 // Nothing is known of other stages' gradients yet: the update can neither be clipped nor left out.
 void Runner::update_stage(std::size_t stage) {
   model_.reclaim_states();
-  for (const ParameterUnit& unit : model_.stage(stage).units) {
-    if (unit.is_reduced_last) continue;
-    unit.parameters->collect();
-    updated_.emplace(&unit, unit.parameters->squares());
-    unit.parameters->update(learning_rate(), 1, model_.loss_scale().updates(step_));
-    unit.parameters->free_gradients();
+  for (const ParameterUnit* unit : complete(stage)) {
+    unit->parameters->update(learning_rate(), 1, model_.loss_scale().updates(step_));
+    unit->parameters->free_gradients();
   }
-  if (reducing_ == stage) reducing_.reset();
+}
+
+// One stage's leave beside the passes of the next one: their memory is there for those of the stage behind it.
+void Runner::evict_gradients(std::size_t stage) {
+  finish_eviction();
+  for (const ParameterUnit* unit : complete(stage)) unit->parameters->evict_gradients();
+  evicting_ = stage;
+}
+
+void Runner::finish_eviction() {
+  if (!evicting_) return;
+  model_.gradient_eviction()->finish();
+  for (const ParameterUnit* unit : model_.units_final_with(*std::exchange(evicting_, std::nullopt)))
+    unit->parameters->free_gradients();
 }
 
 void Runner::optimizer_step() {
+  finish_eviction();
   // The ranks of a pipeline that share parameters are here only after all of their passes.
   for (const ParameterUnit* unit : model_.units_reduced_last()) unit->parameters->reduce();
   model_.release_copies();
   StepScalars scalars(declared_);
   for (const ParameterUnit* unit : model_.units()) {
     // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
-    if (!updated_.contains(unit)) unit->parameters->collect();
+    if (!completed_.contains(unit)) unit->parameters->collect();
     if (model_.counts(*unit)) scalars.add(scalar_names::gradient_squares, squares_of(*unit));
     unit->parameters->bring_saturated(scalars);
   }
@@ -213,9 +237,8 @@ void Runner::optimizer_step() {
   // Applied inside the update, which saves a pass over the gradients.
   const double coefficient =
       clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm) / result_.loss_scale;
-  for (const ParameterUnit* unit : model_.units())
-    if (!updated_.contains(unit))
-      unit->parameters->update(result_.learning_rate, coefficient, model_.loss_scale().updates(step_));
+  for (const ParameterUnit* unit : model_.units_updated_last())
+    unit->parameters->update(result_.learning_rate, coefficient, model_.loss_scale().updates(step_));
 }
 
 void Runner::record_overflows(const StepScalars& scalars) {

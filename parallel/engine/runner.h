@@ -82,7 +82,10 @@ class Runner {
   void finish_reduction(std::size_t stage);
   double learning_rate() const;
   at::Tensor squares_of(const ParameterUnit& unit) const;
+  std::vector<const ParameterUnit*> complete(std::size_t stage);
   void update_stage(std::size_t stage);
+  void evict_gradients(std::size_t stage);
+  void finish_eviction();
   void optimizer_step();
   void combine_ranks(StepScalars& scalars);
   void add_losses(StepScalars& scalars) const;
@@ -107,9 +110,9 @@ class Runner {
   StageExchange exchange_;
   std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
   std::optional<std::size_t> reducing_;           // the stage whose reduction is in progress
-  // Units that an OptimizerStep of their stage has updated, with the squares of their gradients, of which the norm is
-  // made.
-  std::unordered_map<const ParameterUnit*, at::Tensor> updated_;
+  std::optional<std::size_t> evicting_;           // the stage whose gradients are on their way to the host
+  // Units whose stage has been updated or evicted, with the squares of their gradients, of which the norm is made.
+  std::unordered_map<const ParameterUnit*, at::Tensor> completed_;
   // By term of rows, of each micro-batch the sum over its rows, on the device; undefined on ranks without the block.
   std::vector<std::vector<at::Tensor>> losses_;
   std::int64_t step_ = 0;

@@ -192,6 +192,8 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       // They are in the host's memory as they are.
       {offload.weights && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/weights", "true on a CPU",
        "use false"},
+      {offload.gradients && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/gradients", "true on a CPU",
+       "use false"},
       {offload.activations && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/activations", "true on a CPU",
        "use false"},
   };

@@ -31,7 +31,8 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
           .zero_stage = static_cast<std::int32_t>(sharding),
           .reduces = std::max(data_group(mesh).ranks, copies) > 1,
           .fetches = recipe.memory.offload.weights,
-          .updates_by_stage = recipe.training.update_in_backward};
+          .updates_by_stage = recipe.training.update_in_backward,
+          .evicts_gradients = recipe.memory.offload.gradients};
 }
 
 std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {

@@ -49,6 +49,7 @@ Stream stream_of(Operation operation) {
     case Operation::forward:
     case Operation::backward:
     case Operation::free_weights:
+    case Operation::evict_gradients:
     case Operation::optimizer_step:
       break;
   }

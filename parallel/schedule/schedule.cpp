@@ -13,9 +13,9 @@ namespace llmtrain {
 namespace {
 
 // In the order of the enum.
-constexpr std::array<const char*, 10> operation_names = {
-    "Forward",      "Backward",      "SendActivation", "RecvActivation",  "SendGradient",
-    "RecvGradient", "GatherWeights", "FreeWeights",    "ReduceGradients", "OptimizerStep"};
+constexpr std::array<const char*, 11> operation_names = {
+    "Forward",       "Backward",    "SendActivation",  "RecvActivation", "SendGradient", "RecvGradient",
+    "GatherWeights", "FreeWeights", "ReduceGradients", "EvictGradients", "OptimizerStep"};
 
 // A period during which a rank holds a stage's gathered weights, as indices into its list of passes.
 struct WeightHold {
@@ -94,8 +94,8 @@ class RankWriter {
               [](const WeightHold& a, const WeightHold& b) { return a.free_after < b.free_after; });
     // At most a receive before each pass and a send after it.
     const std::size_t instructions_a_pass = shape.pipeline == 1 ? 1 : 3;
-    const std::size_t stage_updates = shape.updates_by_stage ? static_cast<std::size_t>(shape.loops) : 0;
-    instructions_.reserve(passes_.size() * instructions_a_pass + 2 * holds_.size() + reductions() + stage_updates +
+    const std::size_t completions = shape.completes_stages() ? static_cast<std::size_t>(shape.loops) : 0;
+    instructions_.reserve(passes_.size() * instructions_a_pass + 2 * holds_.size() + reductions() + completions +
                           updates() + 1);
   }
 
@@ -111,9 +111,9 @@ class RankWriter {
       // gradients are needed only by OptimizerStep.
       gather_before(i + 1);
       reduce_after(passes_[i]);
-      if (completes_stage(passes_[i])) update_after(passes_[i].stage);
+      if (completes_stage(passes_[i])) complete_after(passes_[i].stage);
     }
-    if (unupdated_ >= 0) update(unupdated_);
+    if (incomplete_ >= 0) complete(incomplete_);
     // After all reductions of the list: the runner waits for them, not for the other ranks' passes.
     instructions_.push_back({.operation = Operation::optimizer_step});
     if (updates() > 0 && !shape_.updates_by_stage) gather_updates();
@@ -173,16 +173,18 @@ class RankWriter {
   }
 
   bool completes_stage(const Instruction& pass) const {
-    return shape_.updates_by_stage && pass.operation == Operation::backward && pass.micro + 1 == shape_.micro_batches;
+    return shape_.completes_stages() && pass.operation == Operation::backward && pass.micro + 1 == shape_.micro_batches;
   }
 
   // Not at once what other ranks add to: that reduction runs beside the passes up to the next one.
-  void update_after(std::int32_t stage) {
-    const std::int32_t complete = shape_.reduces ? std::exchange(unupdated_, stage) : stage;
-    if (complete >= 0) update(complete);
+  void complete_after(std::int32_t stage) {
+    const std::int32_t reduced = shape_.reduces ? std::exchange(incomplete_, stage) : stage;
+    if (reduced >= 0) complete(reduced);
   }
 
-  void update(std::int32_t stage) {
+  void complete(std::int32_t stage) {
+    if (shape_.evicts_gradients)
+      return instructions_.push_back({.operation = Operation::evict_gradients, .stage = stage});
     instructions_.push_back({.operation = Operation::optimizer_step, .stage = stage});
     if (updates() > 0) instructions_.push_back({.operation = Operation::gather_weights, .stage = stage});
   }
@@ -197,7 +199,7 @@ class RankWriter {
   std::vector<Instruction> passes_;
   std::vector<WeightHold> holds_, frees_;  // by gather_before, by free_after
   std::size_t gathered_ = 0, freed_ = 0;
-  std::int32_t unupdated_ = -1;  // the stage whose last reduction is in progress, −1: none
+  std::int32_t incomplete_ = -1;  // the stage whose last reduction is in progress, −1: none
   std::vector<Instruction> instructions_;
 };
 
@@ -220,7 +222,8 @@ std::string to_text(const RankSchedule& schedule) {
 Schedule make_schedule(const ScheduleShape& shape) {
   // The rules of recipes have checked this; a shape from elsewhere would give a schedule that cannot run.
   const bool runs = takes_loops(shape.kind, shape.pipeline, shape.loops) &&
-                    shape.micro_batches % micro_batch_group(shape.kind, shape.pipeline, shape.loops) == 0;
+                    shape.micro_batches % micro_batch_group(shape.kind, shape.pipeline, shape.loops) == 0 &&
+                    !(shape.updates_by_stage && shape.evicts_gradients);
   if (!runs) throw Error(ExitCode::internal_error, "the requested schedule violates the rules of recipes");
   Schedule schedule{.shape = shape, .ranks = {}};
   schedule.ranks.reserve(static_cast<std::size_t>(shape.pipeline));

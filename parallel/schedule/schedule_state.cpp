@@ -27,6 +27,8 @@ std::string ScheduleState::execute(const Instruction& instruction, std::int32_t 
       return free(instruction);
     case Operation::reduce_gradients:
       return reduce(instruction);
+    case Operation::evict_gradients:
+      return evict(instruction);
     case Operation::optimizer_step:
       return instruction.stage < 0 ? optimizer_step(rank) : update(instruction);
   }
@@ -42,6 +44,7 @@ std::string ScheduleState::use_weights(const Instruction& instruction) {
   if (rank_of(instruction).has_stepped) return "no pass may follow OptimizerStep";
   StageState& stage = stage_of(instruction);
   if (stage.is_updated) return "no pass may follow the stage's OptimizerStep";
+  if (stage.is_evicted) return "no pass may follow the stage's EvictGradients";
   if (instruction.operation == Operation::backward && !shape_.has_backward(instruction.stage)) return {};
   if (shape_.sharding() == 3 && !stage.is_gathered) return "the stage's weights are not gathered";
   stage.is_used = true;
@@ -156,9 +159,25 @@ std::string ScheduleState::update(const Instruction& instruction) {
   StageState& stage = stage_of(instruction);
   if (!shape_.updates_by_stage) return "all stages are updated at once";
   if (stage.is_updated) return "the stage was updated already";
+  if (std::string missing = incomplete(stage); !missing.empty()) return missing;
+  stage.is_updated = true;
+  return {};
+}
+
+std::string ScheduleState::evict(const Instruction& instruction) {
+  StageState& stage = stage_of(instruction);
+  if (!shape_.evicts_gradients) return "gradients stay where they are";
+  if (rank_of(instruction).has_stepped) return "OptimizerStep takes what has been evicted";
+  if (stage.is_evicted) return "the stage's gradients were evicted already";
+  if (std::string missing = incomplete(stage); !missing.empty()) return missing;
+  stage.is_evicted = true;
+  return {};
+}
+
+// Why its gradients are not final; empty where they are.
+std::string ScheduleState::incomplete(const StageState& stage) const {
   if (stage.backwards != shape_.micro_batches) return "the stage has not run every micro-batch backward";
   if (shape_.reduces && stage.unreduced != 0) return "the stage's gradients are not reduced";
-  stage.is_updated = true;
   return {};
 }
 
@@ -175,6 +194,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
     if (shape_.reduces && here.unreduced != 0) return "the gradients of " + name + " are not reduced";
     if (here.is_gathered) return "the weights of " + name + " are not freed";
     if (shape_.updates_by_stage && !here.is_updated) return name + " is not updated";
+    if (shape_.evicts_gradients && !here.is_evicted) return "the gradients of " + name + " are not evicted";
     // With one rank tensors stay on it; nothing is sent.
     if (shape_.pipeline == 1) continue;
     for (std::int32_t micro = 0; micro < shape_.micro_batches; ++micro) {

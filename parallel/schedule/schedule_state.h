@@ -36,6 +36,7 @@ class ScheduleState {
     std::int32_t unreduced = 0;  // backwards since the last reduction
     std::int32_t updates = 0;    // gathers after OptimizerStep
     bool is_updated = false;     // by an OptimizerStep of its own
+    bool is_evicted = false;     // its gradients, to the host
     bool is_gathered = false;
     bool is_used = false;  // since the gather
   };
@@ -59,6 +60,8 @@ class ScheduleState {
   std::string free(const Instruction& instruction);
   std::string reduce(const Instruction& instruction);
   std::string update(const Instruction& instruction);
+  std::string evict(const Instruction& instruction);
+  std::string incomplete(const StageState& stage) const;
   std::string optimizer_step(std::int32_t rank);
   std::string use_weights(const Instruction& instruction);
   std::string gather_update(StageState& stage, const RankState& rank);

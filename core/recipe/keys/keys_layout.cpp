@@ -197,6 +197,10 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
          "Optimizer state and master weights: true keeps them in the host's memory, \"disk\" in a file "
          "of each rank, which its updates read and write piece by piece, also on CPUs."},
         memory.offload.optimizer, states_place_words);
+    keys.boolean({"gradients",
+                  "With `optimizer`: gradients of each stage (pipeline.loops), as soon as they are final, which the "
+                  "host then updates from."},
+                 memory.offload.gradients);
     keys.boolean({"weights", "With ZeRO 3 and `optimizer`: weights of stages that are not in use."},
                  memory.offload.weights);
     keys.boolean({"activations", "Activations between forward and backward."}, memory.offload.activations);

@@ -87,6 +87,7 @@ std::vector<Rule> cuda_graph_rules() {
             "/parallel/context",
             "/parallel/zero_stage",
             "/memory/offload/optimizer",
+            "/memory/offload/gradients",
             "/memory/offload/weights",
             "/memory/offload/activations",
             "/memory/offload/folder",

@@ -20,6 +20,21 @@ Verdict check_weights(const Recipe& recipe, const Known&) {
   return {};
 }
 
+// They go to where the update is made, stage by stage.
+Verdict check_gradients(const Recipe& recipe, const Known&) {
+  if (!recipe.memory.offload.gradients) return {};
+  if (!recipe.memory.offload.moves_states())
+    return refuse_true("the device, which has the optimizer's states, updates from them",
+                       "memory.offload.optimizer true or \"disk\"");
+  if (recipe.training.update_in_backward)
+    return refuse_true("training.update_in_backward uses a stage's gradients up as soon as they are final",
+                       "training.update_in_backward false");
+  if (recipe.pipeline.loops == 1)
+    return refuse_true("with pipeline.loops 1 all gradients of a rank are final at once, and leave nothing to be saved",
+                       "pipeline.loops above 1, up to a stage for each layer");
+  return {};
+}
+
 Verdict check_folder(const Recipe& recipe, const Known&) {
   if (!recipe.memory.offload.folder || recipe.memory.offload.optimizer == StatesPlace::disk) return {};
   return Refusal{"a folder in which nothing lies", "needs memory.offload.optimizer \"disk\", or must be null", "null"};
@@ -36,6 +51,10 @@ Verdict check_async(const Recipe& recipe, const Known&) {
 std::vector<Rule> offload_rules() {
   return {
       {"/memory/offload/weights", {"/parallel/zero_stage", "/memory/offload/optimizer"}, check_weights},
+      {"/memory/offload/gradients",
+       {"/memory/offload/optimizer", "/training/update_in_backward", "/pipeline/loops", "/parallel/pipeline",
+        "/parallel/zero_stage"},
+       check_gradients},
       {"/memory/offload/folder", {"/memory/offload/optimizer"}, check_folder},
       {"/checkpoint/async", {"/memory/offload/optimizer"}, check_async},
   };

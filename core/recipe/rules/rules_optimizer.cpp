@@ -56,9 +56,6 @@ Verdict check_update_in_backward(const Recipe& recipe, const Known&) {
                        "precision.fp8_level \"off\" or \"O0\"");
   if (recipe.kernels.cuda_graphs)
     return refuse_true("captured passes write gradients to memory of their own", "kernels.cuda_graphs false");
-  if (recipe.memory.offload.moves_states())
-    return refuse_true("the host or the disk has the optimizer's states, whose update waits for all gradients",
-                       "memory.offload.optimizer false");
   return {};
 }
 
@@ -72,7 +69,7 @@ std::vector<Rule> optimizer_rules() {
       {name, {"/memory/offload/optimizer"}, check_place},
       {"/training/update_in_backward",
        {"/training/clip_norm", "/training/spikes/loss", "/training/spikes/gradient_norm", "/training/skip_limit",
-        "/precision/compute", "/precision/fp8_level", "/kernels/cuda_graphs", "/memory/offload/optimizer"},
+        "/precision/compute", "/precision/fp8_level", "/kernels/cuda_graphs"},
        check_update_in_backward},
   };
 }

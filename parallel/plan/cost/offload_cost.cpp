@@ -2,6 +2,7 @@
 #include "parallel/plan/cost/offload_cost.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -55,6 +56,19 @@ double kept_bytes(const Partition& partition, const OperatorLists& operators, st
   return kept;
 }
 
+double evicted_bytes(const Partition& partition, const StateGroup& group) {
+  if (!partition.shape.evicts_gradients || !group.types.is_trained || group.is_reduced_last(partition.shape)) return 0;
+  return group.types.gradient_bytes() * static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
+}
+
+double evicted_bytes(const Partition& partition, std::int64_t pipeline_rank) {
+  double bytes = 0;
+  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < partition.stages.size();
+       stage += static_cast<std::size_t>(partition.mesh.pipeline))
+    for (const StateGroup& group : partition.groups[stage]) bytes += evicted_bytes(partition, group);
+  return bytes;
+}
+
 void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost) {
   const OffloadRecipe& offload = priced.recipe().memory.offload;
   const double bandwidth = priced.profile.device.pcie_bandwidth;
@@ -68,6 +82,8 @@ void add_offload(const PricedLayout& priced, std::size_t stage, double kept, Sta
     cost.backward.seconds += alone;
   }
   cost.gather_seconds += weights / bandwidth;
+  for (const StateGroup& group : priced.partition.groups[stage])
+    cost.evict_seconds += evicted_bytes(priced.partition, group) / bandwidth;
   // PCIe is full duplex: in the forward weights arrive while activations leave. In the backward both arrive, and
   // activations of a micro-batch wait for its share of the weights of the next stage.
   const double share = weights / priced.partition.shape.gather_group();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "parallel/plan/cost/operator_cost.h"
 
@@ -13,9 +14,16 @@ namespace llmtrain {
 // gradient.
 double kept_bytes(const Partition& partition, const OperatorLists& operators, std::size_t stage, double saved);
 
+// Bytes of a group's gradients that leave the device in a step (memory.offload.gradients): of the elements that the
+// rank updates, where they do not wait for other ranks of the pipeline.
+double evicted_bytes(const Partition& partition, const StateGroup& group);
+// The same bytes of all stages of a pipeline rank.
+double evicted_bytes(const Partition& partition, std::int64_t pipeline_rank);
+
 // What memory.offload moves over PCIe for the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
 // arrive before each gather, which takes so much longer; activations leave in the forward and return in the backward,
-// so that a pass takes the longer of its own time and that of either direction.
+// so that a pass takes the longer of its own time and that of either direction. Gradients leave beside the passes that
+// follow.
 void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost);
 
 }  // namespace llmtrain

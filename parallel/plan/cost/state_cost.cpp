@@ -97,16 +97,19 @@ StateTypes most_states(const PricedLayout& priced) {
 // written only once.
 double moved_weight_bytes(const StateTypes& types) { return types.master ? types.weight_bytes() : 0; }
 
-// The step that the host makes (parallel/shard/states/host_update.h): gradients arrive, it updates, and new weights
-// leave, all at once, so that the slowest of the three counts. What passes through is written to the host's memory and
-// read there once; weights that stay there are only written.
+// The step that the host makes (parallel/shard/states/offload/host_update.h): gradients arrive, it updates, and new
+// weights leave, all at once, so that the slowest of the three counts. What passes through is written to the host's
+// memory and read there once; weights that stay there are only written, and gradients that have come before are only
+// read.
 double host_update_seconds(const PricedLayout& priced, double elements) {
   const StateTypes types = most_states(priced);
   const double master = types.master ? types.master_bytes() : types.weight_bytes();
   const double states = 2 * (master + types.moment_bytes());
-  const bool stay = priced.recipe().memory.offload.weights;
-  const double passing = 2 * types.gradient_bytes() + (stay ? moved_weight_bytes(types) : 2 * types.weight_bytes());
-  const double one_way = stay ? types.gradient_bytes() : std::max(types.gradient_bytes(), types.weight_bytes());
+  const bool stay = priced.recipe().memory.offload.weights, have_come = priced.recipe().memory.offload.gradients;
+  const double gradients = have_come ? 0 : types.gradient_bytes();
+  const double passing =
+      types.gradient_bytes() + gradients + (stay ? moved_weight_bytes(types) : 2 * types.weight_bytes());
+  const double one_way = stay ? gradients : std::max(gradients, types.weight_bytes());
   const ClusterProfile& profile = priced.profile;
   const auto sharing = static_cast<double>(std::min(priced.mesh().world(), profile.node.devices));
   const double of_memory = profile.host.memory_bandwidth > 0 ? sharing / profile.host.memory_bandwidth : 0;

@@ -13,6 +13,7 @@
 #include "core/graph/rope_frequencies.h"
 #include "parallel/layout/state_pieces.h"
 #include "parallel/plan/cost/muon_cost.h"
+#include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/memory/activation_memory.h"
 
@@ -35,9 +36,9 @@ constexpr double transfer_bytes = 0.1e9;
 constexpr double cpu_program_bytes = 0.163e9;
 constexpr double mpi_bytes = 0.016e9;
 
-// What an update in the backward frees: not of what ranks sum at the end of a step.
+// What an update in the backward or an eviction frees: not of what ranks sum at the end of a step.
 bool frees_gradients(const ScheduleShape& shape, const StateGroup& group) {
-  return shape.updates_by_stage && !group.is_reduced_last(shape);
+  return shape.completes_stages() && !group.is_reduced_last(shape);
 }
 
 void add_group(const StateGroup& group, const ScheduleShape& shape, const MemoryFacts& facts, StageMemory& stage) {
@@ -53,7 +54,8 @@ void add_group(const StateGroup& group, const ScheduleShape& shape, const Memory
     gradients += types.weight_bytes() * whole;
   const Event begin = group.splits_gradients() ? Event::first_reduction_starts : Event::step_gradients_begin;
   if (frees_gradients(shape, group))
-    stage.hold({Category::gradients, gradients, begin, Event::optimizer_ends});
+    stage.hold({Category::gradients, gradients, begin,
+                shape.evicts_gradients ? Event::gradients_have_left : Event::optimizer_ends});
   else
     resident[Category::gradients] += gradients;
   resident[Category::master_weights] += types.master_bytes() * held(1);
@@ -129,6 +131,11 @@ void move_to_disk(const Partition& partition, std::size_t index, bool is_cpu, St
   (is_cpu ? stage.resident : stage.host_resident)[Category::buffers] += static_cast<double>(file.buffers());
 }
 
+// LibTorch takes a power of two of bytes for memory that is pinned.
+double pinned_bytes(double bytes) {
+  return bytes > 0 ? static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(bytes))) : 0;
+}
+
 void offload_states(const Partition& partition, std::size_t index, bool is_cpu, StageMemory& stage) {
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
   if (wanted.optimizer == StatesPlace::disk) move_to_disk(partition, index, is_cpu, stage);
@@ -142,12 +149,13 @@ void offload_states(const Partition& partition, std::size_t index, bool is_cpu, 
         stage.host_resident[Category::master_weights] +=
             group.types.weight_bytes() * static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
   }
+  for (const StateGroup& group : partition.groups[index])
+    stage.host_resident[Category::gradients] += pinned_bytes(evicted_bytes(partition, group));
   if (!wanted.weights) return;
   stage.resident[Category::weights] = 0;
-  // LibTorch takes a power of two of bytes for memory that is pinned.
   for (const StateGroup& group : partition.groups[index])
-    stage.host_resident[Category::weights] += static_cast<double>(
-        std::bit_ceil(static_cast<std::uint64_t>(group.types.weight_bytes() * static_cast<double>(group.shard()))));
+    stage.host_resident[Category::weights] +=
+        pinned_bytes(group.types.weight_bytes() * static_cast<double>(group.shard()));
 }
 
 // Up to ZeRO-1 whole gradients are resident.

@@ -13,6 +13,7 @@
 #include "core/recipe/rules/rules.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/plan/cost/disk_cost.h"
+#include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
@@ -100,6 +101,7 @@ std::vector<PlannedRank> planned_ranks(const PricedLayout& priced, const Plan& p
                      .peak_bytes = simulated.peak_bytes,
                      .bytes = simulated.high_water,
                      .host_bytes = simulated.host_peak_bytes,
+                     .evicted_bytes = evicted_bytes(priced.partition, index),
                      .disk_bytes = plan.memory.stages[static_cast<std::size_t>(index)].disk,
                      .disk_traffic = disk_traffic(priced, index),
                      .disk_seconds = disk_seconds(priced, index),

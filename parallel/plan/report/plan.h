@@ -74,8 +74,9 @@ struct PlannedRank {
   std::int64_t count = 1;  // how many are identical
   std::int64_t pipeline_rank = 0;
   double peak_bytes = 0;
-  MemoryBytes bytes;      // each category's high-water mark
-  double host_bytes = 0;  // offloaded
+  MemoryBytes bytes;         // each category's high-water mark
+  double host_bytes = 0;     // offloaded
+  double evicted_bytes = 0;  // of gradients that a step moves to the host
   // The file of its states (memory.offload.optimizer "disk"), what a step reads from and writes to it, and how long.
   double disk_bytes = 0;
   double disk_traffic = 0;

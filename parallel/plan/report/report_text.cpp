@@ -104,6 +104,8 @@ void write_verdict(Page& page, const PlanReport& report) {
   if (const auto most = fallback_peak(report))
     where += fmt::format(", at most {} once layers have left FP8", bytes_text(*most));
   if (rank.host_bytes > 0) where += fmt::format(", plus {} of host memory", bytes_text(rank.host_bytes));
+  if (rank.evicted_bytes > 0)
+    where += fmt::format(", to which steps move {} of gradients", bytes_text(rank.evicted_bytes));
   if (rank.disk_bytes > 0)
     where += fmt::format(", plus {} on a disk, of which steps move {} in {}", bytes_text(rank.disk_bytes),
                          bytes_text(rank.disk_traffic), duration_text(rank.disk_seconds));

@@ -41,6 +41,7 @@ std::size_t thread_of(Operation operation) {
   switch (operation) {
     case Operation::forward:
     case Operation::backward:
+    case Operation::evict_gradients:
     case Operation::optimizer_step:
       return 0;
     case Operation::send_activation:

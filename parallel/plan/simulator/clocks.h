@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "parallel/plan/simulator/copy_streams.h"
 #include "parallel/plan/simulator/data_stream.h"
 #include "parallel/plan/simulator/memory_ledger.h"
 #include "parallel/plan/simulator/outgoing_link.h"
+#include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
 
@@ -43,11 +45,47 @@ struct RankClock {
     result.exposed_copy_seconds += start - earliest;
     return start;
   }
+  // The rank comes to EvictGradients of a stage, whose gradients are final at `earliest`. Those that left before have to
+  // be on the host then, and give their memory back.
+  void evict(std::int32_t stage, double seconds, double earliest) {
+    const double ready = std::max(clock, earliest);
+    result.exposed_data_seconds += ready - clock;
+    clock = release_evicted({{}, {{CopyLane::to_host, seconds}}, true}, ready);
+    evicting = stage;
+  }
+  // The start of an update of all stages, not before `earliest`.
+  double after_evictions(double earliest) {
+    return evicting < 0 ? earliest : release_evicted({{}, {}, true}, earliest);
+  }
+  void count_pass(const PassCost& cost, const Interval& pass) {
+    const double slowed = pass.end - pass.start - cost.seconds;
+    result.busy_seconds += pass.end - pass.start;
+    result.communication_seconds += cost.communication_seconds;
+    result.recompute_seconds += cost.recompute_seconds;
+    result.slowed_seconds += slowed;
+    result.exposed_data_seconds += slowed;
+  }
+  // After the last instruction.
+  void finish() {
+    result.end_seconds = std::max(clock, data.free_at());
+    // Gathers of updated weights that outlast the optimizer step have nothing left to overlap.
+    result.exposed_data_seconds += result.end_seconds - clock;
+    finish_copies();
+    // Events after the last instruction, such as the end of its sends.
+    ledger.finish();
+  }
   // What moves after the last instruction lengthens the step.
   void finish_copies() {
     const double longer = std::max(0.0, copies.finish() - result.end_seconds);
     result.exposed_copy_seconds += longer;
     result.end_seconds += longer;
+  }
+
+  double release_evicted(const InstructionCopies& issued, double earliest) {
+    const double start = copies.begin(issued, clock, earliest);
+    result.exposed_copy_seconds += start - earliest;
+    if (evicting >= 0) note(start, MemoryEvent::gradients_have_left, std::exchange(evicting, -1));
+    return start;
   }
 
   std::int32_t rank;
@@ -56,6 +94,7 @@ struct RankClock {
   double input_ready = 0;       // end of the transfers that the next pass waits for
   double longest_transfer = 0;  // duration of the longest of them
   std::int32_t reducing = -1;   // its stage while the whole gradients are held, else −1
+  std::int32_t evicting = -1;   // the stage whose gradients are on their way to the host, else −1
   double receive_free = 0;      // the incoming link is busy until then
   Arrival* awaited = nullptr;   // for whose time the rank waits, if its sender has not sent yet
   DataStream data;

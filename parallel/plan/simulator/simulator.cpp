@@ -102,6 +102,9 @@ class Simulator {
         case Operation::free_weights:
           here.note(here.clock, Event::weights_are_freed, instruction.stage);
           break;
+        case Operation::evict_gradients:
+          evict(here, instruction);
+          break;
         case Operation::optimizer_step:
           run_optimizer(here, instruction);
           break;
@@ -151,12 +154,7 @@ class Simulator {
           end, here.data.interval(stage_of(instruction).gather).end + cost.seconds / cost_of(instruction).buckets);
     note_pass(here, instruction, {start, end});
     timeline_.record(here, Stream::compute, {start, end}, cost.seconds);
-    const double slowed = end - start - cost.seconds;
-    here.result.busy_seconds += end - start;
-    here.result.communication_seconds += cost.communication_seconds;
-    here.result.recompute_seconds += cost.recompute_seconds;
-    here.result.slowed_seconds += slowed;
-    here.result.exposed_data_seconds += slowed;
+    here.count_pass(cost, {start, end});
     first_start_ = std::min(first_start_, start);
     last_end_ = std::max(last_end_, end);
     here.clock = end;
@@ -185,7 +183,7 @@ class Simulator {
   void begin_gradients(RankClock& here, std::int32_t stage, double start, bool is_early) {
     StageClock& clock = stages_[static_cast<std::size_t>(stage)];
     if (!is_early) clock.has_early_gradients = false;
-    if (shape_.updates_by_stage && !std::exchange(clock.has_step_gradients, true))
+    if (shape_.completes_stages() && !std::exchange(clock.has_step_gradients, true))
       here.note(start, Event::step_gradients_begin, stage);
     if (!shape_.reduces || std::exchange(clock.has_gradients, true)) return;
     clock.has_early_gradients = is_early;
@@ -265,11 +263,17 @@ class Simulator {
     if (!costs_.overlap) end_reduction(here);
   }
 
+  void evict(RankClock& here, const Instruction& eviction) {
+    // Meanwhile the next stage's gradients are reduced.
+    if (here.reducing == eviction.stage) end_reduction(here);
+    here.evict(eviction.stage, cost_of(eviction).evict_seconds, here.data.interval(stage_of(eviction).reduction).end);
+  }
+
   void run_optimizer(RankClock& here, const Instruction& update) {
     const bool is_whole = update.stage < 0;
     const double passes_done = std::max(here.clock, here.input_ready);
     const double reduced = here.data.interval(is_whole ? here.reduction : stage_of(update).reduction).end;
-    const double start = here.after_copies(copies_, std::max(passes_done, reduced));
+    const double start = here.after_evictions(here.after_copies(copies_, std::max(passes_done, reduced)));
     // Beside a stage's update the next one's gradients are reduced.
     if (is_whole || here.reducing == update.stage) end_reduction(here);
     const bool is_done = is_whole && shape_.updates_by_stage;  // stage by stage
@@ -355,12 +359,7 @@ class Simulator {
     double most_busy = 0;
     for (RankClock& rank : ranks_) {
       timeline_.record_data(rank);
-      rank.result.end_seconds = std::max(rank.clock, rank.data.free_at());
-      // Gathers of updated weights that outlast the optimizer step have nothing left to overlap.
-      rank.result.exposed_data_seconds += rank.result.end_seconds - rank.clock;
-      rank.finish_copies();
-      // Events after the rank's last instruction, such as the end of its sends.
-      rank.ledger.finish();
+      rank.finish();
       most_busy = std::max(most_busy, rank.result.busy_seconds);
       result_.step_seconds = std::max(result_.step_seconds, rank.result.end_seconds);
       result_.ranks.push_back(std::move(rank.result));

@@ -33,6 +33,7 @@ struct StageCost {
   double reduce_seconds = 0;       // all-reduce or reduce-scatter of the stage's gradients
   double last_reduce_seconds = 0;  // what the step's last reduction takes longer
   double update_seconds = 0;       // of an OptimizerStep of this stage alone
+  double evict_seconds = 0;        // that its gradients take to the host, beside other things
   double buckets = 1;
   WireSeconds gather_wires{}, reduce_wires{}, last_reduce_wires{};
 };

@@ -49,6 +49,7 @@ enum class MemoryEvent : std::uint8_t {
   // ReduceGradients: until then a reduction may read the whole gradients.
   gradients_are_reduced,
   later_gradients_are_reduced,  // the same, but not of the step's first reduction
+  gradients_have_left,          // at the rank's next EvictGradients or the optimizer step after that of the stage
   optimizer_ends,
   // ReduceGradients casts what backwards have summed since the last one, or the optimizer's step what they have summed
   // in the whole step. What is cast is released after it.

@@ -36,15 +36,25 @@ StateDisk::StateDisk(const std::filesystem::path& folder, const StateFile& file)
 std::size_t StateDisk::add(const StatePieces& pieces) {
   const std::size_t first = blocks_.size();
   const std::int64_t begin = blocks_.empty() ? 0 : blocks_.back().offset + blocks_.back().bytes;
-  for (std::int64_t i = 0; i < pieces.count(); ++i)
-    blocks_.push_back({begin + pieces.offset(i), pieces.piece_bytes(i)});
+  for (std::int64_t i = 0; i < pieces.count(); ++i) add_block({begin + pieces.offset(i), pieces.piece_bytes(i)});
   return first;
+}
+
+void StateDisk::add_block(const ScratchBlock& block) {
+  if (!next_.empty()) next_.back() = blocks_.size();
+  next_.emplace_back();
+  blocks_.push_back(block);
+}
+
+void StateDisk::set_order(const std::vector<std::size_t>& numbers) {
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    next_.at(numbers[i]) = i + 1 < numbers.size() ? std::optional(numbers[i + 1]) : std::nullopt;
 }
 
 std::span<std::byte> StateDisk::begin(std::size_t number) {
   // The last one's is the first of the next step, when a checkpoint may have changed it.
-  return stream_->begin(blocks_.at(number),
-                        number + 1 < blocks_.size() ? std::optional(blocks_[number + 1]) : std::nullopt);
+  const std::optional<std::size_t> next = next_.at(number);
+  return stream_->begin(blocks_[number], next ? std::optional(blocks_[*next]) : std::nullopt);
 }
 
 DiskStates::DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/optim/optimizer.h"
@@ -17,8 +18,8 @@
 namespace llmtrain {
 
 // The file of a rank's states (memory.offload.optimizer "disk"; ZeRO-Infinity, Rajbhandari et al., arXiv 2104.07857,
-// section 5.1.1): updates read and write the groups' pieces in the order in which these were added, so that the next
-// one, also of another group, is on its way while the processor works on one.
+// section 5.1.1): updates read and write the groups' pieces in the order in which these were added, or another one that
+// is known before, so that the next one, also of another group, is on its way while the processor works on one.
 class StateDisk {
  public:
   // Throws as ScratchFile does.
@@ -32,14 +33,19 @@ class StateDisk {
 
   // Takes the place of a group's pieces; the number of their first.
   std::size_t add(const StatePieces& pieces);
+  // Pieces are read and written in the order of these numbers, of which each is there once.
+  void set_order(const std::vector<std::size_t>& numbers);
   const ScratchBlock& block(std::size_t number) const { return blocks_.at(number); }
   std::span<std::byte> begin(std::size_t number);
   void end() { stream_->end(); }
 
  private:
+  void add_block(const ScratchBlock& block);
+
   ScratchFile file_;
   at::Tensor memory_;
   std::vector<ScratchBlock> blocks_;
+  std::vector<std::optional<std::size_t>> next_;  // what is read after each
   std::unique_ptr<ScratchStream> stream_;
 };
 
@@ -50,6 +56,8 @@ class DiskStates {
   DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types);
 
   const StatePieces& pieces() const { return pieces_; }
+  // What add() has returned for them.
+  std::size_t first_number() const { return first_; }
   // The states of a piece, to be changed until end(). Block and fail as ScratchStream's.
   std::vector<at::Tensor> begin(std::int64_t piece);
   void end() { disk_.end(); }

@@ -17,11 +17,6 @@
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
-namespace {
-
-using WeightCopy = TensorScales::WeightCopy;
-
-}  // namespace
 
 ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group,
                                      const ShardingOptions& options, const RankGroups& ranks)
@@ -41,9 +36,10 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       weight_fetch_(options.weight_fetch),
       weights_are_lent_(options.weights_are_lent),
       frees_gradients_(options.frees_gradients),
+      gradient_eviction_(is_trained_ ? options.gradient_eviction : nullptr),
       gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
-    const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
+    const auto copy = has_master_ ? TensorScales::WeightCopy::e4m3 : TensorScales::WeightCopy::none;
     uncast_.emplace(graph, store, options.fp8_history, options.gradient_fallback);
     scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *uncast_,
                     options.device);
@@ -77,6 +73,8 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   gradient_options_ = at::TensorOptions(scalar_type(group.types.gradient)).device(options.device);
   const std::int64_t gradients = splits_gradients() ? place_.count() : shards_.padded();
   if (!frees_gradients_) gradients_ = make_flat_memory(gradients, scalar_type(group.types.gradient), options.device);
+  if (gradient_eviction_ != nullptr)
+    host_gradients_ = WeightFetch::make_shard(place_.count(), scalar_type(group.types.gradient));
   if (group.is_muon) matrices_ = std::make_unique<ShardedMatrices>(graph_, store_, group, ranks, owned());
   const auto moments = [&](Moment moment) {
     return state(moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
@@ -344,7 +342,7 @@ void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
 void ShardedParameters::start_step() {
   seen().drop_gradients();
   if (uncast_) uncast_->drop();
-  has_reduced_ = false;
+  has_reduced_ = is_evicted_ = false;
 }
 
 std::optional<at::Tensor> ShardedParameters::rounded() const {
@@ -386,6 +384,7 @@ ShardedParameters::Bytes ShardedParameters::bytes() const {
     bytes.weights += size(weights_);
   }
   if (gradients_.defined()) bytes.gradients = size(gradients_);
+  if (host_gradients_.defined()) bytes.host += WeightFetch::bytes_of(host_gradients_);
   const auto place = [&](std::int64_t& on_device) -> std::int64_t& {
     if (disk_) return bytes.disk;
     return host_update_ != nullptr ? bytes.host : on_device;

@@ -21,8 +21,9 @@
 #include "parallel/shard/states/disk_states.h"
 #include "parallel/shard/states/fp8_sum.h"
 #include "parallel/shard/states/gradient_fallback.h"
-#include "parallel/shard/states/host_update.h"
 #include "parallel/shard/states/joined_experts.h"
+#include "parallel/shard/states/offload/gradient_eviction.h"
+#include "parallel/shard/states/offload/host_update.h"
 #include "parallel/shard/states/shard_gather.h"
 #include "parallel/shard/states/sharded_matrices.h"
 #include "parallel/shard/states/state_values.h"
@@ -62,6 +63,9 @@ struct ShardingOptions {
   // Whether gradients have memory from their first write, or at stages 2 and 3 their first reduction, to
   // free_gradients() alone, without scales.
   bool frees_gradients = false;
+  // What takes gradients to the host, which updates from them (memory.offload.gradients); null: they stay. Outlives the
+  // parameters.
+  GradientEviction* gradient_eviction = nullptr;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
@@ -133,7 +137,14 @@ class ShardedParameters {
   // The optimizer's step on the owned elements. `step` counts from 1. Collective where tensors have scales or Muon
   // trains them; blocks.
   void update(double learning_rate, double gradient_scale, std::int64_t step);
-  // After the update, with ShardingOptions::frees_gradients.
+  // After collect(), with ShardingOptions::gradient_eviction: starts to copy the gradients of the owned elements to the
+  // host, from where update() has them. They stay until free_gradients(), before which the copy has to be done.
+  void evict_gradients() {
+    if (gradient_eviction_ == nullptr) return;
+    gradient_eviction_->start(owned_gradients(), host_gradients_);
+    is_evicted_ = true;
+  }
+  // After the update or the eviction, with ShardingOptions::frees_gradients.
   void free_gradients() { gradients_.reset(); }
   // Discards gradients: the next ones belong to a new step.
   void start_step();
@@ -161,6 +172,8 @@ class ShardedParameters {
   // scales, value = element / scale. On the Meta device where they are on the disk, as state_values(index) has them.
   std::vector<OptimizerState> optimizer_states() const;
   StateValues state_values(std::size_t index) const;
+  // Null where they are in memory.
+  const DiskStates* disk_states() const { return disk_ ? &*disk_ : nullptr; }
   // Calls write(values) for the values of optimizer_states()[index]: the state's own, or without a scale memory in
   // fp32, from which it is then stored. Collective where states have scales; blocks.
   void load_state(std::size_t index, const std::function<void(const StateValues&)>& write);
@@ -193,7 +206,10 @@ class ShardedParameters {
   void round();
   at::Tensor owned_part(const at::Tensor& whole) const;
   at::Tensor owned_weights() const { return shards_from(3) ? weights_ : owned_part(weights_); }
-  at::Tensor owned_gradients() const { return splits_gradients() ? gradients_ : owned_part(gradients_); }
+  at::Tensor owned_gradients() const {
+    if (is_evicted_) return host_gradients_;
+    return splits_gradients() ? gradients_ : owned_part(gradients_);
+  }
 
   const Graph& graph_;
   ParameterStore& store_;
@@ -209,6 +225,7 @@ class ShardedParameters {
   WeightFetch* weight_fetch_;  // null where it has the weights
   bool weights_are_lent_;      // and on the Meta device while they are not there
   bool frees_gradients_;
+  GradientEviction* gradient_eviction_;      // null where gradients stay on the device
   std::optional<DiskStates> disk_;           // of what is on the disk
   std::optional<UncastGradients> uncast_;    // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
@@ -220,7 +237,8 @@ class ShardedParameters {
   at::Tensor source_;    // the owned elements
   at::Tensor incoming_;  // fp32, from incoming() to publish(), where weights have scales
   at::TensorOptions gradient_options_;
-  at::Tensor gradients_;  // all elements, from stage 2 on the owned ones; undefined while they are freed
+  at::Tensor gradients_;       // all elements, from stage 2 on the owned ones; undefined while they are freed
+  at::Tensor host_gradients_;  // pinned, of the owned elements, with gradient_eviction_
   std::unique_ptr<const WholeMatrices> matrices_;  // of a group that Muon trains
   std::unique_ptr<Optimizer> optimizer_;           // null where nothing is trained
 
@@ -233,6 +251,7 @@ class ShardedParameters {
   std::optional<Fp8Sum> fp8_reduction_;
   bool is_reducing_ = false;
   bool has_reduced_ = false;  // in this step
+  bool is_evicted_ = false;   // likewise: the host has the gradients
 };
 
 }  // namespace llmtrain

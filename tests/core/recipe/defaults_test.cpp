@@ -153,7 +153,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
       "expert_slices": "auto", "expert_overlap": 1, "expert_all_to_all": "linear", "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
     "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},
-    "memory": {"recompute": "none", "limit": null, "arena": false, "chunks": 1, "offload": {"optimizer": false, "weights": false, "activations": false,
+    "memory": {"recompute": "none", "limit": null, "arena": false, "chunks": 1, "offload": {"optimizer": false, "gradients": false, "weights": false, "activations": false,
       "folder": null}},
     "kernels": {"attention": "auto", "cuda_graphs": false},
     "cluster": {"profile": "auto", "program": "llmtrain", "nodes": 1, "devices_per_node": "auto", "device": "auto",

@@ -81,6 +81,34 @@ TEST_CASE("training with states on a disk has the bits of training with states i
   CHECK(fs::is_empty(setting.directory().path() / "scratch"));
 }
 
+TEST_CASE("stages that are updated in the backward, one after another, have their states on a disk") {
+  const TrainingSetting setting;
+  const Overrides large{"model.hidden_size=128", "model.vocab_size=9000", "pipeline.loops=3"};
+  for (const RankCase& layout :
+       std::vector<RankCase>{{1, large + Overrides{bf16, "pipeline.schedule=\"breadth_first\"", "batch.micro=2"}},
+                             {1, {experts, "pipeline.loops=3", "model.tie_embeddings=true"}},
+                             {2, {bf16, zero(1), "pipeline.loops=3", "batch.micro=2"}},
+                             {2, {zero(3), "batch.micro=2", "training.freeze=[\"layers.1.*\"]"}},
+                             // What both ends have is updated last.
+                             {2,
+                              {"parallel.pipeline=2", "pipeline.loops=2", "model.layers=4", "model.tie_embeddings=true",
+                               bf16, "batch.micro=2"}},
+                             {4, {experts, "parallel.expert=2", zero(2), "pipeline.loops=3", "batch.micro=1"}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Overrides keys =
+        layout.overrides + Overrides{"training.learning_rate.warmup_steps=0", "training.clip_norm=0"};
+    const std::int64_t steps = layout.overrides.front() == large.front() ? 2 : 10;
+    const Trained expected = train(setting, {layout.ranks, keys}, steps);
+    const Trained got =
+        train(setting, {layout.ranks, keys + on_disk(setting) + Overrides{"training.update_in_backward=true"}}, steps);
+    check_equal(got.run, expected.run);
+    CHECK((got.saved == expected.saved));
+    CHECK(got.moments == 0);
+    // No piece is read in vain, in the order of the updates.
+    CHECK(got.written == got.read);
+  }
+}
+
 TEST_CASE("checkpoints hold what is on the disk, and fill it") {
   const TrainingSetting setting;
   for (const RankCase& layout : std::vector<RankCase>{

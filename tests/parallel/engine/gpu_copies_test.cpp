@@ -20,7 +20,7 @@
 #include "parallel/device/transfers.h"
 #include "parallel/engine/data/batch_prefetch.h"
 #include "parallel/engine/model_state.h"
-#include "parallel/shard/states/host_update.h"
+#include "parallel/shard/states/offload/host_update.h"
 #include "tests/emulator/device/runtime.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/training_setting.h"

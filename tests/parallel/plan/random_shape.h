@@ -24,6 +24,7 @@ inline ScheduleShape random_shape() {
   shape.zero_stage = *rc::gen::inRange(0, 4);
   shape.reduces = *rc::gen::arbitrary<bool>();
   shape.updates_by_stage = *rc::gen::arbitrary<bool>();
+  shape.evicts_gradients = !shape.updates_by_stage && *rc::gen::arbitrary<bool>();
   return shape;
 }
 

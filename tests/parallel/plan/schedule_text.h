@@ -10,7 +10,7 @@
 namespace llmtrain {
 
 // A rank's list as one line without transfers: F and B with stage.micro, + and - for gathered and freed weights, R for
-// reduced gradients, U for an updated stage, "step".
+// reduced gradients, E for evicted ones, U for an updated stage, "step".
 inline std::string pass_text(const RankSchedule& schedule) {
   std::string text;
   for (const Instruction& instruction : schedule.instructions) {
@@ -21,6 +21,7 @@ inline std::string pass_text(const RankSchedule& schedule) {
     if (instruction.operation == Operation::gather_weights) word = "+" + stage;
     if (instruction.operation == Operation::free_weights) word = "-" + stage;
     if (instruction.operation == Operation::reduce_gradients) word = "R" + stage;
+    if (instruction.operation == Operation::evict_gradients) word = "E" + stage;
     if (instruction.operation == Operation::optimizer_step) word = instruction.stage < 0 ? "step" : "U" + stage;
     if (!word.empty()) text += (text.empty() ? "" : " ") + word;
   }

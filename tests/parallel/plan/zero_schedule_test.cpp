@@ -64,6 +64,20 @@ TEST_CASE("a stage is updated once its gradients are final, beside the next one'
         "+0 +1 F0.0 -0 F1.0 -1 +1 +0 B1.0 -1 R1 B0.0 -0 R0 U1 U0 step");
 }
 
+TEST_CASE("a stage's gradients leave once they are final, and all stages are updated at the end") {
+  const auto evicted = [](ScheduleShape shape, bool reduces) {
+    shape.evicts_gradients = true;
+    shape.reduces = reduces;
+    return first_rank(shape);
+  };
+  CHECK(evicted(zero(0, Kind::breadth_first, 1, 3, 2), false) ==
+        "F0.0 F0.1 F1.0 F1.1 F2.0 F2.1 B2.0 B2.1 E2 B1.0 B1.1 E1 B0.0 B0.1 E0 step");
+  CHECK(evicted(zero(0, Kind::interleaved, 1, 2, 2), false) == "F0.0 F1.0 B1.0 B0.0 F0.1 F1.1 B1.1 E1 B0.1 E0 step");
+  CHECK(evicted(zero(1, Kind::breadth_first, 2, 2, 1), true) == "F0.0 F2.0 B2.0 R2 B0.0 R0 E2 E0 step +0 +2");
+  CHECK(evicted(zero(3, Kind::breadth_first, 1, 2, 1), true) ==
+        "+0 +1 F0.0 -0 F1.0 -1 +1 +0 B1.0 -1 R1 B0.0 -0 R0 E1 E0 step");
+}
+
 TEST_CASE("ZeRO-0 to ZeRO-2 keep weights, and ZeRO-1 and ZeRO-2 gather what the step has updated") {
   CHECK(first_rank(zero(0, Kind::breadth_first, 2, 2, 2)) == "F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 R2 B0.0 B0.1 R0 step");
   CHECK(first_rank(zero(1, Kind::breadth_first, 2, 2, 2)) ==

@@ -226,6 +226,7 @@ std::string colour_class(const ScheduleShape& shape, const Instruction& instruct
     case Operation::receive_gradient:
       return "receive";
     case Operation::free_weights:
+    case Operation::evict_gradients:
     case Operation::optimizer_step:
       break;
   }

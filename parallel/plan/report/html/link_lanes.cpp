@@ -42,6 +42,7 @@ WireSeconds busy_seconds(const Plan& plan, const TimelineEntry& entry) {
     case Operation::receive_activation:
     case Operation::receive_gradient:
     case Operation::free_weights:
+    case Operation::evict_gradients:
     case Operation::optimizer_step:
       break;
   }

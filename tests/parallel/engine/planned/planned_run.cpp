@@ -81,11 +81,14 @@ RankRun run_rank(const Plan& plan, Communicator& communicator, const std::functi
   const DeviceWatch steps(is_of_gpus(plan.layout->recipe()));
   const StateDisk* disk = trainer.model().state_disk();
   const auto moved = [&] { return disk == nullptr ? 0 : disk->stream().bytes_read() + disk->stream().bytes_written(); };
+  GradientEviction* const eviction = trainer.model().gradient_eviction();
+  const auto evicted = [&] { return eviction == nullptr ? 0 : eviction->bytes(); };
   for (int step = 0; step < 2; ++step) {
     communicator.log().reset_counts();
-    const std::int64_t before = moved();
+    const std::int64_t before = moved(), evicted_before = evicted();
     trainer.step();
     run.disk_traffic.push_back(moved() - before);
+    run.evicted.push_back(evicted() - evicted_before);
     run.traffic.push_back(sent_traffic(communicator.log()));
     run.executed.push_back(std::exchange(executed, {}));
   }
@@ -186,6 +189,7 @@ void check_memory(const Plan& plan, const RankRun& run) {
   CHECK(static_cast<double>(run.kept.host) == close(planned.host_bytes));
   // To the byte; the file has padding.
   for (const std::int64_t bytes : run.disk_traffic) CHECK(static_cast<double>(bytes) == planned.disk_traffic);
+  for (const std::int64_t bytes : run.evicted) CHECK(static_cast<double>(bytes) == planned.evicted_bytes);
   CHECK(static_cast<double>(run.kept.disk) <= planned.disk_bytes);
   CHECK(2 * planned.disk_bytes == planned.disk_traffic);
   INFO("peak at " << planned.peak_instruction);

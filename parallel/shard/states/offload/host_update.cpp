@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/states/host_update.h"
+#include "parallel/shard/states/offload/host_update.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
@@ -51,7 +51,6 @@ void HostUpdate::send(std::int64_t index, const at::Tensor& rounded, const at::T
 void HostUpdate::step(Optimizer& optimizer, OptimizerUpdate of_piece, std::int64_t index, const at::Tensor& weights) {
   const bool rounds = weights.scalar_type() != of_piece.weights.scalar_type();
   Buffer& buffer = buffer_of(index);
-  buffer.arrived.synchronize();
   if (weights.is_cpu()) {
     // By now the device has read the old ones: its work of the step is done.
     if (rounds) of_piece.compute_weights = weights;
@@ -80,14 +79,21 @@ void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, const 
   const auto part = [&](const at::Tensor& flat, std::int64_t i) {
     return flat.slice(0, interval(i).begin, interval(i).end);
   };
+  const bool are_here = update.gradients.is_cpu();
+  // With the device's work of the step.
+  if (are_here) start.synchronize();
+  const auto gradients_of = [&](std::int64_t i) {
+    return are_here ? part(update.gradients, i) : fetch(i, part(update.gradients, i));
+  };
   at::Tensor next;
-  if (pieces > 0) next = fetch(0, part(update.gradients, 0));
+  if (pieces > 0) next = gradients_of(0);
   for (std::int64_t i = 0; i < pieces; ++i) {
     OptimizerUpdate of_piece =
         part_of_update(update, interval(i), disk != nullptr ? disk->begin(i) : std::vector<at::Tensor>());
     of_piece.gradients = next;
     // The buffer's last gradients were those of the piece before, which the host has used.
-    if (i + 1 < pieces) next = fetch(i + 1, part(update.gradients, i + 1));
+    if (i + 1 < pieces) next = gradients_of(i + 1);
+    if (!are_here) buffer_of(i).arrived.synchronize();
     step(optimizer, std::move(of_piece), i, part(weights, i));
     if (disk != nullptr) disk->end();
   }

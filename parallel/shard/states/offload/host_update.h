@@ -21,7 +21,8 @@ class HostUpdate {
  public:
   explicit HostUpdate(const at::Device& device);
 
-  // Optimizer::update() of `update`, whose weights are the host's, fp32, and whose gradients are the device's;
+  // Optimizer::update() of `update`, whose weights are the host's, fp32, and whose gradients are the device's, or the
+  // host's, once what the calling thread has enqueued is done (GradientEviction::finish());
   // `weights`, of any float type, become the new ones. All are flat, and as many. Blocks until the host's states are
   // those after the step. Weights of the device are there for what the calling thread enqueues from then on; those of
   // the host, which may be those of `update`, when it returns.
@@ -43,7 +44,7 @@ class HostUpdate {
   at::Tensor fetch(std::int64_t index, const at::Tensor& from);
   // Starts to copy a piece's new weights, which are in its buffer, to the device's.
   void send(std::int64_t index, const at::Tensor& rounded, const at::Tensor& to);
-  // Makes the step on a piece, whose weights become the new ones, once its gradients have arrived.
+  // Makes the step on a piece, whose gradients have arrived and whose weights become the new ones.
   void step(Optimizer& optimizer, OptimizerUpdate of_piece, std::int64_t index, const at::Tensor& weights);
   Buffer& buffer_of(std::int64_t index) { return buffers_[static_cast<std::size_t>(index % 2)]; }
 
