@@ -21,10 +21,16 @@ inline constexpr std::array<std::string_view, 3> all_to_all_words = {"linear", "
 
 inline constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
 
+inline constexpr std::array<std::string_view, 4> offload_policy_words = {"none", "zero_offload", "zero_infinity",
+                                                                         "harmony"};
+
 // After what false and true stand for.
 inline constexpr std::array<std::string_view, 1> states_place_words = {"disk"};
 
 constexpr std::string_view word_of(Recompute recompute) { return recompute_words[static_cast<std::size_t>(recompute)]; }
+constexpr std::string_view word_of(OffloadPolicy policy) {
+  return offload_policy_words[static_cast<std::size_t>(policy)];
+}
 constexpr std::string_view word_of(DataType type) { return data_type_words[static_cast<std::size_t>(type)]; }
 constexpr std::string_view word_of(DeviceKind device) { return device_words[static_cast<std::size_t>(device)]; }
 constexpr std::string_view word_of(AllToAll all_to_all) {

@@ -110,6 +110,9 @@ struct OffloadRecipe {
   bool operator==(const OffloadRecipe&) const = default;
 };
 
+// What sets keys of memory.offload and of the layout together, as published programs do.
+enum class OffloadPolicy { none, zero_offload, zero_infinity, harmony };
+
 struct MemoryRecipe {
   Recompute recompute = Recompute::none;       // of all layers, unless the recipe lists some
   std::vector<Recompute> recompute_of_layers;  // as it lists them, by layer; those after its end keep everything
@@ -117,6 +120,7 @@ struct MemoryRecipe {
   std::optional<double> limit;
   bool arena = false;       // a rank's tensors of a step lie at planned places of one block of memory
   std::int64_t chunks = 1;  // pieces, one after another, of the part of a block of primitives that takes most memory
+  OffloadPolicy policy = OffloadPolicy::none;
   OffloadRecipe offload;
 
   bool operator==(const MemoryRecipe&) const = default;

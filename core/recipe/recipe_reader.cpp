@@ -13,6 +13,7 @@
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/hints.h"
 #include "core/recipe/keys/key_table.h"
+#include "core/recipe/keys/memory_policy.h"
 #include "core/recipe/pipeline_order.h"
 
 namespace llmtrain {
@@ -323,6 +324,7 @@ Recipe read_keys(const Document& document, const std::filesystem::path& folder, 
   describe_keys(reader, recipe);
   reader.finish();
   if (!document.holds("/pipeline/schedule") && !document.holds("/pipeline/loops")) set_default_order(recipe);
+  set_policy_defaults(recipe, [&](std::string_view pointer) { return document.holds(pointer); });
   return recipe;
 }
 

@@ -191,6 +191,12 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
        "features within a feed-forward network. What is within the pieces is not kept: the backward makes it "
        "again. 1: the blocks are computed whole."},
       memory.chunks, {1, 4'096});
+  keys.choice({"policy",
+               "A published way to leave tensors to the host, which sets what the recipe leaves out: \"zero_offload\" "
+               "optimizer and gradients, a stage per layer; \"zero_infinity\" these, weights and activations, with "
+               "ZeRO 3; \"harmony\" the same breadth first, with updates in the backward where nothing waits for the "
+               "norm of all gradients."},
+              memory.policy, offload_policy_words);
   keys.section({"offload", "What is kept in host memory, or on a disk, instead of device memory."}, [&] {
     keys.word_or_boolean(
         {"optimizer",

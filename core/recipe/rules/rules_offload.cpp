@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/fmt/fmt.h>
 
+#include <string>
 #include <vector>
 
+#include "core/recipe/enum_words.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
@@ -35,6 +37,30 @@ Verdict check_gradients(const Recipe& recipe, const Known&) {
   return {};
 }
 
+// What a policy consists of and the recipe states otherwise; empty: nothing.
+std::string missing_of_policy(const Recipe& recipe) {
+  const OffloadRecipe& offload = recipe.memory.offload;
+  const OffloadPolicy policy = recipe.memory.policy;
+  if (!offload.moves_states()) return "memory.offload.optimizer true or \"disk\"";
+  if (!offload.gradients && !recipe.training.update_in_backward && recipe.pipeline.loops > 1)
+    return "memory.offload.gradients true";
+  if (policy == OffloadPolicy::zero_offload) return {};
+  if (!offload.weights) return "memory.offload.weights true";
+  if (!offload.activations) return "memory.offload.activations true";
+  const bool is_breadth_first = recipe.pipeline.schedule == PipelineSchedule::breadth_first;
+  if (policy == OffloadPolicy::harmony && !is_breadth_first) return "pipeline.schedule \"breadth_first\"";
+  return {};
+}
+
+Verdict check_policy(const Recipe& recipe, const Known&) {
+  if (recipe.memory.policy == OffloadPolicy::none) return {};
+  const std::string missing = missing_of_policy(recipe);
+  if (missing.empty()) return {};
+  return Refusal{fmt::format("\"{}\" without what it consists of", word_of(recipe.memory.policy)),
+                 "needs " + missing + ", its own value where the recipe leaves that out, or must be \"none\"",
+                 "\"none\""};
+}
+
 Verdict check_folder(const Recipe& recipe, const Known&) {
   if (!recipe.memory.offload.folder || recipe.memory.offload.optimizer == StatesPlace::disk) return {};
   return Refusal{"a folder in which nothing lies", "needs memory.offload.optimizer \"disk\", or must be null", "null"};
@@ -55,6 +81,11 @@ std::vector<Rule> offload_rules() {
        {"/memory/offload/optimizer", "/training/update_in_backward", "/pipeline/loops", "/parallel/pipeline",
         "/parallel/zero_stage"},
        check_gradients},
+      {"/memory/policy",
+       {"/memory/offload/optimizer", "/memory/offload/gradients", "/memory/offload/weights",
+        "/memory/offload/activations", "/training/update_in_backward", "/pipeline/loops", "/pipeline/schedule",
+        "/parallel/pipeline", "/parallel/zero_stage"},
+       check_policy},
       {"/memory/offload/folder", {"/memory/offload/optimizer"}, check_folder},
       {"/checkpoint/async", {"/memory/offload/optimizer"}, check_async},
   };

@@ -92,6 +92,8 @@ void refuse_what_is_not_planned(const Plan& plan, const ClusterProfile& cluster)
            std::to_string(plan.layout->partition().zero_stage()) + "; use --set parallel.zero_stage=1");
   if (recipe.precision.fp8_level != Fp8Level::off)
     refuse("/precision/fp8_level: policies of memory are planned without FP8; use --set precision.fp8_level=off");
+  if (recipe.training.update_in_backward)
+    refuse("/training/update_in_backward: policies of memory decide when stages are updated; use false");
   if (recipe.kernels.cuda_graphs)
     refuse("/kernels/cuda_graphs: graphs have fixed memory, which no policy of memory moves; use false");
 }
@@ -266,6 +268,7 @@ std::optional<PolicyPrice> price_choice(const Plan& plan, const PolicyChoice& ch
 PolicyTable price_policies(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
                            double limit) {
   Recipe whole = recipe;
+  whole.memory.policy = OffloadPolicy::none;
   whole.memory.offload = {};
   whole.memory.limit.reset();
   PolicyPlans plans(whole, cluster, devices_per_node);

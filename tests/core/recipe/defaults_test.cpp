@@ -153,7 +153,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
       "expert_slices": "auto", "expert_overlap": 1, "expert_all_to_all": "linear", "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
     "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},
-    "memory": {"recompute": "none", "limit": null, "arena": false, "chunks": 1, "offload": {"optimizer": false, "gradients": false, "weights": false, "activations": false,
+    "memory": {"recompute": "none", "limit": null, "arena": false, "chunks": 1, "policy": "none", "offload": {"optimizer": false, "gradients": false, "weights": false, "activations": false,
       "folder": null}},
     "kernels": {"attention": "auto", "cuda_graphs": false},
     "cluster": {"profile": "auto", "program": "llmtrain", "nodes": 1, "devices_per_node": "auto", "device": "auto",
@@ -265,6 +265,44 @@ TEST_CASE("ZeRO-3 with a pipeline has the order that bounds activations and gath
   open.pipeline.loops = 1;
   CHECK(with_dependent_defaults(open).pipeline.schedule == interleaved);
   CHECK(with_dependent_defaults(open).pipeline.loops == 2);
+}
+
+TEST_CASE("A policy of memory sets what it consists of, and the recipe leaves out", "[recipe]") {
+  using enum PipelineSchedule;
+  const auto with = [](const std::string& policy, std::vector<Override> more) {
+    more.insert(more.begin(), {"memory.policy=\"" + policy + "\""});
+    const Recipe recipe = parse(small_recipe(), more);
+    // A run's recipe.json states all of it.
+    CHECK(parse(to_json(recipe).dump()) == recipe);
+    return recipe;
+  };
+  const std::int64_t layers = parse(small_recipe()).model.layers;
+  const Recipe offload = with("zero_offload", {});
+  CHECK(offload.memory.offload == OffloadRecipe{.optimizer = StatesPlace::host, .gradients = true});
+  CHECK(offload.pipeline.loops == layers);
+  CHECK(offload.parallel.zero_stage == 0);
+  // All gradients of a rank are final at once, and the host fetches them in its step.
+  CHECK_FALSE(with("zero_offload", {"parallel.pipeline=2", "pipeline.loops=1"}).memory.offload.gradients);
+
+  const OffloadRecipe all{.optimizer = StatesPlace::host, .gradients = true, .weights = true, .activations = true};
+  const Recipe infinity = with("zero_infinity", {});
+  CHECK(infinity.memory.offload == all);
+  CHECK(infinity.parallel.zero_stage == 3);
+  CHECK(infinity.pipeline.schedule == interleaved);
+
+  OffloadRecipe updated = all;
+  updated.gradients = false;
+  const Recipe harmony = with("harmony", {"training.clip_norm=0"});
+  CHECK(harmony.memory.offload == updated);
+  CHECK(harmony.training.update_in_backward);
+  CHECK(harmony.training.skip_limit == 1);
+  CHECK(harmony.pipeline.schedule == breadth_first);
+  CHECK(harmony.pipeline.loops == layers);
+  // Updates that wait for the norm of all gradients.
+  CHECK(with("harmony", {"training.clip_norm=1"}).memory.offload == all);
+  CHECK_FALSE(with("harmony", {"training.clip_norm=1"}).training.update_in_backward);
+  CHECK(with("harmony", {"memory.offload.optimizer=\"disk\""}).memory.offload.optimizer == StatesPlace::disk);
+  CHECK(with("harmony", {"parallel.pipeline=2", "parallel.data=1"}).pipeline.loops == layers / 2);
 }
 
 TEST_CASE("A key of a preset can be overridden without changing the others", "[recipe]") {

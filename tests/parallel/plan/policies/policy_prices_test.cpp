@@ -129,6 +129,12 @@ TEST_CASE("ZeRO-Offload takes what the plan of the optimizer on the host does, a
     const double there_and_back = 2 * largest / profile_of(six_layers()).device.pcie_bandwidth;
     CHECK(offload->step_seconds <= there.report.step.seconds + there_and_back);
     CHECK(offload->step_seconds >= there.report.step.seconds - there.report.step.optimizer_seconds);
+    // What a run under that name moves.
+    const Plan run = plan_of(six_layers({batch, "memory.policy=\"zero_offload\""}));
+    CHECK(run.report.ranks.front().evicted_bytes == Approx(offload->written_bytes).epsilon(1e-4));
+    const double way = run.report.ranks.front().evicted_bytes / profile_of(six_layers()).device.pcie_bandwidth;
+    CHECK(run.report.step.seconds <= there.report.step.seconds + way);
+    CHECK(run.report.step.seconds >= there.report.step.seconds - way);
   }
 }
 
@@ -144,6 +150,10 @@ TEST_CASE("what policies are not planned for is refused by its key") {
   };
   CHECK_THAT(message({"cluster.profile=cpu", "cluster.device=cpu"}), StartsWith("/cluster/profile: "));
   CHECK_THAT(message({"kernels.cuda_graphs=true"}), StartsWith("/kernels/cuda_graphs: "));
+  // What the recipe itself leaves to the host is left out.
+  CHECK(message({"memory.policy=\"zero_offload\""}).empty());
+  CHECK_THAT(message({"training.update_in_backward=true", "training.clip_norm=0"}),
+             StartsWith("/training/update_in_backward: "));
   CHECK(message({"memory.limit=1e9"}).empty());
 }
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks with GPUs, emulated here, train under each policy of memory (memory.policy) to the bits of a run without one,
+// and go on from its checkpoints.
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/staged/staged_world.h"
+#include "parallel/runtime/torch_staging.h"
+#include "tests/emulator/device/runtime.h"
+#include "tests/parallel/engine/save_ranks.h"
+
+namespace llmtrain::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* bf16 = "precision.compute=\"bf16\"";
+constexpr const char* unclipped = "training.clip_norm=0";
+constexpr const char* experts =
+    "model.moe={\"experts\": 4, \"top_k\": 2, \"ffn_hidden_size\": 32, \"capacity_factor\": 0}";
+
+std::string policy(const std::string& name) { return "memory.policy=\"" + name + "\""; }
+
+// The same layout and order with everything on the device.
+Recipe without_policy(Recipe recipe) {
+  recipe.memory.policy = OffloadPolicy::none;
+  recipe.memory.offload = {};
+  recipe.training.update_in_backward = false;
+  return recipe;
+}
+
+struct OfRank {
+  Run run;
+  Saved saved;
+  std::int64_t moments = 0;  // bytes on the device, between steps
+};
+
+std::vector<OfRank> train(const Recipe& recipe, int ranks, std::int64_t steps,
+                          const std::function<void(Trainer&)>& before = {},
+                          const std::function<void(Trainer&)>& after = {}) {
+  std::vector<OfRank> of_ranks(static_cast<std::size_t>(ranks));
+  LocalWorld(ranks).run([&](Communicator& communicator) {
+    const at::Device gpu(at::kCUDA, 0);
+    const auto staged = stage_through_host(as_it_is(communicator), make_torch_staging(gpu));
+    Trainer trainer(layout_of(recipe, communicator.size()), *staged, gpu);
+    if (before) before(trainer);
+    OfRank& own = of_ranks[static_cast<std::size_t>(communicator.rank())];
+    own.run = TrainingSetting::train(trainer, steps);
+    own.saved = saved_of(trainer.model());
+    for (const ParameterUnit* unit : trainer.model().units()) own.moments += unit->parameters->bytes().moments;
+    if (after) after(trainer);
+  });
+  return of_ranks;
+}
+
+Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout) {
+  return setting.recipe(layout.overrides + Overrides{"cluster.device=\"cuda\"", "batch.global=4", "batch.micro=1",
+                                                     "training.learning_rate.warmup_steps=0",
+                                                     "launch.ranks=" + std::to_string(layout.ranks)});
+}
+
+TEST_CASE("ranks train under a policy of memory to the bits of training without one") {
+  const TrainingSetting setting;
+  const std::string disk = "memory.offload.optimizer=\"disk\"",
+                    folder = "memory.offload.folder=\"" + setting.directory().path().string() + "\"";
+  const Overrides pipeline{"parallel.pipeline=2", "model.layers=4", "model.tie_embeddings=true"};
+  for (const RankCase& layout :
+       std::vector<RankCase>{{1, {policy("zero_offload"), bf16, "pipeline.schedule=\"breadth_first\""}},
+                             {2, {policy("zero_offload"), zero(0)}},
+                             {2, {policy("zero_offload"), zero(1), bf16, "parallel.overlap=false"}},
+                             {4, {policy("zero_offload"), zero(2), "precision.compute=\"fp16\""}},
+                             {4, {policy("zero_offload"), experts, "parallel.expert=2", zero(1)}},
+                             {2, Overrides{policy("zero_offload"), "pipeline.loops=2"} + pipeline},
+                             {2, {policy("zero_infinity"), bf16, "parallel.tensor=2"}},
+                             {4, Overrides{policy("zero_infinity"), bf16, "pipeline.loops=2"} + pipeline},
+                             {2, {policy("zero_infinity"), experts}},
+                             {1, {policy("harmony"), unclipped, experts}},
+                             {2, {policy("harmony"), bf16}},
+                             {2, {policy("harmony"), unclipped, bf16, disk, folder}},
+                             {4, Overrides{policy("harmony"), unclipped} + pipeline}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Recipe recipe = recipe_of(setting, layout);
+    const auto expected = train(without_policy(recipe), layout.ranks, 10), got = train(recipe, layout.ranks, 10);
+    for (std::size_t rank = 0; rank < expected.size(); ++rank) {
+      check_equal(got[rank].run, expected[rank].run);
+      CHECK((got[rank].saved == expected[rank].saved));
+      CHECK(expected[rank].moments > 0);
+      CHECK(got[rank].moments == 0);
+    }
+  }
+  CHECK(emulated::counters(0).races == 0);
+}
+
+TEST_CASE("a run under a policy goes on from its checkpoint, under it, another one or none") {
+  const TrainingSetting setting;
+  const auto under = [&](const std::string& name) {
+    return recipe_of(setting, {2, {policy(name), unclipped, zero(3), "pipeline.schedule=\"breadth_first\""}});
+  };
+  const Recipe saves = under("harmony");
+  const auto whole = train(saves, 2, 4);
+  const std::vector<double> rest(whole[0].run.losses.begin() + 2, whole[0].run.losses.end());
+  const fs::path folder = setting.directory().path() / "checkpoints";
+  train(saves, 2, 2, {}, [&](Trainer& trainer) { save(trainer, folder); });
+  for (const Recipe& resumed : {saves, under("zero_infinity"), under("zero_offload"), without_policy(saves)}) {
+    const auto goes_on =
+        train(resumed, 2, 2, [&](Trainer& trainer) { trainer.resume(CheckpointReader(folder / "step-00000002")); });
+    CHECK(goes_on[0].run.losses == rest);
+    for (std::size_t rank = 0; rank < 2; ++rank) CHECK((goes_on[rank].saved == whole[rank].saved));
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain::test
