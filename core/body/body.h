@@ -12,6 +12,7 @@
 
 #include "core/body/facts.h"
 #include "core/body/primitives/attention.h"
+#include "core/body/primitives/chains/elementwise_chain.h"
 #include "core/body/primitives/chunked.h"
 #include "core/body/primitives/convolution.h"
 #include "core/body/primitives/cross_entropy.h"
@@ -37,9 +38,9 @@ namespace llmtrain::body {
 // (core/graph/operators/body_operators.h) and run (core/body/run). It is data, which core/body/passes may rewrite to a
 // body with the same result. A BodyWriter makes one and checks its shapes.
 
-using Primitive =
-    std::variant<Product, Elementwise, Softmax, Norm, Reduce, Gather, Rearrange, Join, Dropout, Convolution, Pool,
-                 Attention, CrossEntropy, Cholesky, TriangularSolve, Diagonal, Smallest, Take, Chunked>;
+using Primitive = std::variant<Product, Elementwise, ElementwiseChain, Softmax, Norm, Reduce, Gather, Rearrange, Join,
+                               Dropout, Convolution, Pool, Attention, CrossEntropy, Cholesky, TriangularSolve, Diagonal,
+                               Smallest, Take, Chunked>;
 
 struct BodyTensor {
   enum class Role {

@@ -61,7 +61,6 @@ class Lives {
       buffers_.push_back({static_cast<std::int64_t>(std::ceil(bytes)), static_cast<std::int64_t>(first),
                           static_cast<std::int64_t>(last)});
   }
-  double statistic_bytes(const Statistic& statistic) const;
   PassMemory taken() &&;
 
  private:
@@ -80,18 +79,6 @@ class Lives {
   std::vector<std::size_t> last_reader_ = std::vector<std::size_t>(body_.tensors.size());
   std::vector<Buffer> buffers_;
 };
-
-double Lives::statistic_bytes(const Statistic& statistic) const {
-  switch (statistic.type) {
-    case Statistic::Type::accumulated:
-      return bytes_.sums * statistic.elements;
-    case Statistic::Type::computed:
-      return bytes_.computed * statistic.elements;
-    case Statistic::Type::index:
-      return 2 * bytes_.sums * statistic.elements;
-  }
-  return 0;
-}
 
 // Bytes of operands that a step copies to have their elements in its own order.
 double Lives::copies(std::size_t step) const {
@@ -119,7 +106,7 @@ void Lives::add_forward(const std::vector<std::size_t>& ends) {
     add(forward_temporaries(i), i, i);
     const std::size_t until = ends[body_.tensors.size() + i];
     for (const Statistic& statistic : kept(body_, step).statistics)
-      add(statistic_bytes(statistic), i, std::max(i, until));
+      add(statistic_bytes(statistic, bytes_), i, std::max(i, until));
   }
 }
 
@@ -130,7 +117,7 @@ void Lives::add_remade(const std::vector<bool>& again) {
     if (!again[i]) continue;
     add(computed(body_.steps[i].output), steps_, backward_of(i));
     for (const Statistic& statistic : kept(body_, body_.steps[i]).statistics)
-      add(statistic_bytes(statistic), steps_, backward_of(i));
+      add(statistic_bytes(statistic, bytes_), steps_, backward_of(i));
     temporaries = std::max(temporaries, forward_temporaries(i));
   }
   add(temporaries, steps_, 2 * steps_);
@@ -208,6 +195,18 @@ std::vector<std::size_t> forward_ends(const Body& body) {
 }
 
 }  // namespace
+
+double statistic_bytes(const Statistic& statistic, const ElementBytes& bytes) {
+  switch (statistic.type) {
+    case Statistic::Type::accumulated:
+      return bytes.sums * statistic.elements;
+    case Statistic::Type::computed:
+      return bytes.computed * statistic.elements;
+    case Statistic::Type::index:
+      return 2 * bytes.sums * statistic.elements;
+  }
+  return 0;
+}
 
 std::size_t PassMemory::peak_step(std::size_t steps) const {
   return peak_moment < steps ? peak_moment : 2 * steps - 1 - std::min(peak_moment, 2 * steps - 1);

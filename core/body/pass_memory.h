@@ -16,6 +16,8 @@ struct ElementBytes {
   double sums = 4;      // of sums and statistics
 };
 
+double statistic_bytes(const Statistic& statistic, const ElementBytes& bytes);
+
 // What a forward and the backward behind it allocate (core/body/run), with lifespans. A body of n steps has 2·n + 1
 // moments: its steps forward, the same backward from the last on, and the end, when the gradients of its inputs are all
 // there. The inputs, fields and parameters, the sums of the parameters' gradients and the gradients of the outputs are

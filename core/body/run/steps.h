@@ -64,6 +64,7 @@ using StepGradients = std::vector<at::Tensor>;
 // Each primitive's arithmetic: forward, and backward for the gradient dy of the result. No graph is recorded.
 StepResult forward(const Product& product, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Elementwise& elementwise, const StepTensors& tensors, const StepContext& context);
+StepResult forward(const ElementwiseChain& chain, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Softmax& softmax, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Norm& norm, const StepTensors& tensors, const StepContext& context);
 StepResult forward(const Reduce& reduce, const StepTensors& tensors, const StepContext& context);
@@ -85,6 +86,8 @@ StepResult forward(const Chunked& chunked, const StepTensors& tensors, const Ste
 StepGradients backward(const Product& product, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 StepGradients backward(const Elementwise& elementwise, const at::Tensor& dy, const StepTensors& tensors,
+                       const StepContext& context);
+StepGradients backward(const ElementwiseChain& chain, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
 StepGradients backward(const Softmax& softmax, const at::Tensor& dy, const StepTensors& tensors,
                        const StepContext& context);
