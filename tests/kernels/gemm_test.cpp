@@ -184,10 +184,11 @@ TEST_CASE("products of many sizes share their working memory", "[gemm]") {
     kernels::linear_backward_input(dy.narrow(0, 0, tokens), weight);
     kernels::linear_backward_weight(dy.narrow(0, 0, tokens), x.narrow(0, 0, tokens), dweight, Accumulation::add);
   };
-  // The largest first: as much as all others need, and memory that LibTorch keeps.
-  multiply(1024);
+  // The largest first: as much as all others need, and memory that LibTorch keeps. Some more, as what products of a
+  // processor without AVX-512 take and give back in each call comes to lie at the heap's end at one time or another.
+  for (std::int64_t tokens = 1024; tokens > 768; tokens -= 16) multiply(tokens);
   const double before = test::resident_megabytes();
-  for (std::int64_t tokens = 1008; tokens > 512; tokens -= 16) multiply(tokens);
+  for (std::int64_t tokens = 768; tokens > 256; tokens -= 16) multiply(tokens);
   CHECK(test::resident_megabytes() - before < 20);
 }
 
