@@ -17,9 +17,9 @@ struct NearestNeighbours {
 
 // Reads the input "queries" [queries, features], the parameter "points" [points, features], and the field "labels"
 // [points, classes], how much of each class a point is. Makes for each query the share of each class
-// [queries, classes]: the mean of its neighbours' labels, weighted by the softmax of −distance² ÷ temperature. Distances
-// are products (with_products_of_pairs). Steps along "queries" are independent of each other, so that in pieces
-// (core/body/passes/chunking.h) queries × points elements are never there.
+// [queries, classes]: the mean of its neighbours' labels, weighted by the softmax of −distance² ÷ temperature.
+// Distances are products (with_products_of_pairs). Steps along "queries" are independent of each other, so that in
+// pieces (core/body/passes/chunking.h) queries × points elements are never there.
 Body nearest_neighbours(const NearestNeighbours& model, std::int64_t queries);
 
 }  // namespace llmtrain::body

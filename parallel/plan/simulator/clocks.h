@@ -45,8 +45,8 @@ struct RankClock {
     result.exposed_copy_seconds += start - earliest;
     return start;
   }
-  // The rank comes to EvictGradients of a stage, whose gradients are final at `earliest`. Those that left before have to
-  // be on the host then, and give their memory back.
+  // The rank comes to EvictGradients of a stage, whose gradients are final at `earliest`. Those that left before have
+  // to be on the host then, and give their memory back.
   void evict(std::int32_t stage, double seconds, double earliest) {
     const double ready = std::max(clock, earliest);
     result.exposed_data_seconds += ready - clock;

@@ -5,8 +5,8 @@
 
 namespace llmtrain::body {
 
-// The elements of a tensor [..., n] at the places [..., k] that Smallest has found along n, in their order. The gradient
-// is zero where no place is.
+// The elements of a tensor [..., n] at the places [..., k] that Smallest has found along n, in their order. The
+// gradient is zero where no place is.
 struct Take {
   static constexpr const char* name = "take";
 
