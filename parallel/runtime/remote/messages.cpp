@@ -102,7 +102,7 @@ void describe(Archive& archive, Field<Archive, Ready>& report) {
 }
 
 template <class Archive>
-void describe(Archive& archive, Field<Archive, Taken::Refusal>& refusal) {
+void describe(Archive& archive, Field<Archive, RefusedTexts>& refusal) {
   archive(refusal.code, refusal.message);
 }
 

@@ -52,16 +52,17 @@ struct Ready {
   std::int64_t longest = 0, longest_embedded = 0;  // as TextService says them
 };
 
-// To AddTexts and EmbedTexts: whether they are taken, or the Error that refuses them.
-struct Taken {
-  struct Refusal {
-    std::int64_t code = 0;
-    std::string message;
-  };
+// The Error that refuses texts.
+struct RefusedTexts {
+  std::int64_t code = 0;
+  std::string message;
+};
 
+// To AddTexts and EmbedTexts: whether they are taken, or why not.
+struct Taken {
   std::int64_t call = 0;
   bool is_taken = false;
-  std::optional<Refusal> refusal;
+  std::optional<RefusedTexts> refusal;
 };
 
 struct Grown {

@@ -18,9 +18,8 @@ namespace {
 constexpr std::chrono::milliseconds poll_interval{50};
 
 Taken refused(std::int64_t call, const Error& error) {
-  return {.call = call,
-          .is_taken = false,
-          .refusal = Taken::Refusal{static_cast<std::int64_t>(error.code()), error.what()}};
+  return {
+      .call = call, .is_taken = false, .refusal = RefusedTexts{static_cast<std::int64_t>(error.code()), error.what()}};
 }
 
 }  // namespace

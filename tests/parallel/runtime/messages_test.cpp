@@ -116,7 +116,7 @@ TEST_CASE("what a model's process loads arrives with every field") {
 TEST_CASE("what a model's process says arrives with every field") {
   CHECK(reported(Ready{1, 2}).longest == 1);
   CHECK(reported(Ready{1, 2}).longest_embedded == 2);
-  const Taken refused = reported(Taken{.call = 3, .is_taken = true, .refusal = Taken::Refusal{65, "too long"}});
+  const Taken refused = reported(Taken{.call = 3, .is_taken = true, .refusal = RefusedTexts{65, "too long"}});
   CHECK(refused.call == 3);
   CHECK(refused.is_taken);
   REQUIRE(refused.refusal);
@@ -167,7 +167,7 @@ std::vector<std::string> some_orders() {
 }
 
 std::vector<std::string> some_reports() {
-  return {encoded(Report(Taken{.call = 3, .is_taken = false, .refusal = Taken::Refusal{65, "too long"}})),
+  return {encoded(Report(Taken{.call = 3, .is_taken = false, .refusal = RefusedTexts{65, "too long"}})),
           encoded(Report(Grown{6, {.id = 7, .log_probability = 1, .likeliest = {{8, 2}}, .experts = {{{1}}}}})),
           encoded(Report(Embedded{3, {1, 2, 3}}))};
 }
