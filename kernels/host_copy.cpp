@@ -2,6 +2,7 @@
 #include "kernels/host_copy.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace llmtrain::kernels {
@@ -19,6 +20,12 @@ c10::Stream current_stream(const at::Device& device) {
 
 c10::Stream copy_stream(const at::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+}
+
+void follow(const c10::Stream& later, const c10::Stream& earlier) {
+  c10::Event enqueued(earlier.device_type());
+  enqueued.record(earlier);
+  enqueued.block(later);
 }
 
 at::Tensor to_device(const at::Tensor& tensor, const at::Device& device) {

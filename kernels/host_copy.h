@@ -10,6 +10,8 @@ namespace llmtrain::kernels {
 c10::Stream current_stream(const at::Device& device);
 // Another one of LibTorch's pool, of the usual priority: copies may wait for the work of a step.
 c10::Stream copy_stream(const at::Device& device);
+// What is enqueued on `later` from here on begins after all that `earlier` holds, of the same device. Nobody waits.
+void follow(const c10::Stream& later, const c10::Stream& earlier);
 
 // Small tensors on their way between the host and a GPU, through pinned memory, which LibTorch keeps until a copy is
 // done with it. Without a GPU a tensor is returned as it is.

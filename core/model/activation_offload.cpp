@@ -78,9 +78,7 @@ c10::Stream ActivationOffload::computing() const { return kernels::current_strea
 // What leaves must have been made. What arrives may get memory that computations still read, and what leaves pinned
 // memory from which they wait for arrivals.
 c10::Stream ActivationOffload::after_computing(const c10::Stream& stream) const {
-  c10::Event enqueued(device_.type());
-  enqueued.record(computing());
-  enqueued.block(stream);
+  kernels::follow(stream, computing());
   return stream;
 }
 

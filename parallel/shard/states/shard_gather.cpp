@@ -24,9 +24,7 @@ std::int64_t WeightFetch::bytes_of(const at::Tensor& shard) {
 
 c10::Event WeightFetch::bring(const at::Tensor& shard, const at::Tensor& place, const std::function<void()>& next) {
   // The memory of `place` may have been another's, which computations still read.
-  c10::Event enqueued(device_.type());
-  enqueued.record(kernels::current_stream(device_));
-  enqueued.block(stream_);
+  kernels::follow(stream_, kernels::current_stream(device_));
   const c10::StreamGuard guard(stream_);
   place.copy_(shard, true);
   c10::Event copied(device_.type());

@@ -10,18 +10,12 @@ namespace llmtrain {
 GradientEviction::GradientEviction(const at::Device& device) : device_(device), stream_(kernels::copy_stream(device)) {}
 
 void GradientEviction::start(const at::Tensor& gradients, const at::Tensor& host) {
-  c10::Event made(device_.type());
-  made.record(kernels::current_stream(device_));
-  made.block(stream_);
+  kernels::follow(stream_, kernels::current_stream(device_));
   const c10::StreamGuard guard(stream_);
   host.copy_(gradients, true);
   bytes_ += static_cast<std::int64_t>(gradients.nbytes());
 }
 
-void GradientEviction::finish() {
-  c10::Event copied(device_.type());
-  copied.record(stream_);
-  copied.block(kernels::current_stream(device_));
-}
+void GradientEviction::finish() { kernels::follow(kernels::current_stream(device_), stream_); }
 
 }  // namespace llmtrain
