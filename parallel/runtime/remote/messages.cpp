@@ -159,6 +159,11 @@ Message message_of(std::string_view bytes, std::index_sequence<Kinds...>) {
 
 }  // namespace
 
+Taken refused(std::int64_t call, const Error& error) {
+  return {
+      .call = call, .is_taken = false, .refusal = RefusedTexts{static_cast<std::int64_t>(error.code()), error.what()}};
+}
+
 std::string encoded(const Order& order) { return bytes_of(order); }
 
 std::string encoded(const Report& report) { return bytes_of(report); }

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/error.h"
 #include "parallel/runtime/text_service.h"
 
 namespace llmtrain::remote {
@@ -64,6 +65,9 @@ struct Taken {
   bool is_taken = false;
   std::optional<RefusedTexts> refusal;
 };
+
+// That an Error refuses them.
+Taken refused(std::int64_t call, const Error& error);
 
 struct Grown {
   std::int64_t text = 0;

@@ -73,36 +73,35 @@ std::vector<std::int64_t> RemoteService::add(const std::vector<ServedText>& text
       texts_.emplace(numbers.back(), Text{listeners[i], texts[i].tokens});
     }
   }
-  const auto forget = [&] {
-    const std::lock_guard lock(mutex_);
+  const std::int64_t call = order.call;
+  const bool are_taken = ask(call, encoded(Order(std::move(order))), [&] {
     for (const std::int64_t number : numbers) texts_.erase(number);
-  };
-  try {
-    const std::int64_t call = order.call;
-    if (wait_until_taken(call, encoded(Order(std::move(order))))) return numbers;
-  } catch (...) {
-    forget();
-    throw;
-  }
-  forget();
-  return {};
+  });
+  return are_taken ? numbers : std::vector<std::int64_t>();
 }
 
-bool RemoteService::wait_until_taken(std::int64_t call, const std::string& message) {
+bool RemoteService::ask(std::int64_t call, const std::string& message, const std::function<void()>& forget) {
+  const Taken answer = answer_to(call, message);
+  if (answer.is_taken) return true;
+  {
+    const std::lock_guard lock(mutex_);
+    forget();
+  }
+  if (answer.refusal) throw Error(static_cast<ExitCode>(answer.refusal->code), answer.refusal->message);
+  return false;
+}
+
+Taken RemoteService::answer_to(std::int64_t call, const std::string& message) {
   std::unique_lock lock(mutex_);
-  std::optional<Taken>& answer = calls_[call];
   try {
     channel_->send(message);
-  } catch (...) {
+  } catch (const Error& error) {
     calls_.erase(call);
-    throw;
+    return refused(call, error);
   }
-  has_answer_.wait(lock, [&] { return answer || failure_; });
-  const std::optional<Taken> found = std::move(answer);
-  calls_.erase(call);
-  if (!found) return false;
-  if (found->refusal) throw Error(static_cast<ExitCode>(found->refusal->code), found->refusal->message);
-  return found->is_taken;
+  has_answer_.wait(lock, [&] { return calls_[call] || failure_; });
+  const auto found = calls_.extract(call);
+  return found.mapped().value_or(Taken{});
 }
 
 void RemoteService::cancel(std::int64_t text) {
@@ -121,18 +120,7 @@ bool RemoteService::embed(std::vector<std::vector<std::int64_t>> texts, Embeddin
     requests_.emplace(order.request, Request{std::move(listener), order.texts.size()});
   }
   const std::int64_t call = order.call, request = order.request;
-  const auto forget = [&] {
-    const std::lock_guard lock(mutex_);
-    requests_.erase(request);
-  };
-  try {
-    if (wait_until_taken(call, encoded(Order(std::move(order))))) return true;
-  } catch (...) {
-    forget();
-    throw;
-  }
-  forget();
-  return false;
+  return ask(call, encoded(Order(std::move(order))), [&] { requests_.erase(request); });
 }
 
 TextService::Load RemoteService::load() const {

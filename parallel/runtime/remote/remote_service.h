@@ -61,8 +61,10 @@ class RemoteService final : public TextService {
   void take(const Grown& report);
   void take(Embedded report);
   void take(const LoadFound& report);
-  // Whether it was taken; false, too, where the service fails meanwhile. Throws the Error that refuses it.
-  bool wait_until_taken(std::int64_t call, const std::string& message);
+  // Whether what is asked for was taken; false, too, where the service fails meanwhile. Throws the Error that refuses
+  // it. What was not taken is to be forgotten, under the lock.
+  bool ask(std::int64_t call, const std::string& message, const std::function<void()>& forget);
+  Taken answer_to(std::int64_t call, const std::string& message);
 
   std::unique_ptr<MessageChannel> channel_;
   mutable std::mutex mutex_;

@@ -17,11 +17,6 @@ namespace {
 
 constexpr std::chrono::milliseconds poll_interval{50};
 
-Taken refused(std::int64_t call, const Error& error) {
-  return {
-      .call = call, .is_taken = false, .refusal = RefusedTexts{static_cast<std::int64_t>(error.code()), error.what()}};
-}
-
 }  // namespace
 
 void ServiceHost::serve(TextService& service) {
