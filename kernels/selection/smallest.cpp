@@ -62,8 +62,8 @@ at::Tensor smallest_of_rows(const at::Tensor& x, std::int64_t count, at::Tensor 
 at::Tensor smallest_places(const at::Tensor& x, std::int64_t count) {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.back() = count;
-  if (count == 0 || x.numel() == 0) return at::empty(sizes, x.options().dtype(at::kLong));
   const auto places = [&] { return at::empty(sizes, x.options().dtype(at::kLong)); };
+  if (count == 0 || x.numel() == 0) return places();
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return smallest_of_rows<float>(x, count, places());
   if (x.is_cpu() && x.scalar_type() == at::kDouble) return smallest_of_rows<double>(x, count, places());
   return std::get<1>(at::sort(x, true, -1, false)).narrow(-1, 0, count).contiguous();
