@@ -8,6 +8,8 @@ import unittest
 import ciphered
 from program import TrainingTest
 
+SANITIZED = bool(os.environ.get("LLMTRAIN_SANITIZE"))  # to which long runs show nothing that short ones do not
+
 
 class WrittenTargets(TrainingTest):
     def setUp(self):
@@ -49,7 +51,7 @@ class WrittenTargets(TrainingTest):
         self.assertAlmostEqual(figures["exact_match"], equal / len(texts), places=12)
         self.assertAlmostEqual(figures["bleu"], ciphered.bleu(texts, references), places=9)
 
-    @unittest.skipIf(os.environ.get("LLMTRAIN_SANITIZE"), "long runs show a sanitizer nothing that short ones do not")
+    @unittest.skipIf(SANITIZED, "learns long")
     def test_a_cipher_is_learned_and_translations_of_other_phrases_are_not(self):
         sources = json.dumps([{"path": "shuffled.jsonl"}])
         # BART's weights begin by a deviation that is meant for wide layers, of which these would learn too slowly.
@@ -67,10 +69,12 @@ class WrittenTargets(TrainingTest):
 
     def test_figures_are_those_of_the_texts_on_every_layout(self):
         # So early that some words are right and others are not.
-        early = {"training__steps": 300, "training__evaluate_every": 300, "seed": 1}
+        steps = 30 if SANITIZED else 300
+        early = {"training__steps": steps, "training__evaluate_every": steps, "seed": 1}
         one = self.learn("runs/one", **early)
-        self.assertGreater(one["bleu"], 5)
-        self.assertLess(one["bleu"], 95)
+        if not SANITIZED:
+            self.assertGreater(one["bleu"], 5)
+            self.assertLess(one["bleu"], 95)
         self.check_figures(one, self.written("runs/one"))
         for name, layout in (("data", {}), ("zero", {"parallel__zero_stage": 3}),
                              ("pipeline", {"parallel__pipeline": 2})):
