@@ -99,8 +99,21 @@ std::optional<std::string> shortage_of_memory(const Plan& plan, const ClusterPro
   if (changes.empty()) changes = suggest_host(plan, profile);
   const std::string cure = changes.empty() ? devices_that_fit(plan, profile).value_or(no_change_fits)
                                            : "the cheapest change that fits: --set " + changes.front().change;
-  return fmt::format("rank {} needs {}, and a rank has {} (profile {}); {}", fullest.rank, text(fullest.peak_bytes),
-                     text(report.device_memory_bytes), report.profile, cure);
+  // Where memory is hard, a plan must leave room for what plans err by.
+  const bool is_tight = verdict_of(report) == MemoryVerdict::tight;
+  const std::string error = is_tight ? ", from which plans err by " + margin_text(*report.accuracy.memory) : "";
+  return fmt::format("rank {} needs {}, and a rank has {} (profile {}){}; {}", fullest.rank, text(fullest.peak_bytes),
+                     text(report.device_memory_bytes), report.profile, error, cure);
+}
+
+void require_hard_memory(const std::string& file, const std::shared_ptr<const Layout>& layout) {
+  // No profile that is found says what of a machine's memory its system needs.
+  if (layout->recipe().cluster.profile == "auto") return;
+  const ClusterProfile profile = profile_of(layout->recipe());
+  if (!profile.device.has_hard_memory) return;
+  if (const auto shortage = shortage_of_memory(make_plan(layout, profile), profile))
+    throw Error(ExitCode::bad_recipe, fmt::format("{}: a process that takes more memory than {} has is ended: {}", file,
+                                                  profile.name, *shortage));
 }
 
 void check_job(const std::string& file, const Recipe& recipe) {

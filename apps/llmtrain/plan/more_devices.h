@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/recipe/recipe.h"
+#include "parallel/layout/layout.h"
 #include "parallel/plan/profile/cluster_profile.h"
 #include "parallel/plan/report/plan.h"
 
@@ -22,6 +24,10 @@ std::optional<std::string> devices_that_fit(const Plan& plan, const ClusterProfi
 // What the fullest rank of a plan that does not fit needs and has, and the cheapest change or the devices that fit.
 // None of one that fits.
 std::optional<std::string> shortage_of_memory(const Plan& plan, const ClusterProfile& profile);
+
+// Before a run starts its ranks: throws Error(bad_recipe) where a process that takes more than the profile's device has
+// is ended, and the run is not planned to have room.
+void require_hard_memory(const std::string& file, const std::shared_ptr<const Layout>& layout);
 
 // Before a job waits for its turn: throws Error(bad_recipe) for what its run would refuse of the model, and warns where
 // its devices have too little memory, as `plan` says it. Of profile "auto" nothing is known but the machine that asks.

@@ -36,7 +36,15 @@ Recipe with_weights_there(Recipe recipe, const Mesh& mesh, bool is_breadth_first
 
 std::vector<OffloadRecipe> more_on_host(const Recipe& recipe, const ClusterProfile& cluster) {
   std::vector<OffloadRecipe> choices;
-  if (compute_device(recipe, cluster) != ComputeDevice::cuda || cluster.device.pcie_bandwidth <= 0) return choices;
+  if (compute_device(recipe, cluster) == ComputeDevice::cpu) {
+    // Elsewhere the system's own swapping may serve; how long the disk takes must be known.
+    if (!cluster.device.has_hard_memory || cluster.host.disk_bandwidth <= 0 || recipe.memory.offload.moves_states())
+      return choices;
+    choices.push_back(recipe.memory.offload);
+    choices.back().optimizer = StatesPlace::disk;
+    return choices;
+  }
+  if (cluster.device.pcie_bandwidth <= 0) return choices;
   const auto add = [&](const OffloadRecipe& choice) {
     if (choice != recipe.memory.offload && std::ranges::count(choices, choice) == 0) choices.push_back(choice);
   };
@@ -64,6 +72,8 @@ std::vector<Recipe> offload_choices(const Recipe& recipe, const Mesh& mesh, cons
   for (const OffloadRecipe& offload : more_on_host(recipe, cluster)) {
     Recipe choice = recipe;
     choice.memory.offload = offload;
+    // Its default beside states on a disk.
+    if (offload.optimizer == StatesPlace::disk) choice.checkpoint.async = false;
     if (!offload.weights) {
       add(std::move(choice));
       continue;

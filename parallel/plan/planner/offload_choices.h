@@ -10,8 +10,8 @@
 namespace llmtrain {
 
 // What may be on the host beside what the recipe has there, as far as the profile says how fast the way there is:
-// activations, optimizer states, these with the weights, and activations beside each. None of a processor's, whose
-// memory is the host's. Rules of recipes may refuse some of them.
+// activations, optimizer states, these with the weights, and activations beside each. Of a processor, whose memory is
+// the host's, optimizer states on a disk, where its memory is hard. Rules of recipes may refuse some of them.
 std::vector<OffloadRecipe> more_on_host(const Recipe& recipe, const ClusterProfile& cluster);
 
 // The recipes in place of one that runs on this mesh of which more is on the host, each of more_on_host() as far as

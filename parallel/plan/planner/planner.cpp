@@ -288,6 +288,7 @@ void fill_report(const PricedLayout& priced, Plan& plan) {
   const double limit = report.device_memory_bytes;
   report.fits = limit <= 0 || fullest_rank(report).peak_bytes <= limit;
   report.accuracy = accuracy_on(profile.accuracy, report.mesh.world());
+  if (profile.device.has_hard_memory) report.fits = verdict_of(report) == MemoryVerdict::fits;
   report.warnings = recipe_warnings(layout.recipe());
   warn_of_memory(report);
   warn_of_fallback(report);

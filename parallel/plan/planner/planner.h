@@ -38,7 +38,8 @@ inline Plan make_plan(const Recipe& recipe, const ClusterProfile& cluster, Timel
 // one with room is about as fast (first_choice()). Prices some thirty
 // neighbours of the recipe (planner/neighbours.h), and up to four times as many more where none fits.
 std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile);
-// The three best changes that leave more to the host (offload_choices()), likewise.
+// The three best changes that leave more to the host (offload_choices()), likewise; where none of them fits, those that
+// recompute all layers as well.
 std::vector<PlanSuggestion> suggest_host(const Plan& plan, const ClusterProfile& profile);
 
 // Plans the recipe again without FP8. Returns a warning if that is no slower and fits as well: FP8 then risks accuracy

@@ -13,6 +13,7 @@
 #include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/planner/uniform_recompute.h"
 #include "parallel/plan/report/plan.h"
 
 namespace llmtrain {
@@ -145,9 +146,14 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
 
 std::vector<PlanSuggestion> suggest_host(const Plan& plan, const ClusterProfile& profile) {
   const Partition& partition = plan.layout->partition();
-  return best_changes(
-      price(offload_choices(partition.recipe, partition.mesh, profile), plan.report.mesh, profile, partition.graph),
-      plan.report, profile);
+  std::vector<Recipe> choices = offload_choices(partition.recipe, partition.mesh, profile);
+  const auto best = [&] {
+    return best_changes(price(choices, plan.report.mesh, profile, partition.graph), plan.report, profile);
+  };
+  std::vector<PlanSuggestion> changes = best();
+  if (!changes.empty()) return changes;
+  for (Recipe& choice : choices) recompute_in_all_layers(choice.memory, Recompute::full);
+  return best();
 }
 
 }  // namespace llmtrain

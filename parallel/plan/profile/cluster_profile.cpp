@@ -28,6 +28,10 @@ void divide(ClusterProfile& profile, double ranks) {
   profile.memory.half_bytes /= ranks;
 }
 
+// How far plans of processes on a processor were from their largest resident sets, at most, in the recipes that no
+// constant was taken from (docs/performance.md#memory).
+const PlanError process_error{.error = 0.05, .rows = 15, .program = "llmtrain", .devices = 2};
+
 // What `own` states, and of the rest what `base` does: keys of sections one by one, a list or a table as a whole.
 void fill_from(const Json& base, Json& own) {
   for (const auto& [key, value] : base.items()) {
@@ -109,7 +113,11 @@ ClusterProfile load_profile(const std::string& profile, const std::filesystem::p
 }
 
 Accuracy accuracy_of(const ClusterProfile& profile, const std::filesystem::path& folder) {
-  if (profile.device.kind == DeviceKind::cpu) return {};
+  if (profile.device.kind == DeviceKind::cpu) {
+    Accuracy of_processes;
+    if (profile.device.has_hard_memory) of_processes.memory = process_error;
+    return of_processes;
+  }
   const Accuracy accuracy = load_accuracy(folder / "accuracy.json", profile.program.name);
   return profile.borrowed_from.empty() ? accuracy : with_borrowed_rates(accuracy, profile.borrowed_from);
 }

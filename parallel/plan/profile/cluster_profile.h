@@ -36,6 +36,9 @@ struct PeakFlops {
 struct DeviceProfile {
   DeviceKind kind = DeviceKind::cuda;  // cpu or cuda: selects the operators
   double memory_bytes = 0;             // 0: not stated
+  // memory_bytes is what the system leaves to one process, the program included, and one that takes more is ended:
+  // what is planned to need more, or by less than plans err not to, does not fit and is not run.
+  bool has_hard_memory = false;
   double memory_bandwidth = 0;
   PeakFlops peak_flops;
   double kernel_seconds = 0;  // gap between the end of one kernel and the start of the next
@@ -153,8 +156,8 @@ ClusterProfile parse_profile(std::string_view text, const std::string& file);
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder);
 
 // How far plans with the profile's device and program are from measurements, by accuracy.json in `folder`. All scored
-// runs were on GPUs, so nothing is known of processors; with borrowed rates with_borrowed_rates(). Throws as
-// load_accuracy() does.
+// runs were on GPUs: of processors the memory of processes alone is known, which counts where it is hard. With borrowed
+// rates with_borrowed_rates(). Throws as load_accuracy() does.
 Accuracy accuracy_of(const ClusterProfile& profile, const std::filesystem::path& folder);
 
 // JSON that parse_profile() reads.

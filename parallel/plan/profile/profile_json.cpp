@@ -26,6 +26,9 @@ class ProfileWriter {
   void optional_number(const char* name, double field, ProfileRange) {
     if (field != 0) json_[name] = field;
   }
+  void optional_boolean(const char* name, bool field) {
+    if (field) json_[name] = field;
+  }
   void integer(const char* name, std::int64_t field, ProfileRange) { json_[name] = field; }
   void sources(const char* name, const std::map<std::string, std::string>& field) { json_[name] = field; }
   void number_or_none(const char* name, const std::optional<double>& field, ProfileRange) {

@@ -6,8 +6,8 @@
 namespace llmtrain {
 
 // The single list of a profile's keys with their ranges; reading and writing are visitors of it. A visitor has text(),
-// kind(), number(), number_or_none(), optional_number(), integer(), section(),
-// optional_section(), tables(), operators() and sources(), like ProfileReader and ProfileWriter.
+// kind(), number(), number_or_none(), optional_number(), optional_boolean(), integer(),
+// section(), optional_section(), tables(), operators() and sources(), like ProfileReader and ProfileWriter.
 
 struct ProfileRange {
   double minimum = 0;
@@ -51,6 +51,7 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
   visitor.section("device", [&] {
     visitor.kind("kind", profile.device.kind);
     visitor.number("memory_bytes", profile.device.memory_bytes, size_range);
+    visitor.optional_boolean("hard_memory", profile.device.has_hard_memory);
     visitor.number("memory_bandwidth", profile.device.memory_bandwidth, rate_range);
     visitor.section("peak_flops", [&] {
       visitor.number("fp32", profile.device.peak_flops.fp32, rate_range);

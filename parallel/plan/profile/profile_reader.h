@@ -41,6 +41,11 @@ class ProfileReader {
     if (levels_.back().value->contains(name)) return number(name, field, range);
     levels_.back().names.push_back(name);
   }
+  // Stays as it is where it is missing.
+  void optional_boolean(std::string_view name, bool& field) {
+    if (levels_.back().value->contains(name)) return boolean(name, field);
+    levels_.back().names.push_back(name);
+  }
   void number_or_none(std::string_view name, std::optional<double>& field, ProfileRange range);
   void sources(std::string_view name, std::map<std::string, std::string>& field);
   void tables(std::string_view name, std::vector<CollectiveTable>& field);

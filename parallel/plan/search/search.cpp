@@ -185,6 +185,7 @@ SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile)
     Recipe other = recipe;
     other.memory.offload = offload;
     if (offload.weights) other.parallel.zero_stage = 3;
+    if (offload.optimizer == StatesPlace::disk) other.checkpoint.async = false;
     try {
       add(Search(other, profile).run(), result);
     } catch (const Error&) {

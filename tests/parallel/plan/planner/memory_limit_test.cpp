@@ -155,6 +155,54 @@ TEST_CASE("what recomputing cannot spare goes to the host, as fast as any choice
   CHECK(offload_choices(of_processor, lay_out(of_processor, cluster)->mesh(), cluster).empty());
 }
 
+// Its own system would end the process instead of swapping it.
+TEST_CASE("a processor of hard memory leaves optimizer states to a disk, where recomputing is not enough", "[limit]") {
+  const Recipe recipe =
+      recipe_with({"cluster.device=cpu", "cluster.profile=raspberry-pi-zero-2-w", "cluster.devices_per_node=1"});
+  ClusterProfile cluster = profile_of(recipe);
+  const auto moves = [&](double limit) {
+    Recipe limited = recipe;
+    limited.memory.limit = limit;
+    const Plan plan = make_plan(limited, cluster);
+    CHECK(peak_bytes(plan.report) <= limit);
+    return plan.layout->recipe().memory.offload.optimizer;
+  };
+  const double least = limit_curve(recipe, cluster, 1).front().peak_bytes;
+  Recipe recomputes = recipe;
+  recomputes.memory.recompute = Recompute::full;
+  const double here = peak_bytes(make_plan(recomputes, cluster).report);
+  REQUIRE(least < here);
+  CHECK(moves(here) == StatesPlace::device);
+  CHECK(moves(std::ceil(least)) == StatesPlace::disk);
+  CHECK_THROWS_AS(moves(std::floor(least) - 1), Error);
+  // Whoever does not know how long a disk takes, or may let the system swap, is not sent there.
+  const auto choices = [&] { return offload_choices(recipe, lay_out(recipe, cluster)->mesh(), cluster).size(); };
+  CHECK(choices() == 1);
+  cluster.host.disk_bandwidth = 0;
+  CHECK(choices() == 0);
+  cluster = profile_of(recipe);
+  cluster.device.has_hard_memory = false;
+  CHECK(choices() == 0);
+}
+
+TEST_CASE("a plan on hard memory has to leave the error of plans") {
+  const Recipe recipe =
+      recipe_with({"cluster.device=cpu", "cluster.profile=raspberry-pi-zero-2-w", "cluster.devices_per_node=1"});
+  ClusterProfile cluster = profile_of(recipe);
+  cluster.accuracy.memory = PlanError{.error = 0.05, .rows = 15, .program = "llmtrain", .devices = 2};
+  const double peak = peak_bytes(make_plan(recipe, cluster).report);
+  for (const bool is_hard : {false, true}) {
+    cluster.device.has_hard_memory = is_hard;
+    const auto fits = [&](double room) {
+      cluster.device.memory_bytes = room * peak;
+      return make_plan(recipe, cluster).report.fits;
+    };
+    CHECK(fits(1.06));
+    CHECK(fits(1.04) == !is_hard);
+    CHECK_FALSE(fits(0.97));
+  }
+}
+
 TEST_CASE("a share of the device's memory is that of its profile", "[limit]") {
   Recipe recipe = recipe_with({"model.layers=16", "batch.micro=8", "memory.limit=0.5"});
   ClusterProfile cluster = profile_of(recipe);
