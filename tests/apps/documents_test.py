@@ -46,6 +46,8 @@ class Documents(ProgramTest):
                 training["learning_rate"]["decay_length"] = 2
             if "from" not in model:
                 model.update({key: value for key, value in small.items() if key in model})
+            if "freeze" in training:
+                training["freeze"] = ["embedding.*", "layers.0.*"]
             if "moe" in model:
                 model["moe"]["ffn_hidden_size"] = 16
             self.write(f"recipes/examples/{file.name}", example)
