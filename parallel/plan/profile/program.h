@@ -44,9 +44,11 @@ struct KernelFacts {
 };
 
 // Memory traffic relative to the least that the operators need to read and write: below 1 where fusion or caches save
-// some of it, above where a framework makes extra passes.
+// some of it, above where a framework makes extra passes. All but the softmax's backward is counted in the kernels of
+// Megatron-LM.
 struct TrafficFacts {
-  double elementwise = 0.8;  // norms, activation functions, residuals
+  // Norms, activation functions, residuals: a fused kernel each, of bias with GELU, of bias, dropout and addition.
+  double elementwise = 1.0;
   // Norms, rotations and gates that the program makes of several operators each; 0: as other elementwise passes.
   double rms_norm = 0;
   double rotation = 0;
@@ -55,12 +57,19 @@ struct TrafficFacts {
   // products with A and B: casts to the adapter's type and back, scaling, the sum with the matrix's own result.
   double adapter_inputs = 0;
   double adapter_outputs = 0;
-  double softmax_forward = 0.602;  // stored attention: relative to one read and one write of the scores
-  double softmax_backward = 2.49;  // relative to two reads and one write of the scores
-  double cross_entropy = 4.5;      // passes over the logits in each direction
-  bool loss_in_fp32 = true;        // these logits are fp32; otherwise of the compute type
-  double cast = 1.0;               // FP8 casts and transposes
-  double optimizer = 0.7;          // clipping and update
+  // Stored attention: relative to one read and one write of the scores. The causal kernel reads those that count alone,
+  // and writes all (scaled_upper_triang_masked_softmax.h).
+  double softmax_forward = 0.75;
+  double softmax_backward = 2.0;  // relative to two reads and one write of the scores; fitted
+  // Passes over the logits in each direction: they are widened, and their maximum, difference, exponential, sum and
+  // quotient are passes of their own (core/tensor_parallel/cross_entropy.py): 38 bytes forward and 14 backward, where a
+  // pass has 4.
+  double cross_entropy = 6.5;
+  bool loss_in_fp32 = true;  // these logits are fp32; otherwise of the compute type
+  // FP8 casts and transposes, apart: read in 2 bytes and written in 1, and read and written in 1 for the other order,
+  // where the list has 4.
+  double cast = 1.25;
+  double optimizer = 1.0;  // clipping and update
   // Passes over the gradients in every backward that add them to those of earlier micro-batches, as PyTorch's autograd
   // does; 0: the products that make gradients add to them.
   double gradient_sums = 0;
@@ -214,10 +223,10 @@ struct ServingFacts {
 };
 
 // What the planner knows about the software that runs a recipe: a file in recipes/programs. A file states only what
-// differs from the program that it is based on, or else from these values, which are also those of llmtrain on CPUs.
-// The numbers were fitted once for all rows, over two thirds of the published measurements in recipes/published
-// (scripts/score_planner --fit; every third row is held out): none of them is specific to one model, row or source.
-// docs/planner.md lists the errors that remain.
+// differs from the program that it is based on, or else from these values; passes over memory have other ones on CPUs
+// (load_program). Those that are not counted were fitted once for all rows, over two thirds of the published
+// measurements in recipes/published (scripts/score_planner --fit; every third row is held out): none of them is
+// specific to one model, row or source. docs/planner.md lists the errors that remain.
 struct Program {
   std::string name = "llmtrain";
   std::string description;
