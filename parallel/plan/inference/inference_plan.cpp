@@ -34,6 +34,11 @@ void check_request(const ModelRecipe& model, const ServingRequest& request) {
   if (request.experts != ExpertLayout::automatic && !model.moe)
     refuse(fmt::format("experts \"{}\": the model has no experts (model.moe); leave it \"auto\"",
                        word_of(request.experts)));
+  if (request.wait_passes > 0 && request.batching == Batching::whole)
+    refuse(
+        fmt::format("wait_passes {}: with batching \"whole\" all prompts have one pass; use batching=continuous, or "
+                    "leave it out",
+                    request.wait_passes));
   const std::string_view part = model.moe ? "model.moe" : model.latent_attention ? "model.latent_attention" : "";
   for (const PassLayout& pass : {request.prefill, request.decode})
     if (!part.empty() && pass.weights != WeightLayout::automatic && pass.weights != WeightLayout::stationary_1d)
@@ -53,6 +58,13 @@ double used_parameters(const Graph& graph) {
     if (!is_served(block))
       for (const std::size_t index : block.parameters) unused += as_real(graph.parameters[index].elements());
   return as_real(graph.active_parameter_count()) - unused;
+}
+
+// The passes of single tokens for which prompts are held back in the mean, where so many of them come in each: the
+// first one waits for all of `most`, and who comes meanwhile for half of them.
+double held_back_passes(double most, double prompts) {
+  const double others = most * prompts;
+  return most * (1 + others / 2) / (1 + others);
 }
 
 // The weights that one pass reads, and its cache, over all devices.
@@ -144,10 +156,14 @@ InferencePlan InferencePlanner::joined(const PassPricer& pricer, const ServingRe
   plan.first_token_seconds = pricer.facts().request_seconds + prompt + (reads ? reads->first_seconds() : 0);
   plan.per_token_seconds = token;
   if (request.batching == Batching::continuous && running > 1) {
-    // A prompt's pass interrupts all answers, each of which meets one for every request that ends while it grows.
-    plan.per_token_seconds += pricer.facts().interruption * (running - 1) * prompt / generated;
+    // A prompt's pass interrupts all answers, each of which meets one for every request that ends while it grows. What
+    // the host takes beyond the device they do not wait for: it launches their tokens meanwhile.
+    plan.per_token_seconds +=
+        pricer.facts().interruption * (running - 1) * (prompt - prefill.price.host_seconds) / generated;
     plan.first_token_seconds +=
         pricer.facts().waited_prompts * (running - 1) * prompt + pricer.facts().waited_tokens * plan.per_token_seconds;
+    plan.first_token_seconds +=
+        held_back_passes(as_real(request.wait_passes), running / generated) * plan.per_token_seconds;
   }
   // The first token is the prompt's pass's own.
   const double answer_seconds = (generated - 1) * plan.per_token_seconds;

@@ -106,11 +106,13 @@ PassPrice PassPricer::block_price(std::size_t block, const DeviceSplit& split, c
   for (const double elements : work.moved_elements)
     price.movement_seconds +=
         roofline_.pass(profile_.program.traffic.elementwise * roofline_.element_bytes() * elements).seconds;
+  price.operators = as_real(std::ssize(work.products) + std::ssize(work.attention) + std::ssize(work.moved_elements));
   if (graph_.blocks[block].layer() == nullptr) return price;
   for (const SplitExchange& each :
        layer_exchanges(split, layer_shape(graph_, block), pass.all_tokens(), pass.sequences)) {
     price.exchange_seconds += exchange_seconds(each);
     price.exchanged_bytes += ring_bytes(each.collective, each.ranks, exchange_bytes(each));
+    ++price.operators;
   }
   return price;
 }
@@ -126,13 +128,17 @@ PassPrice PassPricer::price(const DeviceSplit& split, const ServedPass& pass) co
     sum.movement_seconds += price.movement_seconds;
     sum.exchange_seconds += price.exchange_seconds;
     sum.exchanged_bytes += price.exchanged_bytes;
+    sum.operators += price.operators;
   }
   sum.product_seconds *=
       (pass.is_prefill() ? facts().prefill : facts().products) * (widens_ ? facts().widened_products : 1);
   sum.attention_seconds *= pass.is_prefill() ? facts().prefill : facts().attention;
   sum.movement_seconds *= pass.is_prefill() ? facts().prefill : facts().movement;
   sum.exchange_seconds *= pass.is_prefill() ? facts().prefill : facts().exchanges;
-  if (!pass.is_prefill()) sum.host_seconds = facts().pass_seconds;
+  // Passes of single tokens are CUDA graphs. Prompts are of all sizes: their operators are launched one by one, ahead
+  // of a device that takes longer for them.
+  sum.host_seconds = pass.is_prefill() ? std::max(0.0, facts().operator_seconds * sum.operators - sum.seconds())
+                                       : facts().pass_seconds;
   return sum;
 }
 

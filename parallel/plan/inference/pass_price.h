@@ -21,6 +21,7 @@ struct PassPrice {
   double host_seconds = 0;
   double weight_seconds = 0;   // that all of this waits for weights which are read meanwhile
   double exchanged_bytes = 0;  // that a device sends
+  double operators = 0;        // that the host launches, one by one or as a graph
 
   double seconds() const {
     return product_seconds + attention_seconds + movement_seconds + exchange_seconds + host_seconds + weight_seconds;

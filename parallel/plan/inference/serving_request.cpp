@@ -13,7 +13,7 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::int64_t most_tokens = 1 << 24, most_devices = 1 << 20;
+constexpr std::int64_t most_tokens = 1 << 24, most_devices = 1 << 20, most_passes = 1 << 16;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 
 // A key: what it takes, in words, and a function that sets it, or says no.
@@ -85,6 +85,8 @@ const std::vector<RequestKey>& request_keys() {
           "generated", most_tokens, [](Request & request) -> auto& { return request.generated; }),
       word_key(
           "batching", batching_words, [](Request & request) -> auto& { return request.batching; }),
+      number_key(
+          "wait_passes", most_passes, [](Request & request) -> auto& { return request.wait_passes; }),
       word_key(
           "weights", served_type_words, [](Request & request) -> auto& { return request.weights; }),
       word_key(

@@ -76,6 +76,9 @@ struct ServingRequest {
   std::int64_t prompt = 1024;    // tokens of each
   std::int64_t generated = 128;  // tokens of each
   Batching batching = Batching::whole;
+  // With continuous batching, the passes of single tokens for which a server holds a prompt back so that others share
+  // its pass; 0: none.
+  std::int64_t wait_passes = 0;
   ServedType weights = ServedType::compute;  // of the layers' matrices
   ServedType cache = ServedType::compute;    // not fp4
   std::optional<std::int64_t> devices;       // that hold the model together; none: the fewest on which it fits

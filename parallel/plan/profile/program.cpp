@@ -61,6 +61,7 @@ void visit_serving(ProfileReader& reader, ServingFacts& serving) {
     reader.number("widened_products", serving.widened_products, ratio_range);
     reader.number("pass_seconds", serving.pass_seconds, seconds_range);
     reader.number("prefill", serving.prefill, ratio_range);
+    reader.number("operator_seconds", serving.operator_seconds, seconds_range);
     reader.number("interruption", serving.interruption, fraction_or_none_range);
     reader.number("waited_prompts", serving.waited_prompts, ratio_range);
     reader.number("waited_tokens", serving.waited_tokens, ratio_range);

@@ -206,6 +206,9 @@ struct ServingFacts {
   double widened_products = 1;
   // A factor on passes of prompts.
   double prefill = 1;
+  // The host's time to launch an operator of a prompt's pass, whose sizes no CUDA graph has: a pass takes at least that
+  // of all its operators.
+  double operator_seconds = 0;
   // The part of a prompt's pass for which the others' tokens wait; the rest of it goes with them in one pass.
   double interruption = 1;
   // What a request waits beside its own prompt's pass: for each of the others in prompts, and in passes of single

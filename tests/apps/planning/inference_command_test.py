@@ -21,7 +21,7 @@ class Inference(ProgramTest):
     def test_figures_agree_with_each_other(self):
         plan = self.report(LLAMA, "--inference", "batch=8,prompt=512,generated=64", "--inference", "devices=4")
         self.assertEqual(plan["requests"], {"batch": 8, "prompt": 512, "generated": 64, "batching": "whole",
-                                            "weights": "compute", "cache": "compute"})
+                                            "wait_passes": 0, "weights": "compute", "cache": "compute"})
         for name, tokens in (("prefill", 8 * 512), ("decode", 8)):
             parts = plan[name]
             total = sum(parts[f"{part}_seconds"] for part in ("product", "attention", "movement", "exchange", "host"))

@@ -45,6 +45,7 @@ Json inference_json(const InferencePlan& plan) {
                  {"prompt", plan.request.prompt},
                  {"generated", plan.request.generated},
                  {"batching", word_of(plan.request.batching)},
+                 {"wait_passes", plan.request.wait_passes},
                  {"weights", word_of(plan.request.weights)},
                  {"cache", word_of(plan.request.cache)}}},
                {"devices", plan.devices},

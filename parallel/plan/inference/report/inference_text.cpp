@@ -62,9 +62,11 @@ std::string requests_text(const ServingRequest& request) {
   const auto type = [](ServedType stored) {
     return stored == ServedType::compute ? std::string("as computed") : std::string(word_of(stored));
   };
-  return fmt::format("{} of {} + {} tokens, batching {}, weights {}, cache {}",
+  const std::string wait =
+      request.wait_passes > 0 ? fmt::format(" (prompts wait for {} passes)", request.wait_passes) : "";
+  return fmt::format("{} of {} + {} tokens, batching {}{}, weights {}, cache {}",
                      format_number_of(request.batch, "sequence"), request.prompt, request.generated,
-                     word_of(request.batching), type(request.weights), type(request.cache));
+                     word_of(request.batching), wait, type(request.weights), type(request.cache));
 }
 
 std::string inference_text(const InferencePlan& plan, const TextStyle& style) {

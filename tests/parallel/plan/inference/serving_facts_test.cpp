@@ -63,6 +63,46 @@ TEST_CASE("a program's requests wait for each other's prompts and tokens", "[ser
   CHECK(whole.first_token_seconds == Approx(0.75 + whole.prefill.price.seconds()).epsilon(1e-12));
 }
 
+TEST_CASE("a prompt's pass takes at least what the host takes to launch its operators", "[serving_facts]") {
+  const auto prompt_of = [](const char* serving) { return plan_with(stated(serving)).prefill.price; };
+  const PassPrice plain = prompt_of("{}"), bound = prompt_of(R"({"operator_seconds": 0.01})");
+  // 80 layers, each of two norms with what they add, four products, a rotation, attention, a gate and four exchanges;
+  // and the embedding's lookup, the last norm, the head's product and the choice of a token.
+  CHECK(bound.operators == plain.operators);
+  CHECK(bound.seconds() == Approx(0.01 * bound.operators).epsilon(1e-12));
+  CHECK(bound.product_seconds == plain.product_seconds);
+  // A device that takes longer hides it, and so does one that launches them as a graph.
+  const double at_once = plain.seconds() / plain.operators;
+  CHECK(prompt_of(("{\"operator_seconds\": " + std::to_string(0.99 * at_once) + "}").c_str()).host_seconds == 0);
+  CHECK(prompt_of(("{\"operator_seconds\": " + std::to_string(1.5 * at_once) + "}").c_str()).host_seconds ==
+        Approx(0.5 * plain.seconds()).epsilon(0.02));
+  CHECK(plan_with(stated(R"({"operator_seconds": 0.01})")).decode.price.host_seconds == 0);
+}
+
+// TensorRT-LLM served Llama 3 70B in FP8 on one and two H200 and on one and four B200 with batch_wait_timeout_iters 20
+// for 1,024 generated tokens and without for 8,192 (SemiAnalysisAI/InferenceX, benchmarks/70b_fp8_h200_trt_slurm.sh and
+// 70b_fp8_b200_trt_slurm.sh up to October 2025): how much later first tokens came, in times per token.
+TEST_CASE("prompts that are held back wait as long as measured", "[serving_facts]") {
+  const auto first = [](const std::string& request) {
+    return plan_with(stated("{}"), ",batching=continuous,prompt=1024,generated=1024" + request);
+  };
+  struct Wait {
+    int batch;
+    double measured[4];
+  };
+  for (const Wait& wait : {Wait{4, {19.2, 19.1, 19.1, 20.3}}, Wait{8, {19.6, 19.6, 17.8, 18.8}},
+                           Wait{16, {17.6, 17.6, 16.1, 16.4}}, Wait{32, {18.4, 18.9, 16.7, 18.0}}}) {
+    const std::string batch = ",batch=" + std::to_string(wait.batch);
+    const InferencePlan plain = first(batch), held = first(batch + ",wait_passes=20");
+    CHECK(held.per_token_seconds == plain.per_token_seconds);
+    const double passes = (held.first_token_seconds - plain.first_token_seconds) / plain.per_token_seconds;
+    INFO(wait.batch << " sequences: " << passes);
+    // The spread of the four is 12 % of their mean.
+    for (const double measured : wait.measured) CHECK(passes == Approx(measured).epsilon(0.15));
+  }
+  CHECK_THROWS_WITH(plan_with(stated("{}"), ",wait_passes=20"), Catch::Contains("wait_passes 20: with batching"));
+}
+
 // Weights of 9 GB and a cache of 32 GB of 1,200 sequences on each device, 2,048 tokens of each.
 const std::string many = ",batching=continuous,weights=fp8,batch=1200,prompt=1024,generated=1024";
 
