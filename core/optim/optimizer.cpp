@@ -55,11 +55,8 @@ class Adamw final : public Optimizer {
   void update(const OptimizerUpdate& update, const Stretch& stretch) {
     const std::int64_t begin = stretch.begin, end = stretch.end;
     if (begin == end) return;
-    const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin - update.begin, end - update.begin); };
-    const auto moment = [&](std::size_t index, const at::Tensor& own) {
-      return update.states.empty() ? own.slice(0, begin, end) : part(update.states[index]);
-    };
-    kernels::AdamwState state{part(update.weights), moment(0, first_moment_), moment(1, second_moment_)};
+    const auto part = [&](const at::Tensor& flat) { return part_of(update, flat, begin, end); };
+    kernels::AdamwState state{part(update.weights), moment(update, 0, begin, end), moment(update, 1, begin, end)};
     std::optional<at::Tensor> compute_weights;
     if (update.compute_weights) compute_weights = part(*update.compute_weights);
     kernels::adamw_(state, part(update.gradients), step_of(update), compute_weights, stretch.runs);
@@ -97,12 +94,24 @@ class Adamw final : public Optimizer {
   }
 
   kernels::ScaledAdamwState scaled_state(const ScaledUpdate& update, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t first = begin - update.of.begin, last = end - update.of.begin;
+    const auto part = [&](const at::Tensor& flat) { return part_of(update.of, flat, begin, end); };
     const auto scale = [&](std::int64_t of) { return update.scales.narrow(0, of, 1); };
-    return {{update.of.weights.slice(0, first, last), scale(0)},
-            {first_moment_.slice(0, begin, end), scale(1)},
-            {second_moment_.slice(0, begin, end), scale(2)},
-            {update.of.gradients.slice(0, first, last), update.gradient_scale}};
+    return {{part(update.of.weights), scale(0)},
+            {moment(update.of, 0, begin, end), scale(1)},
+            {moment(update.of, 1, begin, end), scale(2)},
+            {part(update.of.gradients), update.gradient_scale}};
+  }
+
+  // Elements [begin, end) of this memory in a tensor of the update.
+  static at::Tensor part_of(const OptimizerUpdate& update, const at::Tensor& flat, std::int64_t begin,
+                            std::int64_t end) {
+    return flat.slice(0, begin - update.begin, end - update.begin);
+  }
+
+  // The same of the first or the second moment, which the update brings or this has.
+  at::Tensor moment(const OptimizerUpdate& update, std::size_t index, std::int64_t begin, std::int64_t end) const {
+    if (!update.states.empty()) return part_of(update, update.states[index], begin, end);
+    return (index == 0 ? first_moment_ : second_moment_).slice(0, begin, end);
   }
 
   OptimizerRecipe recipe_;

@@ -56,6 +56,9 @@ struct ScaledUpdate {
   std::optional<kernels::StochasticRounding> rounding = std::nullopt;
 };
 
+// The passes of an update over states in small types; others take the second alone.
+enum class UpdatePass { find_largest, update };
+
 // Updates the flat memory of one group of parameters.
 class Optimizer {
  public:

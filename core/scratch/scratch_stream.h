@@ -30,8 +30,8 @@ struct ScratchBlock {
 // order in which they were asked for, so that a block is never read before its last change was written, and a buffer is
 // never read into before what it had was written.
 //
-// Blocks are the same or have nothing in common. One thread calls begin() and end(), in turns, and write(); read() may
-// be called by any. A failure of the file reaches the callers of all calls after it that wait for something.
+// Blocks are the same or have nothing in common. One thread calls begin() and end() or leave(), in turns, and write();
+// read() may be called by any. A failure of the file reaches the callers of all calls after it that wait for something.
 class ScratchStream {
  public:
   // The buffers, as large as the largest block and aligned as the file, and the file outlive this.
@@ -42,17 +42,19 @@ class ScratchStream {
   ScratchStream(const ScratchStream&) = delete;
   ScratchStream& operator=(const ScratchStream&) = delete;
 
-  // The block's bytes, to be changed until end(). Then starts to read `next`, the block of the next call; a call with
-  // another one reads that. Blocks until the block is there.
+  // The block's bytes, to be changed until end(), or read until leave(). Then starts to read `next`, the block of the
+  // next call; a call with another one reads that. Blocks until the block is there.
   std::span<std::byte> begin(const ScratchBlock& block, const std::optional<ScratchBlock>& next);
   // Starts to write the block of begin().
   void end();
+  // Leaves the block of begin() as it was.
+  void leave() { here_.reset(); }
 
-  // After all that was asked for before; block until done. No block is between begin() and end().
+  // After all that was asked for before; block until done. No block is between begin() and its end.
   void read(std::int64_t offset, std::span<std::byte> to);
   void write(std::int64_t offset, std::span<const std::byte> from);
 
-  // Bytes of all blocks that have been read and written by begin() and end(), each way.
+  // Bytes of all blocks that have been read by begin() and written by end().
   std::int64_t bytes_read() const { return bytes_read_; }
   std::int64_t bytes_written() const { return bytes_written_; }
 

@@ -157,21 +157,6 @@ std::vector<Unsupported> unsupported_kernels(const Recipe& recipe) {
                    std::move(keys));
 }
 
-// Where the host or a disk has the optimizer's states, which the host updates.
-std::vector<Unsupported> unsupported_host_states(const Recipe& recipe) {
-  const StatesPlace place = recipe.memory.offload.optimizer;
-  const std::string word = place == StatesPlace::disk ? "\"disk\"" : "true";
-  std::vector<Unsupported> keys = {
-      // Its tensors are in the host's memory as they are.
-      {recipe.cluster.device == DeviceKind::cpu && place == StatesPlace::host, "/memory/offload/optimizer",
-       "true on a CPU", "use false, or \"disk\""},
-      // Their scales follow from the largest of all new values, before any is stored.
-      {stores_fp8(recipe.precision.fp8_level), "/memory/offload/optimizer", word + " with FP8 gradients and states",
-       "use false, or precision.fp8_level \"O0\" or \"off\""},
-  };
-  return only_with(recipe.memory.offload.moves_states(), std::move(keys));
-}
-
 // Every key that plans but does not run is listed here; a new feature removes its line.
 std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
   const PrecisionRecipe& precision = recipe.precision;
@@ -190,6 +175,8 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
       {recipe.memory.arena && recipe.cluster.device == DeviceKind::cuda, "/memory/arena", "true on GPUs",
        "use false, or cluster.device \"cpu\""},
       // They are in the host's memory as they are.
+      {offload.optimizer == StatesPlace::host && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/optimizer",
+       "true on a CPU", "use false, or \"disk\""},
       {offload.weights && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/weights", "true on a CPU",
        "use false"},
       {offload.gradients && recipe.cluster.device == DeviceKind::cpu, "/memory/offload/gradients", "true on a CPU",
@@ -199,7 +186,7 @@ std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
   };
   std::ranges::move(planned_model_keys(recipe.model), std::back_inserter(all));
   for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning,
-                          unsupported_parallel_residual, unsupported_kernels, unsupported_host_states})
+                          unsupported_parallel_residual, unsupported_kernels})
     std::ranges::move(part(recipe), std::back_inserter(all));
   return all;
 }

@@ -44,6 +44,8 @@ struct StateTypes {
     };
     return (is_scaled(first_moment) ? 1 : 0) + (is_scaled(second_moment.value_or(ElementType::float32)) ? 1 : 0);
   }
+  // How often an update reads the states: the scales of small moments take a pass before the one that stores them.
+  int passes() const { return scaled_moments() > 0 ? 2 : 1; }
 };
 
 // Types of parameters that FP8 levels do not affect: fp32 weights are their own master, bf16 and fp16 weights have an
@@ -93,7 +95,7 @@ struct StateGroup {
   }
   // Whether it keeps the whole sums of a step, in the accumulator's type, although the schedule reduces more often.
   bool accumulates_step(const ScheduleShape& shape) const {
-    return types.accumulator && zero_stage >= 2 && shape.reduction_group() < shape.micro_batches;
+    return types.accumulator && zero_stage >= 2 && shape.reduces && shape.reduction_group() < shape.micro_batches;
   }
 
   // Whether ranks own parts of the gradients: not of a shard that no other rank has a part of, whose weights come from

@@ -28,8 +28,9 @@ StatePieces state_pieces(const StateGroup& group, bool has_master) {
   return pieces;
 }
 
-void StateFile::add(const StatePieces& pieces) {
+void StateFile::add(const StatePieces& pieces, const StateTypes& types) {
   bytes += pieces.bytes();
+  traffic += (types.passes() + 1) * pieces.bytes();
   if (pieces.count() > 0) largest_piece = std::max(largest_piece, pieces.piece_bytes(0));
 }
 
@@ -40,7 +41,7 @@ StateFile state_file(const Partition& partition, std::int64_t pipeline_rank, boo
   for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < partition.stages.size();
        stage += static_cast<std::size_t>(partition.mesh.pipeline))
     for (const StateGroup& group : partition.groups[stage])
-      file.add(state_pieces(group, file_has_master(group, offload, is_gpu)));
+      file.add(state_pieces(group, file_has_master(group, offload, is_gpu)), group.types);
   return file;
 }
 

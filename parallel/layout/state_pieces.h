@@ -38,10 +38,12 @@ StatePieces state_pieces(const StateGroup& group, bool has_master);
 struct StateFile {
   std::int64_t bytes = 0;
   std::int64_t largest_piece = 0;  // bytes
+  std::int64_t traffic = 0;        // bytes that an update reads and writes
 
   // What a rank holds in memory of it.
   std::int64_t buffers() const { return 2 * largest_piece; }
-  void add(const StatePieces& pieces);
+  // `types`: those of the group.
+  void add(const StatePieces& pieces, const StateTypes& types);
 };
 
 struct Partition;

@@ -14,7 +14,7 @@ bool may_update_early(const Recipe& recipe, const StatesKey& states) {
   const TrainingRecipe& training = recipe.training;
   const bool skips = states("/training/skip_limit") && training.skip_limit != 1;
   return training.clip_norm == 0 && training.spikes.loss == 0 && training.spikes.gradient_norm == 0 && !skips &&
-         recipe.precision.compute != DataType::fp16;
+         recipe.precision.compute != DataType::fp16 && !stores_fp8(recipe.precision.fp8_level);
 }
 
 // A layer is a stage, as far as the order of the passes allows it.

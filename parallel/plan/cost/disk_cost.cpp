@@ -13,7 +13,7 @@ double disk_bandwidth(const ClusterProfile& profile) {
 
 double disk_traffic(const PricedLayout& priced, std::int64_t pipeline_rank) {
   const bool is_gpu = priced.setting().program.device == ComputeDevice::cuda;
-  return 2 * static_cast<double>(state_file(priced.partition, pipeline_rank, is_gpu).bytes);
+  return static_cast<double>(state_file(priced.partition, pipeline_rank, is_gpu).traffic);
 }
 
 double disk_seconds(const PricedLayout& priced, std::int64_t pipeline_rank) {

@@ -13,7 +13,7 @@ inline constexpr double assumed_disk_bandwidth = 1e9;
 double disk_bandwidth(const ClusterProfile& profile);
 
 // Bytes that a step reads from and writes to the file of a pipeline rank's states (memory.offload.optimizer "disk"):
-// each once.
+// each once, or small moments and what lies beside them twice and once.
 double disk_traffic(const PricedLayout& priced, std::int64_t pipeline_rank);
 // How long that takes while all ranks of the node do it.
 double disk_seconds(const PricedLayout& priced, std::int64_t pipeline_rank);

@@ -100,22 +100,25 @@ double moved_weight_bytes(const StateTypes& types) { return types.master ? types
 // The step that the host makes (parallel/shard/states/offload/host_update.h): gradients arrive, it updates, and new
 // weights leave, all at once, so that the slowest of the three counts. What passes through is written to the host's
 // memory and read there once; weights that stay there are only written, and gradients that have come before are only
-// read.
+// read. The pass that finds the scales of small moments has no weights, and writes no states.
 double host_update_seconds(const PricedLayout& priced, double elements) {
   const StateTypes types = most_states(priced);
-  const double master = types.master ? types.master_bytes() : types.weight_bytes();
-  const double states = 2 * (master + types.moment_bytes());
+  const double states = (types.master ? types.master_bytes() : types.weight_bytes()) + types.moment_bytes();
   const bool stay = priced.recipe().memory.offload.weights, have_come = priced.recipe().memory.offload.gradients;
   const double gradients = have_come ? 0 : types.gradient_bytes();
-  const double passing =
-      types.gradient_bytes() + gradients + (stay ? moved_weight_bytes(types) : 2 * types.weight_bytes());
+  const double passing = types.gradient_bytes() + gradients;
+  const double written = states + (stay ? moved_weight_bytes(types) : 2 * types.weight_bytes());
   const double one_way = stay ? gradients : std::max(gradients, types.weight_bytes());
   const ClusterProfile& profile = priced.profile;
   const auto sharing = static_cast<double>(std::min(priced.mesh().world(), profile.node.devices));
   const double of_memory = profile.host.memory_bandwidth > 0 ? sharing / profile.host.memory_bandwidth : 0;
+  const auto pass = [&](double in_memory, double over_pcie) {
+    return elements * std::max(in_memory * of_memory, over_pcie / profile.device.pcie_bandwidth);
+  };
   // The norm and clearing stay with the device.
   const double on_device = priced.roofline.pass(2 * types.gradient_bytes() * elements).seconds;
-  return on_device + elements * std::max((states + passing) * of_memory, one_way / profile.device.pcie_bandwidth);
+  return on_device + pass(states + written + passing, one_way) +
+         (types.passes() - 1) * pass(states + passing, gradients);
 }
 
 std::int64_t trained_tensors(const Graph& graph, const Block& block) {
@@ -212,7 +215,7 @@ double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
 double optimizer_bytes_per_parameter(const StateTypes& types) {
   const double states = (types.master ? types.master_bytes() : types.weight_bytes()) + types.moment_bytes();
   // The scales of small moments need a pass before that which writes: it reads states and gradients once more.
-  const double more_reads = types.scaled_moments() > 0 ? 1 : 0;
+  const double more_reads = types.passes() - 1;
   // Gradients are passed over three times: norm, update, clearing for the next step. States are read and written.
   return (3 + more_reads) * types.gradient_bytes() + (2 + more_reads) * states + moved_weight_bytes(types);
 }

@@ -52,7 +52,10 @@ void add_group(const StateGroup& group, const ScheduleShape& shape, const Memory
   // Weights have the compute type.
   if (facts.keeps_compute_gradients && types.gradient_bytes() > types.weight_bytes())
     gradients += types.weight_bytes() * whole;
-  const Event begin = group.splits_gradients() ? Event::first_reduction_starts : Event::step_gradients_begin;
+  Event begin = group.splits_gradients() ? Event::first_reduction_starts : Event::step_gradients_begin;
+  // Those in FP8 are made of the sums when these are final.
+  if (begin == Event::step_gradients_begin && group.is_fp8)
+    begin = shape.reduces ? Event::sums_are_cast : Event::step_sums_are_cast;
   if (frees_gradients(shape, group))
     stage.hold({Category::gradients, gradients, begin,
                 shape.evicts_gradients ? Event::gradients_have_left : Event::optimizer_ends});
@@ -179,7 +182,7 @@ void hold_gradients(const PricedLayout& priced, std::size_t index, Fp8Layers fp8
     if (sums && group.accumulates_step(partition.shape)) {
       // Cast in the optimizer's step, one group after another, as their sums are released.
       sums_step = true;
-    } else if (group.zero_stage >= 2) {
+    } else if (group.splits_gradients()) {
       (sums ? cast : unreduced) += group.types.gradient_bytes() * whole;
       partial += group.types.gradient_bytes() * static_cast<double>(group.shard());
     }

@@ -33,6 +33,11 @@ struct RankClock {
   void note(double seconds, MemoryEvent event, std::int32_t stage) {
     ledger.record(seconds, event, stage, static_cast<std::int32_t>(next));
   }
+  // What backwards of the stage have summed in the whole step becomes what leaves or is updated from.
+  void cast_step_sums(std::int32_t stage) {
+    note(clock, MemoryEvent::step_sums_are_cast, stage);
+    note(clock, MemoryEvent::step_sums_end, stage);
+  }
   // The sender's instruction begins a transfer.
   void note_arrival(double seconds, bool is_activation, std::int32_t stage) {
     const MemoryEvent arrives = is_activation ? MemoryEvent::activation_arrives : MemoryEvent::gradient_arrives;

@@ -267,6 +267,7 @@ class Simulator {
     // Meanwhile the next stage's gradients are reduced.
     if (here.reducing == eviction.stage) end_reduction(here);
     here.evict(eviction.stage, cost_of(eviction).evict_seconds, here.data.interval(stage_of(eviction).reduction).end);
+    if (!shape_.reduces) here.cast_step_sums(eviction.stage);
   }
 
   void run_optimizer(RankClock& here, const Instruction& update) {
@@ -282,8 +283,7 @@ class Simulator {
     const double seconds = is_done ? 0 : of_update;
     const std::int32_t end = is_whole ? shape_.stages() : update.stage + 1;
     for (std::int32_t stage = is_whole ? here.rank : update.stage; !is_done && stage < end; stage += shape_.pipeline) {
-      here.note(here.clock, Event::step_sums_are_cast, stage);
-      here.note(here.clock, Event::step_sums_end, stage);
+      if (shape_.reduces || !shape_.evicts_gradients) here.cast_step_sums(stage);
       here.note(start, Event::optimizer_starts, stage);
       here.note(start + seconds, Event::optimizer_ends, stage);
     }

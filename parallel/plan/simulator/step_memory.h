@@ -51,8 +51,9 @@ enum class MemoryEvent : std::uint8_t {
   later_gradients_are_reduced,  // the same, but not of the step's first reduction
   gradients_have_left,          // at the rank's next EvictGradients or the optimizer step after that of the stage
   optimizer_ends,
-  // ReduceGradients casts what backwards have summed since the last one, or the optimizer's step what they have summed
-  // in the whole step. What is cast is released after it.
+  // ReduceGradients casts what backwards have summed since the last one; the optimizer's step, or the stage's
+  // EvictGradients where nothing is reduced, what they have summed in the whole step. What is cast is released after
+  // it.
   sums_are_cast,
   step_sums_are_cast,
   sums_end,

@@ -51,17 +51,20 @@ void StateDisk::set_order(const std::vector<std::size_t>& numbers) {
     next_.at(numbers[i]) = i + 1 < numbers.size() ? std::optional(numbers[i + 1]) : std::nullopt;
 }
 
-std::span<std::byte> StateDisk::begin(std::size_t number) {
+std::span<std::byte> StateDisk::begin(std::size_t number, std::optional<std::size_t> next) {
   // The last one's is the first of the next step, when a checkpoint may have changed it.
-  const std::optional<std::size_t> next = next_.at(number);
+  if (!next) next = next_.at(number);
   return stream_->begin(blocks_[number], next ? std::optional(blocks_[*next]) : std::nullopt);
 }
 
 DiskStates::DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types)
     : disk_(disk), pieces_(std::move(pieces)), types_(std::move(types)), first_(disk.add(pieces_)) {}
 
-std::vector<at::Tensor> DiskStates::begin(std::int64_t piece) {
-  const std::span<std::byte> bytes = disk_.begin(first_ + static_cast<std::size_t>(piece));
+std::vector<at::Tensor> DiskStates::begin(std::int64_t piece, UpdatePass pass) {
+  const std::size_t number = first_ + static_cast<std::size_t>(piece);
+  // The pass that changes them begins where the one before it did.
+  const bool is_read_again = pass == UpdatePass::find_largest && piece + 1 == pieces_.count();
+  const std::span<std::byte> bytes = disk_.begin(number, is_read_again ? std::optional(first_) : std::nullopt);
   std::vector<at::Tensor> states;
   for (std::size_t i = 0; i < types_.size(); ++i)
     states.push_back(at::from_blob(bytes.data() + pieces_.begin_of(i, piece), {pieces_.piece(piece).count()},
@@ -118,10 +121,10 @@ OptimizerUpdate part_of_update(const OptimizerUpdate& update, const FlatInterval
   return of_piece;
 }
 
-void update_from_disk(Optimizer& optimizer, const OptimizerUpdate& update, DiskStates& states) {
+void update_from_disk(const OptimizerUpdate& update, DiskStates& states, UpdatePass pass, const PieceUpdate& make) {
   for (std::int64_t i = 0; i < states.pieces().count(); ++i) {
-    optimizer.update(part_of_update(update, states.pieces().piece(i), states.begin(i)));
-    states.end();
+    make(part_of_update(update, states.pieces().piece(i), states.begin(i, pass)));
+    states.end(pass);
   }
 }
 

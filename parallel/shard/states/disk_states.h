@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,8 +37,11 @@ class StateDisk {
   // Pieces are read and written in the order of these numbers, of which each is there once.
   void set_order(const std::vector<std::size_t>& numbers);
   const ScratchBlock& block(std::size_t number) const { return blocks_.at(number); }
-  std::span<std::byte> begin(std::size_t number);
+  // `next`: what is asked for after it, where that is not the next of the order.
+  std::span<std::byte> begin(std::size_t number, std::optional<std::size_t> next = std::nullopt);
+  // End what began: a piece that has changed, and one that has been read alone.
   void end() { stream_->end(); }
+  void leave() { stream_->leave(); }
 
  private:
   void add_block(const ScratchBlock& block);
@@ -58,9 +62,10 @@ class DiskStates {
   const StatePieces& pieces() const { return pieces_; }
   // What add() has returned for them.
   std::size_t first_number() const { return first_; }
-  // The states of a piece, to be changed until end(). Block and fail as ScratchStream's.
-  std::vector<at::Tensor> begin(std::int64_t piece);
-  void end() { disk_.end(); }
+  // The states of a piece, until end(): to be changed in UpdatePass::update, in the other, which precedes that, to be
+  // read. Block and fail as ScratchStream's.
+  std::vector<at::Tensor> begin(std::int64_t piece, UpdatePass pass);
+  void end(UpdatePass pass) { pass == UpdatePass::update ? disk_.end() : disk_.leave(); }
 
   // Elements of a state from `begin` on, as many as the tensor has, which is on the CPU and of the state's type.
   void read(std::size_t state, std::int64_t begin, const at::Tensor& to) const;
@@ -78,9 +83,12 @@ class DiskStates {
   std::size_t first_;
 };
 
-// Optimizer::update() of all elements, piece by piece, with states of the disk: the first is the weights where those of
+// What makes a pass of an update over some of its elements, whose tensors it is given.
+using PieceUpdate = std::function<void(const OptimizerUpdate& of_piece)>;
+
+// Makes a pass over all elements, piece by piece, with states of the disk: the first is the weights where those of
 // `update` are on the Meta device.
-void update_from_disk(Optimizer& optimizer, const OptimizerUpdate& update, DiskStates& states);
+void update_from_disk(const OptimizerUpdate& update, DiskStates& states, UpdatePass pass, const PieceUpdate& make);
 
 // The part of `update` that has the elements of a piece, whose states these are.
 OptimizerUpdate part_of_update(const OptimizerUpdate& update, const FlatInterval& piece,

@@ -126,7 +126,9 @@ at::Tensor ShardedParameters::take_gradients() {
   tensor_gradients_.sum(gradients);
   if (has_statistics_) keep_exact_sums(gradients);
   uncast_->take(gradients);
-  const at::Tensor payload = splits_gradients() ? at::zeros({shards_.padded()}, gradient_options_) : gradients_;
+  at::Tensor payload = splits_gradients() ? at::Tensor() : gradients_;
+  if (!payload.defined()) payload = at::zeros({shards_.padded()}, gradient_options_);
+  if (!splits_gradients()) gradients_ = payload;
   scales_->cast_gradients(gradients, payload);
   return payload;
 }
@@ -172,33 +174,6 @@ void ShardedParameters::initialize(std::int64_t seed) {
   publish();
 }
 
-StateValues ShardedParameters::source_values() const {
-  return disk_ && has_own_source() ? StateValues(source_, *disk_, 0) : StateValues(source_);
-}
-
-StateValues ShardedParameters::incoming() {
-  if (!scales_) return source_values();
-  if (!incoming_.defined()) incoming_ = make_flat_memory(place_.count(), at::kFloat, source_.device());
-  return StateValues(incoming_);
-}
-
-void ShardedParameters::publish() {
-  if (incoming_.defined()) scales_->store(0, std::exchange(incoming_, {}), source_, place_);
-  round();
-  if (zero_stage_ == 0 || shards_from(3)) return;
-  gather();
-  finish_gather();
-}
-
-// Unscaled masters are rounded by the optimizer's own pass after an update.
-void ShardedParameters::round() {
-  if (!has_own_source()) return;
-  if (scales_) return scales_->copy_weights(source_, owned_weights(), place_);
-  source_values().for_pieces([weights = owned_weights()](const FlatInterval& piece, const at::Tensor& values) {
-    weights.slice(0, piece.begin, piece.end).copy_(values);
-  });
-}
-
 void ShardedParameters::gather() {
   if (zero_stage_ == 0) return;
   // ZeRO-1 and -2: whole weights are resident, so the update is gathered in place from the owned parts.
@@ -236,6 +211,7 @@ void ShardedParameters::reduce() {
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
   if (uncast_) uncast_reduction_ = uncast_->sum(ranks_);
+  if (splits_gradients() && !gradients_.defined()) gradients_ = at::empty({place_.count()}, gradient_options_);
   if (scales_ && Fp8Sum::takes(ranks_, unreduced_)) {
     // Once per step.
     fp8_reduction_.emplace(ranks_, zero_stage_ == 0 ? unreduced_.slice(0, 0, shards_.elements) : unreduced_);
@@ -249,7 +225,6 @@ void ShardedParameters::reduce() {
     partial_ = owned_part(unreduced_);
   } else {
     // The first reduction of a step writes the owned gradients directly; later ones are added to them.
-    if (!gradients_.defined()) gradients_ = at::empty({place_.count()}, gradient_options_);
     partial_ = has_reduced_ ? at::empty_like(gradients_) : gradients_;
   }
   reduction_ = joined_ ? joined_->scatter_sum(unreduced_, partial_) : ranks_.scatter_sum(unreduced_, partial_);
@@ -312,27 +287,6 @@ at::Tensor ShardedParameters::squares() const {
   return tensor_gradients_.squares(owned_gradients(), share);
 }
 
-void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
-  if (!is_trained_) return;
-  if (scales_) {
-    OptimizerUpdate update;
-    update.learning_rate = learning_rate;
-    update.gradient_scale = gradient_scale;
-    update.step = step;
-    // Where every rank has all weights it scales by all of them, and data ranks need not agree on their maxima.
-    const bool is_whole = !has_master_ && !shards_from(3);
-    const TensorScales::Held held{is_whole ? weights_ : source_, is_whole ? FlatInterval{0, shards_.elements} : place_};
-    scales_->update(*optimizer_, update, held, owned_gradients(), place_);
-    uncast_->drop();
-    return round();
-  }
-  const OptimizerUpdate update{source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step};
-  if (host_update_ != nullptr)
-    return host_update_->run(*optimizer_, update, owned_weights(), disk_ ? &*disk_ : nullptr);
-  if (disk_) return update_from_disk(*optimizer_, update, *disk_);
-  optimizer_->update(update);
-}
-
 void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
   if (!scales_) return;
   has_statistics_ = statistics != nullptr;
@@ -356,21 +310,6 @@ bool ShardedParameters::holds_plain_fp16() const {
 
 std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
   return optimizer_ ? optimizer_->states() : std::vector<OptimizerState>{};
-}
-
-StateValues ShardedParameters::state_values(std::size_t index) const {
-  const at::Tensor values = optimizer_states().at(index).values;
-  // Behind the weights, where these are in the file, too.
-  return disk_ ? StateValues(values, *disk_, index + (has_own_source() ? 1 : 0)) : StateValues(values);
-}
-
-void ShardedParameters::load_state(std::size_t index, const std::function<void(const StateValues&)>& write) {
-  if (!scales_ || scales_->optimizer_states() == 0) return write(state_values(index));
-  const at::Tensor state = optimizer_states().at(index).values;
-  // As numbers first, because the checkpoint may be of a level with other scales or none.
-  const at::Tensor values = make_flat_memory(place_.count(), at::kFloat, state.device());
-  write(StateValues(values));
-  scales_->store(1 + index, values, state, place_);
 }
 
 ShardedParameters::Bytes ShardedParameters::bytes() const {

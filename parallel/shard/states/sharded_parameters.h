@@ -49,19 +49,19 @@ struct ShardingOptions {
   // second takes which may follow. Both outlive the parameters.
   const Fp8History* fp8_history = nullptr;
   GradientFallback* gradient_fallback = nullptr;
-  // What updates weights whose master weights and moments are in the host's memory (memory.offload.optimizer), without
-  // scales; null: they are the device's. Outlives the parameters.
+  // What updates weights whose master weights and moments are in the host's memory (memory.offload.optimizer); null:
+  // they are the device's. Outlives the parameters.
   HostUpdate* host_update = nullptr;
   // At stage 3, what brings shards of weights that are in the host's memory (memory.offload.weights), which a host
   // update writes; null: they are the device's. Outlives the parameters.
   WeightFetch* weight_fetch = nullptr;
-  // Has master weights and moments in its file (memory.offload.optimizer "disk"), without scales; null: they are in
-  // memory. Outlives the parameters.
+  // Has master weights and moments in its file (memory.offload.optimizer "disk"); null: they are in memory. Outlives
+  // the parameters.
   StateDisk* state_disk = nullptr;
   // Whether weights have no memory but what lend() brings, with StateContents::weights at stage 0 without scales.
   bool weights_are_lent = false;
-  // Whether gradients have memory from their first write, or at stages 2 and 3 their first reduction, to
-  // free_gradients() alone, without scales.
+  // Whether gradients have memory from their first write, or at stages 2 and 3 their first reduction, in FP8 from their
+  // cast, to free_gradients() alone.
   bool frees_gradients = false;
   // What takes gradients to the host, which updates from them (memory.offload.gradients); null: they stay. Outlives the
   // parameters.

@@ -12,6 +12,11 @@
 
 namespace llmtrain {
 
+// Where the values of a state are worked with: on the host where a file has them, and the state is on the Meta device.
+inline at::Device values_device(const at::Tensor& state) {
+  return state.is_meta() ? at::Device(at::kCPU) : state.device();
+}
+
 // Flat values of a rank's owned elements, in memory or in a file. The memory, or the file's states, outlive it.
 class StateValues {
  public:

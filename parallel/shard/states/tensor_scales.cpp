@@ -19,15 +19,12 @@
 #include "kernels/fp8/parts.h"
 #include "kernels/reduction.h"
 #include "parallel/shard/states/flat_piece.h"
+#include "parallel/shard/states/storage_scales.h"
 
 namespace llmtrain {
 namespace {
 
 using kernels::Fp8Format;
-
-// Bounds the fp32 copies of weights and gradients that an update works on: 4 MB each on a processor, and on a GPU 16,
-// which hide the launches.
-std::int64_t piece_elements(const at::Tensor& scales) { return std::int64_t{1} << (scales.is_cpu() ? 20 : 22); }
 
 // By which μ grows to the double in auto-scaling (Peng et al., arXiv 2310.18313, section 2.1).
 constexpr float doubling_steps = 1000;
@@ -50,28 +47,9 @@ float first_headroom(GradientScaling scaling, int ranks) {
   return 1;
 }
 
-// Places the largest weight at 2¹¹ to 2¹²: one step may multiply it by 16 before it leaves fp16, and a weight 2²⁵ times
-// smaller is still a normal number. At most 2¹⁴, with which a step may take weights near zero to 4 and those from 2⁻²⁸
-// on are normal.
-at::Tensor weight_scale(const at::Tensor& largest) { return kernels::scale_below(12, largest, 14); }
-
-// For what is stored as `type`: weights in fp16 (`what` 0) or an optimizer's state, which in fp16 takes the range up to
-// 2¹⁵, because second moments span twice as many powers of two as gradients.
-at::Tensor scale_for(std::size_t what, at::ScalarType type, const at::Tensor& largest) {
-  if (type == at::kFloat8_e4m3fn) return kernels::fp8_scale(largest, Fp8Format::e4m3);
-  return what == 0 ? weight_scale(largest) : kernels::scale_below(15, largest, 100);
-}
-
 // A second moment that fp16 would round to 0 becomes its least number, as in the optimizer's step.
 at::Tensor kept_positive(const at::Tensor& scaled) {
   return at::where(scaled.gt(0), scaled.clamp_min(0x1p-24), scaled);
-}
-
-// In the order of StateNumbers.
-std::vector<at::ScalarType> types_of(const at::Tensor& weights, const Optimizer& optimizer) {
-  std::vector<at::ScalarType> types{weights.scalar_type()};
-  for (const OptimizerState& state : optimizer.states()) types.push_back(state.values.scalar_type());
-  return types;
 }
 
 }  // namespace
@@ -144,9 +122,9 @@ std::vector<kernels::FlatPart> TensorScales::parts_within(FlatInterval part, Fla
 }
 
 at::Tensor TensorScales::largest(const at::Tensor& values, FlatInterval place) const {
-  at::Tensor maxima = at::zeros_like(weight_scales_);
+  const at::Tensor maxima = at::zeros_like(weight_scales_, values.device());
   kernels::largest_of_parts(values, parts_within(place, place), maxima);
-  return maxima;
+  return numbers_at(maxima, weight_scales_.device());
 }
 
 void TensorScales::agree(const at::Tensor& maxima, bool are_sharded) const {
@@ -156,6 +134,10 @@ void TensorScales::agree(const at::Tensor& maxima, bool are_sharded) const {
 
 void TensorScales::set_weight_scales(const at::Tensor& scales, const at::Tensor& largest) {
   scales_of(0).copy_(scales);
+  set_seen_scales(scales, largest);
+}
+
+void TensorScales::set_seen_scales(const at::Tensor& scales, const at::Tensor& largest) {
   is_read_ = false;
   if (copy_ == WeightCopy::none) {
     weight_scales_.copy_(scales);
@@ -173,36 +155,52 @@ at::Tensor TensorScales::with_given(std::size_t what, const at::Tensor& scales) 
   return at::where(known.gt(0), known, scales);
 }
 
-void TensorScales::store(std::size_t what, const at::Tensor& values, const at::Tensor& payload, FlatInterval place) {
+void TensorScales::store(std::size_t what, const at::Tensor& values, const StateValues& payload, FlatInterval place) {
   const at::Tensor maxima = largest(values, place);
   agree(maxima, true);
-  const at::Tensor scales = with_given(what, scale_for(what, payload.scalar_type(), maxima));
+  const at::Tensor scales = with_given(what, scale_for(what, payload.type(), maxima));
   scales_of(what).copy_(scales);
   if (what == 0) set_weight_scales(scales, maxima);
   is_read_ = false;
+  const bool is_second_moment = what > 0 && payload.type() == at::kHalf;
+  const at::Tensor there = numbers_at(scales, values.device());
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor scaled = piece_of(values, piece, place).mul(of_range(scales, i));
-    const bool is_second_moment = what > 0 && payload.scalar_type() == at::kHalf;
-    piece_of(payload, piece, place).copy_(is_second_moment ? kept_positive(scaled) : scaled);
+    const at::Tensor scaled = piece_of(values, piece, place).mul(of_range(there, i));
+    payload.write({piece.begin - place.begin, piece.end - place.begin},
+                  [&](const at::Tensor& to) { to.copy_(is_second_moment ? kept_positive(scaled) : scaled); });
   });
 }
 
 at::Tensor TensorScales::weights(const at::Tensor& payload, FlatInterval place) const {
   at::Tensor values = at::zeros({place.count()}, payload.options().dtype(at::kFloat));
+  const at::Tensor scales = numbers_at(scales_of(0), payload.device());
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    piece_of(values, piece, place).copy_(piece_of(payload, piece, place)).div_(of_range(scales_of(0), i));
+    piece_of(values, piece, place).copy_(piece_of(payload, piece, place)).div_(of_range(scales, i));
   });
   return values;
 }
 
 void TensorScales::copy_weights(const at::Tensor& payload, const at::Tensor& copy, FlatInterval place) const {
-  const at::Tensor scales = scales_of(0).contiguous();
+  if (copy_ == WeightCopy::none) {
+    copy.copy_(payload);
+    return;
+  }
+  const at::Tensor cast =
+      copy.device() == payload.device() ? copy : at::zeros_like(copy, copy.options().device(payload.device()));
+  cast_weights(payload, scales_of(0).contiguous(), cast, place);
+  if (!cast.is_same(copy)) copy.copy_(cast);
+}
+
+void TensorScales::cast_weights(const at::Tensor& payload, const at::Tensor& scales, const at::Tensor& copy,
+                                FlatInterval place) const {
+  const at::Device there = payload.device();
+  const at::Tensor own = numbers_at(scales, there), seen = numbers_at(weight_scales_, there);
   if (statistics_ != nullptr)
     for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-      statistics_->add(Fp8Tensors::weights, piece_of(payload, piece, place).to(at::kFloat).div_(of_range(scales, i)),
-                       of_range(weight_scales_, i), Fp8Format::e4m3);
+      statistics_->add(Fp8Tensors::weights, piece_of(payload, piece, place).to(at::kFloat).div_(of_range(own, i)),
+                       of_range(seen, i), Fp8Format::e4m3);
     });
-  kernels::cast_parts_to_fp8(payload, scales, weight_scales_, parts_within(place, place), copy);
+  kernels::cast_parts_to_fp8(payload, own, seen, parts_within(place, place), copy);
 }
 
 void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload) {
@@ -288,96 +286,6 @@ std::vector<kernels::FlatPart> TensorScales::cast_parts(FlatInterval part, FlatI
   std::vector<kernels::FlatPart> parts = parts_within(part, place);
   std::erase_if(parts, [&](const kernels::FlatPart& of) { return uncast_.have(static_cast<std::size_t>(of.number)); });
   return parts;
-}
-
-void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
-                          const at::Tensor& gradients, FlatInterval place) {
-  if (optimizer_states_ > 0) return update_scaled(optimizer, update, of, gradients, place);
-  update_weights(optimizer, update, of, gradients, place);
-}
-
-ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
-                                     FlatInterval place, std::size_t i, FlatInterval piece, const at::Tensor& scales,
-                                     const at::Tensor& numbers) const {
-  const bool is_uncast = uncast_.have(i);
-  ScaledUpdate scaled{update, scales[static_cast<std::int64_t>(i)],
-                      is_uncast ? at::ones({1}, scales.options()) : gradient_scale(i),
-                      numbers[static_cast<std::int64_t>(i)]};
-  scaled.of.weights = piece_of(of.weights, piece, of.held);
-  scaled.of.gradients = is_uncast ? uncast_.piece(i, piece) : piece_of(gradients, piece, place);
-  scaled.of.begin = piece.begin - place.begin;
-  if (roundings_.empty()) return scaled;
-  scaled.rounding = roundings_[i];
-  scaled.rounding->key = kernels::rounding_key(roundings_[i].key, update.step);
-  scaled.rounding->skipped = piece.begin - store_.ranges()[i].begin;
-  return scaled;
-}
-
-void TensorScales::for_updates(const std::function<ScaledUpdate(std::size_t, FlatInterval)>& update_of_piece,
-                               FlatInterval place,
-                               const std::function<void(std::span<const ScaledUpdate>)>& work) const {
-  std::vector<ScaledUpdate> updates;
-  std::int64_t copied = 0;
-  const std::int64_t most = piece_elements(scales_);
-  for (std::size_t i = 0; i < store_.ranges().size(); ++i) {
-    const FlatRange& range = store_.ranges()[i];
-    const FlatInterval here = intersection({range.begin, range.end}, place);
-    const std::int64_t step = uncast_.have(i) ? most : std::max<std::int64_t>(here.count(), 1);
-    for (std::int64_t begin = here.begin; begin < here.end; begin += step) {
-      updates.push_back(update_of_piece(i, {begin, std::min(begin + step, here.end)}));
-      if (uncast_.have(i)) copied += updates.back().of.gradients.numel();
-      if (copied < most) continue;
-      work(updates);
-      updates.clear();
-      copied = 0;
-    }
-  }
-  work(updates);
-}
-
-void TensorScales::update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
-                                  const at::Tensor& gradients, FlatInterval place) {
-  // The next scales follow from the weights before the update, within which weight_scale() leaves room for a step: that
-  // saves the pass over all states which small moments need.
-  const at::Tensor maxima = largest(of.weights, of.held).div_(weight_scales_);
-  // Below ZeRO-3 all data ranks hold the same whole weights and find the same maxima.
-  agree(maxima, zero_stage_ == 3);
-  const auto numbers = static_cast<std::int64_t>(1 + optimizer.states().size());
-  // With those of the states in fp32.
-  const auto with_ones = [&](const at::Tensor& scales) {
-    at::Tensor all = at::ones({scales.numel(), numbers}, scales.options());
-    all.select(1, 0).copy_(scales);
-    return all;
-  };
-  const at::Tensor next = weight_scale(maxima), before = with_ones(weight_scales_), after = with_ones(next);
-  const auto of_piece = [&](std::size_t i, FlatInterval piece) {
-    return update_of(update, of, gradients, place, i, piece, before, after);
-  };
-  for_updates(of_piece, place, [&](std::span<const ScaledUpdate> updates) { optimizer.update(updates); });
-  set_weight_scales(next, maxima);
-}
-
-void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
-                                 const at::Tensor& gradients, FlatInterval place) {
-  const auto with_numbers = [&](const at::Tensor& numbers) {
-    return [&, numbers](std::size_t i, FlatInterval piece) {
-      return update_of(update, of, gradients, place, i, piece, scales_, numbers);
-    };
-  };
-  const at::Tensor maxima = at::zeros_like(scales_);
-  for_updates(with_numbers(maxima), place,
-              [&](std::span<const ScaledUpdate> updates) { optimizer.find_largest(updates); });
-  // Without shards every data rank has computed the same values.
-  agree(maxima, zero_stage_ > 0);
-  const at::Tensor next = at::empty_like(scales_);
-  const std::vector<at::ScalarType> types = types_of(of.weights, optimizer);
-  for (std::size_t what = 0; what < types.size(); ++what) {
-    const auto column = static_cast<std::int64_t>(what);
-    next.select(1, column).copy_(scale_for(what, types[what], maxima.select(1, column).contiguous()));
-  }
-  for_updates(with_numbers(next), place, [&](std::span<const ScaledUpdate> updates) { optimizer.update(updates); });
-  scales_.copy_(next);
-  set_weight_scales(next.select(1, 0).contiguous(), maxima.select(1, 0).contiguous());
 }
 
 }  // namespace llmtrain

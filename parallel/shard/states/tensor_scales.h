@@ -16,6 +16,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/state_groups.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/states/state_values.h"
 #include "parallel/shard/states/uncast_gradients.h"
 
 namespace llmtrain {
@@ -67,11 +68,12 @@ class TensorScales {
   const at::Tensor& weight_scales() const { return weight_scales_; }
 
   // payload = values · scale, with scales for the values' magnitudes: `what` is 0 for weights, else 1 + the index of an
-  // optimizer's state. `values` fp32. Collective.
-  void store(std::size_t what, const at::Tensor& values, const at::Tensor& payload, FlatInterval place);
+  // optimizer's state. `values` fp32, on the parameters' device or the host. Collective.
+  void store(std::size_t what, const at::Tensor& values, const StateValues& payload, FlatInterval place);
   // The weights in fp32, a copy: zero where `place` holds padding.
   at::Tensor weights(const at::Tensor& payload, FlatInterval place) const;
-  // Makes the E4M3 copy of stored or updated weights, with scales for their magnitudes.
+  // Makes the copy of stored weights that modules see: in E4M3, with scales for their magnitudes, or bit by bit. The
+  // weights may be the host's, and the copy the device's.
   void copy_weights(const at::Tensor& payload, const at::Tensor& copy, FlatInterval place) const;
 
   // Casts whole gradients, which this rank has accumulated, to `payload` (E4M3). A tensor's scale keeps what any rank
@@ -100,14 +102,18 @@ class TensorScales {
   // The sum of squares of the gradients within `part`. What several tensor ranks have counts on the first of them. A
   // float64 tensor without axes, on the device of the gradients: nobody waits for it.
   at::Tensor squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
-  // The optimizer's step on the elements of `place`, of which `gradients` are; `weights` has at least these, those of
-  // `held`. Of `update` the weights, gradients and `begin` are ignored. Collective.
+  // Makes a pass of an update by a call for its elements, or for one piece of them after the other, with tensors that
+  // are where the states are.
+  using MakePass = std::function<void(UpdatePass pass, const PieceUpdate& make)>;
+  // All weights that modules of this rank see before a step, as far as it has them, in the weights' own type.
   struct Held {
     at::Tensor weights;
     FlatInterval held;
   };
-  void update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
-              FlatInterval place);
+  // The optimizer's step on the elements of `place`, those of `update`: its weights are on the Meta device where pieces
+  // of the host alone have them. Its compute weights, if any, become those of copy_weights(). Collective.
+  void update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& seen, FlatInterval place,
+              const MakePass& make_pass);
 
  private:
   // Calls work(index of the range, elements of the store) for pieces of the store's ranges within `place`.
@@ -128,25 +134,39 @@ class TensorScales {
   void agree(const at::Tensor& maxima, bool are_sharded) const;
   // Takes the scales of weights by range; `largest`: their largest magnitudes before they are rounded with them.
   void set_weight_scales(const at::Tensor& scales, const at::Tensor& largest);
+  // Those of the weights that modules see alone.
+  void set_seen_scales(const at::Tensor& scales, const at::Tensor& largest);
   // `scales`, but where a checkpoint has given one of `what` that.
   at::Tensor with_given(std::size_t what, const at::Tensor& scales);
   double replicas() const;
   void adapt_headroom();
   // How many the tensor of range i has on all ranks that hold parts of it.
   double elements_of(std::size_t i) const;
-  // What the optimizer updates of a piece of range i.
-  ScaledUpdate update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients, FlatInterval place,
-                         std::size_t i, FlatInterval piece, const at::Tensor& scales, const at::Tensor& numbers) const;
+  // In tensor_scales_update.cpp:
+
+  // What an update needs of all ranges, where it is made.
+  struct UpdateNumbers {
+    at::Tensor scales, gradient_scales;
+    at::Tensor numbers;  // ScaledUpdate::numbers
+  };
+  // What the optimizer updates of a piece of range i; `of` are the elements of `place`.
+  ScaledUpdate update_of(const OptimizerUpdate& of, FlatInterval place, std::size_t i, FlatInterval piece,
+                         const UpdateNumbers& numbers) const;
   // Calls work(updates) with those of the ranges' elements within `place`, of as many tensors at once as there are but
   // for gradients that have to be copied.
-  void for_updates(const std::function<ScaledUpdate(std::size_t, FlatInterval)>& update_of_piece, FlatInterval place,
+  void for_updates(const OptimizerUpdate& of, FlatInterval place, const UpdateNumbers& numbers,
                    const std::function<void(std::span<const ScaledUpdate>)>& work) const;
+  // The pass that stores what the update makes of the elements of `place` and the weights that modules see.
+  PieceUpdate storing(Optimizer& optimizer, FlatInterval place, const UpdateNumbers& numbers) const;
   // Takes one pass of an optimizer that keeps its states in fp32: weights get the scale of their magnitudes before it.
-  void update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
-                      FlatInterval place);
+  void update_weights(Optimizer& optimizer, const Held& seen, FlatInterval place, const at::Device& there,
+                      const MakePass& make_pass);
   // Takes the optimizer's two passes over states in small types.
-  void update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
-                     FlatInterval place);
+  void update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, FlatInterval place, const at::Device& there,
+                     const MakePass& make_pass);
+  // The E4M3 copy of weights with these scales.
+  void cast_weights(const at::Tensor& payload, const at::Tensor& scales, const at::Tensor& copy,
+                    FlatInterval place) const;
 
   const ParameterStore& store_;
   const UncastGradients& uncast_;

@@ -301,6 +301,8 @@ TEST_CASE("A policy of memory sets what it consists of, and the recipe leaves ou
   // Updates that wait for the norm of all gradients.
   CHECK(with("harmony", {"training.clip_norm=1"}).memory.offload == all);
   CHECK_FALSE(with("harmony", {"training.clip_norm=1"}).training.update_in_backward);
+  CHECK(with("harmony", {"training.clip_norm=0", "precision.fp8_level=\"O1\""}).memory.offload == all);
+  CHECK(with("harmony", {"training.clip_norm=0", "precision.fp8_level=\"O0\""}).memory.offload == updated);
   CHECK(with("harmony", {"memory.offload.optimizer=\"disk\""}).memory.offload.optimizer == StatesPlace::disk);
   CHECK(with("harmony", {"parallel.pipeline=2", "parallel.data=1"}).pipeline.loops == layers / 2);
 }

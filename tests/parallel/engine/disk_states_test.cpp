@@ -28,6 +28,7 @@ struct Trained {
   Run run;
   std::vector<Saved> saved;  // by rank
   std::int64_t moments = 0, disk = 0, read = 0, written = 0;
+  std::int64_t planned = 0;  // bytes that steps move
 };
 
 Trained train(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps) {
@@ -47,7 +48,8 @@ Trained train(const TrainingSetting& setting, const RankCase& layout, std::int64
     if (model.state_disk() == nullptr) return;
     trained.read = model.state_disk()->stream().bytes_read();
     trained.written = model.state_disk()->stream().bytes_written();
-    CHECK(trained.read == steps * model.state_disk()->file().bytes());
+    trained.planned = steps * state_file(model.layout().partition(), 0, false).traffic;
+    CHECK(trained.written == steps * model.state_disk()->file().bytes());
   });
   return trained;
 }
@@ -79,6 +81,35 @@ TEST_CASE("training with states on a disk has the bits of training with states i
   }
   // No name has been left.
   CHECK(fs::is_empty(setting.directory().path() / "scratch"));
+}
+
+// With scales that follow from all ranks' gradients and from all that an update leaves.
+TEST_CASE("FP8 states on a disk have the bits of those in memory") {
+  const TrainingSetting setting;
+  const auto level = [](const std::string& name) { return "precision.fp8_level=\"" + name + "\""; };
+  // Pieces that end within a matrix.
+  const Overrides large{"model.hidden_size=256", "model.ffn_hidden_size=512", "batch.global=2", "batch.micro=2"};
+  const Overrides leaving{"precision.gradient_scaling=\"inverse_root\"", "precision.high_precision.fallback_steps=2",
+                          "batch.micro=1"};
+  for (const RankCase& layout :
+       std::vector<RankCase>{{1, large + Overrides{bf16, level("O2"), "training.optimizer.weight_decay=0.1"}},
+                             {1, {bf16, level("O1")}},
+                             {2, {level("O1"), zero(3), "batch.micro=2", "precision.stochastic_rounding=true"}},
+                             {2, {bf16, level("O2"), zero(1), "batch.micro=2", "log.fp8_statistics=true"}},
+                             {2, {bf16, level("O3"), "parallel.tensor=2"}},
+                             {2, {level("O2"), "parallel.pipeline=2", "model.tie_embeddings=true", "batch.micro=2"}},
+                             {4, leaving + Overrides{level("O3"), zero(2)}},
+                             {4, {bf16, level("O2"), experts, "parallel.expert=2", zero(1), "batch.micro=1"}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Overrides keys = layout.overrides + Overrides{"training.learning_rate.warmup_steps=0"};
+    const std::int64_t steps = layout.overrides.front() == large.front() ? 2 : 10;
+    const Trained expected = train(setting, {layout.ranks, keys}, steps);
+    const Trained got = train(setting, {layout.ranks, keys + on_disk(setting)}, steps);
+    check_equal(got.run, expected.run);
+    CHECK((got.saved == expected.saved));
+    CHECK(got.moments == 0);
+    CHECK(got.read + got.written == got.planned);
+  }
 }
 
 TEST_CASE("stages that are updated in the backward, one after another, have their states on a disk") {
@@ -113,7 +144,8 @@ TEST_CASE("checkpoints hold what is on the disk, and fill it") {
   const TrainingSetting setting;
   for (const RankCase& layout : std::vector<RankCase>{
            {1, {bf16, "model.hidden_size=128", "model.vocab_size=9000", "model.tie_embeddings=true", "batch.micro=2"}},
-           {2, {zero(2), "batch.micro=2"}}}) {
+           {2, {zero(2), "batch.micro=2"}},
+           {2, {bf16, "precision.fp8_level=\"O3\"", zero(1), "batch.micro=2"}}}) {
     INFO(in_words(layout.ranks, layout.overrides));
     const RankCase in_file{layout.ranks, layout.overrides + on_disk(setting)};
     const Run whole = train_ranks(setting, layout.ranks, layout.overrides, 3);

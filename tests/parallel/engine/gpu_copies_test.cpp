@@ -127,7 +127,8 @@ Updated updated(std::int64_t elements, at::ScalarType gradient, at::ScalarType c
                                                        : at::full({elements}, 9, compute);
     // Work of the device makes the gradients, and reads the weights.
     update.gradients = update.gradients.to(gpu).mul_(2);
-    host.run(*optimizer, update, weights);
+    if (!weights.is_same(result.weights)) update.compute_weights = weights;
+    host.run(*optimizer, update);
     result.compute_weights = is_there ? (weights * 1).cpu() : weights;
     return result;
   }

@@ -82,19 +82,16 @@ TEST_CASE("Layers, adapters and products of other kinds are refused where nothin
   });
 }
 
-TEST_CASE("The host has no states in FP8, and a disk states of CPUs as well") {
+TEST_CASE("The host has states in FP8, too, and a disk states of CPUs as well") {
   check({
-      {{"/memory/offload/optimizer"},
+      {{},
        [](Recipe& recipe) {
          recipe.memory.offload.optimizer = StatesPlace::host, recipe.precision.fp8_level = Fp8Level::o1;
        }},
       {{},
        [](Recipe& recipe) {
          recipe.memory.offload.optimizer = StatesPlace::disk, recipe.cluster.device = DeviceKind::cpu;
-       }},
-      {{"/memory/offload/optimizer"},
-       [](Recipe& recipe) {
-         recipe.memory.offload.optimizer = StatesPlace::disk, recipe.precision.fp8_level = Fp8Level::o2;
+         recipe.precision.fp8_level = Fp8Level::o2;
        }},
   });
 }

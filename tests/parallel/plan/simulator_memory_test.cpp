@@ -197,6 +197,24 @@ TEST_CASE("sums of a step end with its last backward, those of a reduction with 
         std::vector<double>{0, 2, 0});
 }
 
+TEST_CASE("sums that nothing reduces are cast as their stage's gradients leave, and else in the optimizer's step") {
+  ScheduleShape shape{.loops = 2, .micro_batches = 2};
+  const auto gradients = [&] {
+    StepMemory memory = equal_memory(shape);
+    for (StageMemory& stage : memory.stages)
+      stage.holdings = {{Category::gradients, 16, Event::step_sums_begin, Event::step_sums_end},
+                        {Category::gradients, 4, Event::step_sums_are_cast, Event::gradients_have_left}};
+    const Simulation simulation =
+        simulate(make_schedule(shape), equal_costs(shape, {.optimizer = 1}), memory, Timeline::record);
+    return course(simulation.ranks[0], Category::gradients);
+  };
+  shape.evicts_gradients = true;
+  // B1 sums 16, of which EvictGradients makes 4 as B0 begins to sum 16 more; these have left when those are cast.
+  CHECK(gradients() == std::vector<double>{0, 16, 20, 0});
+  shape.evicts_gradients = false;
+  CHECK(gradients() == std::vector<double>{0, 16, 32, 8});
+}
+
 TEST_CASE("without a timeline peaks are the same and there are no samples") {
   const ScheduleShape shape{.pipeline = 3, .loops = 2, .micro_batches = 4, .zero_stage = 3, .reduces = true};
   const CaseSeconds seconds{.transfer = 0.25, .gather = 0.5, .reduce = 0.5};

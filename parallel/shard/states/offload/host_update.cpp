@@ -5,6 +5,7 @@
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -48,23 +49,29 @@ void HostUpdate::send(std::int64_t index, const at::Tensor& rounded, const at::T
   buffer_of(index).left.record(outgoing_);
 }
 
-void HostUpdate::step(Optimizer& optimizer, OptimizerUpdate of_piece, std::int64_t index, const at::Tensor& weights) {
-  const bool rounds = weights.scalar_type() != of_piece.weights.scalar_type();
+void HostUpdate::step(OptimizerUpdate of_piece, std::int64_t index, UpdatePass pass, const PieceUpdate& make) {
+  const std::optional<at::Tensor> weights = of_piece.compute_weights;
+  // By now the device has read the old ones: its work of the step is done.
+  if (pass != UpdatePass::update || !weights || weights->is_cpu()) return make(of_piece);
   Buffer& buffer = buffer_of(index);
-  if (weights.is_cpu()) {
-    // By now the device has read the old ones: its work of the step is done.
-    if (rounds) of_piece.compute_weights = weights;
-    return optimizer.update(of_piece);
-  }
   buffer.left.synchronize();
-  const at::Tensor rounded = seen_as(buffer.weights, weights.scalar_type(), weights.numel());
-  if (rounds) of_piece.compute_weights = rounded;
-  optimizer.update(of_piece);
-  if (!rounds) rounded.copy_(of_piece.weights);
-  send(index, rounded, weights);
+  of_piece.compute_weights = seen_as(buffer.weights, weights->scalar_type(), weights->numel());
+  make(of_piece);
+  send(index, *of_piece.compute_weights, *weights);
 }
 
-void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights, DiskStates* disk) {
+void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, DiskStates* disk) {
+  run(update, disk, UpdatePass::update, [&](const OptimizerUpdate& of_piece) {
+    const std::optional<at::Tensor>& weights = of_piece.compute_weights;
+    if (!weights || weights->scalar_type() != of_piece.weights.scalar_type()) return optimizer.update(of_piece);
+    OptimizerUpdate alone = of_piece;
+    alone.compute_weights.reset();
+    optimizer.update(alone);
+    weights->copy_(of_piece.weights);
+  });
+}
+
+void HostUpdate::run(const OptimizerUpdate& update, DiskStates* disk, UpdatePass pass, const PieceUpdate& make) {
   const c10::Stream computing = kernels::current_stream(device_);
   // From here on the gradients are whole, and nothing reads the old weights.
   c10::Event start(device_.type());
@@ -72,30 +79,26 @@ void HostUpdate::run(Optimizer& optimizer, const OptimizerUpdate& update, const 
   start.block(incoming_);
   start.block(outgoing_);
   const std::int64_t size = disk != nullptr ? StatePieces::most : piece;
-  const std::int64_t pieces = (weights.numel() + size - 1) / size;
-  const auto interval = [&](std::int64_t i) {
-    return FlatInterval{i * size, std::min(weights.numel(), (i + 1) * size)};
-  };
-  const auto part = [&](const at::Tensor& flat, std::int64_t i) {
-    return flat.slice(0, interval(i).begin, interval(i).end);
-  };
+  const std::int64_t elements = update.weights.numel(), pieces = (elements + size - 1) / size;
+  const auto interval = [&](std::int64_t i) { return FlatInterval{i * size, std::min(elements, (i + 1) * size)}; };
   const bool are_here = update.gradients.is_cpu();
   // With the device's work of the step.
   if (are_here) start.synchronize();
   const auto gradients_of = [&](std::int64_t i) {
-    return are_here ? part(update.gradients, i) : fetch(i, part(update.gradients, i));
+    const at::Tensor of_piece = update.gradients.slice(0, interval(i).begin, interval(i).end);
+    return are_here ? of_piece : fetch(i, of_piece);
   };
   at::Tensor next;
   if (pieces > 0) next = gradients_of(0);
   for (std::int64_t i = 0; i < pieces; ++i) {
     OptimizerUpdate of_piece =
-        part_of_update(update, interval(i), disk != nullptr ? disk->begin(i) : std::vector<at::Tensor>());
+        part_of_update(update, interval(i), disk != nullptr ? disk->begin(i, pass) : std::vector<at::Tensor>());
     of_piece.gradients = next;
     // The buffer's last gradients were those of the piece before, which the host has used.
     if (i + 1 < pieces) next = gradients_of(i + 1);
     if (!are_here) buffer_of(i).arrived.synchronize();
-    step(optimizer, std::move(of_piece), i, part(weights, i));
-    if (disk != nullptr) disk->end();
+    step(std::move(of_piece), i, pass, make);
+    if (disk != nullptr) disk->end(pass);
   }
   for (Buffer& buffer : buffers_) buffer.left.block(computing);
 }

@@ -21,14 +21,16 @@ class HostUpdate {
  public:
   explicit HostUpdate(const at::Device& device);
 
-  // Optimizer::update() of `update`, whose weights are the host's, fp32, and whose gradients are the device's, or the
-  // host's, once what the calling thread has enqueued is done (GradientEviction::finish());
-  // `weights`, of any float type, become the new ones. All are flat, and as many. Blocks until the host's states are
-  // those after the step. Weights of the device are there for what the calling thread enqueues from then on; those of
-  // the host, which may be those of `update`, when it returns.
+  // Makes a pass of `update`, whose weights are the host's, and whose gradients are the device's, or the host's, once
+  // what the calling thread has enqueued is done (GradientEviction::finish()). UpdatePass::update also leaves the new
+  // weights in `compute_weights`, if any, as `make` writes them to those of its piece, which are the host's. All are
+  // flat, and as many. Blocks until the host's states are those after the pass. Weights of the device are there for
+  // what the calling thread enqueues from then on; those of the host when it returns.
   // `disk`: what has the optimizer's states, and the weights of `update` where these are on the Meta device; null: the
   // host's memory.
-  void run(Optimizer& optimizer, const OptimizerUpdate& update, const at::Tensor& weights, DiskStates* disk = nullptr);
+  void run(const OptimizerUpdate& update, DiskStates* disk, UpdatePass pass, const PieceUpdate& make);
+  // Optimizer::update(): the weights are fp32, and compute weights of any float type.
+  void run(Optimizer& optimizer, const OptimizerUpdate& update, DiskStates* disk = nullptr);
 
   // Elements of a piece, at most: those of the disk have fewer.
   static constexpr std::int64_t piece = std::int64_t{1} << 22;
@@ -44,8 +46,8 @@ class HostUpdate {
   at::Tensor fetch(std::int64_t index, const at::Tensor& from);
   // Starts to copy a piece's new weights, which are in its buffer, to the device's.
   void send(std::int64_t index, const at::Tensor& rounded, const at::Tensor& to);
-  // Makes the step on a piece, whose gradients have arrived and whose weights become the new ones.
-  void step(Optimizer& optimizer, OptimizerUpdate of_piece, std::int64_t index, const at::Tensor& weights);
+  // Makes a pass over a piece, whose gradients have arrived, and sends its new weights where they are the device's.
+  void step(OptimizerUpdate of_piece, std::int64_t index, UpdatePass pass, const PieceUpdate& make);
   Buffer& buffer_of(std::int64_t index) { return buffers_[static_cast<std::size_t>(index % 2)]; }
 
   at::Device device_;

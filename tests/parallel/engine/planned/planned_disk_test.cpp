@@ -25,6 +25,10 @@ TEST_CASE("a step with states on a disk does what is planned") {
                              {2, {bf16, "parallel.pipeline=2", "model.tie_embeddings=true"}},
                              {2, {bf16, "parallel.tensor=2", "training.freeze=[\"layers.0.*\"]"}},
                              {4, {even, "parallel.expert=2", "parallel.zero_stage=1"}},
+                             // Two pieces of the layers' matrices.
+                             {1, {bf16, "precision.fp8_level=\"O1\"", "model.ffn_hidden_size=704"}},
+                             {2, {bf16, "precision.fp8_level=\"O2\"", "parallel.zero_stage=1"}},
+                             {2, {bf16, "precision.fp8_level=\"O3\"", "model.ffn_hidden_size=704"}},
                              // Stage by stage, the last one first.
                              {1, in_backward + Overrides{bf16, large}},
                              {2, in_backward + Overrides{"parallel.zero_stage=3"}},

@@ -11,6 +11,8 @@ namespace {
 
 const Overrides gpu{"cluster.device=\"cuda\""};
 constexpr const char* bf16 = "precision.compute=\"bf16\"";
+constexpr const char* fp8_moments = "precision.fp8_level=\"O2\"";
+constexpr const char* fp8_weights = "precision.fp8_level=\"O3\"";
 
 Overrides with_gradients_on_host(Overrides more) {
   for (const char* key : {"memory.offload.optimizer=true", "memory.offload.gradients=true"}) more.emplace_back(key);
@@ -41,6 +43,8 @@ TEST_CASE("a GPU whose gradients or updates are the host's needs the planned mem
             "training.freeze=[\"layers.1.*\"]"},
            {"training.update_in_backward=true", "training.clip_norm=0", "memory.offload.optimizer=true",
             "batch.global=1"},
+           {"memory.policy=\"zero_infinity\"", bf16, fp8_weights, "batch.global=1"},
+           {"memory.policy=\"harmony\"", bf16, fp8_moments, "batch.global=2"},
            {"memory.policy=\"harmony\"", bf16, "training.clip_norm=0", "batch.global=4", "batch.micro=2"}})
     check_layout(setting, {1, gpu + recipe});
 }
@@ -56,4 +60,15 @@ TEST_CASE("ranks with GPUs move the planned bytes of their gradients to the host
     check_layout(setting, {layout.ranks, gpu + with_gradients_on_host(layout.overrides)});
 }
 
+// Their gradients are sums of what ranks send each other, which a plan counts as reductions.
+TEST_CASE("ranks with GPUs whose FP8 gradients leave for the host need the planned memory") {
+  const TrainingSetting setting;
+  for (const RankCase& layout :
+       std::vector<RankCase>{{2, {bf16, fp8_moments, "pipeline.loops=4", "batch.global=2"}},
+                             {2, {bf16, fp8_weights, zero(2), "pipeline.loops=4", "batch.global=4"}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Plan plan = plan_of(recipe_of(setting, {layout.ranks, gpu + with_gradients_on_host(layout.overrides)}));
+    for (const RankRun& run : run_ranks(plan)) check_memory(plan, run);
+  }
+}
 }  // namespace llmtrain::test

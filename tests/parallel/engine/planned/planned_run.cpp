@@ -191,7 +191,9 @@ void check_memory(const Plan& plan, const RankRun& run) {
   for (const std::int64_t bytes : run.disk_traffic) CHECK(static_cast<double>(bytes) == planned.disk_traffic);
   for (const std::int64_t bytes : run.evicted) CHECK(static_cast<double>(bytes) == planned.evicted_bytes);
   CHECK(static_cast<double>(run.kept.disk) <= planned.disk_bytes);
-  CHECK(2 * planned.disk_bytes == planned.disk_traffic);
+  // Small moments are read twice.
+  CHECK(planned.disk_traffic >= 2 * planned.disk_bytes);
+  if (!stores_fp8(plan.layout->recipe().precision.fp8_level)) CHECK(planned.disk_traffic == 2 * planned.disk_bytes);
   INFO("peak at " << planned.peak_instruction);
   // Buffers of NCCL's communicators are no tensors.
   const double peak =
