@@ -317,6 +317,27 @@ class StoppedEvaluations(TrainingTest):
         self.assertIn("set training.evaluate_batches", result.stderr)
 
 
+class KilledWithStatesOnADisk(TrainingTest):
+    def test_it_goes_on_to_the_bits_of_a_run_that_nobody_kills(self):
+        """From its checkpoint: the nameless files of its ranks, which have FP8 states, are gone."""
+        left = {}
+        for folder, fault in (("whole", ""), ("killed", "kill:forward:1:3"), ("killed", "")):
+            result = subprocess.run(
+                [PROGRAM, "run", "recipe.json", "-q", "--run-dir", folder, "--set", "training.steps=4", "--set",
+                 "batch.micro=1", "--set", "checkpoint.every=1", "--set", "memory.offload.optimizer=disk", "--set",
+                 "precision.fp8_level=O2", "--set", "parallel.zero_stage=1", "--ranks", "2", "--set",
+                 "launch.backend=local"],
+                cwd=self.folder, check=False, capture_output=True, env={**os.environ, "LLMTRAIN_FAULT": fault})
+            self.assertEqual(result.returncode, -9 if fault else 0, result.stderr)
+            saved = self.folder / folder / "checkpoints" / ("step-00000002" if fault else "step-00000004")
+            left[folder] = ([(row["step"], row["loss"], row["grad_norm"]) for row in self.rows(folder)],
+                            {path.name: path.read_bytes() for path in saved.glob("*.safetensors")})
+        self.assertEqual([step for step, _, _ in left["whole"][0]], [1, 2, 3, 4])
+        self.assertEqual(left["killed"][0], left["whole"][0])
+        self.assertGreaterEqual(len(left["whole"][1]), 2)
+        self.assertTrue(left["killed"][1] == left["whole"][1])
+
+
 class FailedSaves(TrainingTest):
     def go(self, fault):
         shutil.rmtree(self.folder / "runs", ignore_errors=True)
