@@ -32,6 +32,7 @@ ClusterProfile proportional(double flops, double bandwidth) {
   cluster.device.peak_flops.fp8 = 2 * flops;
   cluster.device.memory_bandwidth = bandwidth;
   cluster.host.operator_seconds = 0;
+  cluster.program.traffic.cast = 1;
   return cluster;
 }
 
