@@ -58,14 +58,15 @@ class WrittenTargets(TrainingTest):
         bart = {"model__architecture": "bart", "model__init_std": 0.1, "training__learning_rate__peak": 0.003,
                 "training__steps": 150, "training__evaluate_every": 150}
         for family, settings in (("t5", {}), ("bart", bart)):
-            for seed in (1, 2, 3):
+            for seed in (1, 2):
                 with self.subTest(f"{family}, seed {seed}"):
                     figures = self.learn(f"runs/{family}-{seed}", **settings, seed=seed)
                     self.assertGreater(figures["bleu"], 70)
                     self.assertGreater(figures["exact_match"], 0.5)
-                    control = self.learn(f"runs/{family}-control-{seed}", **settings, data__train=sources, seed=seed)
-                    self.assertLess(control["bleu"], 15)
-                    self.assertLess(control["exact_match"], 0.05)
+            with self.subTest(f"{family}, control"):
+                control = self.learn(f"runs/{family}-control", **settings, data__train=sources, seed=1)
+                self.assertLess(control["bleu"], 15)
+                self.assertLess(control["exact_match"], 0.05)
 
     def test_figures_are_those_of_the_texts_on_every_layout(self):
         # So early that some words are right and others are not.

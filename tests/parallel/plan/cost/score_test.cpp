@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,25 +53,42 @@ std::string key_of(const Row& row) {
   return row.source.substr(0, 24) + (both ? " " + row.hardware : "") + (row.metric == "peak_memory" ? " memory" : "");
 }
 
-// Calls `visit` with every row that a recipe states, its layouts and what they are priced with.
-template <class Visit>
-void for_each_row(Visit visit) {
+// A row that a recipe states and the metric of which plans predict, and what its plan says.
+struct PlannedRow {
+  Row row;
+  Mesh mesh;
+  double predicted = 0;
+  double memory_bytes = 0, memory_share = 0;  // of a device, and of it what the plan needs
+  std::optional<PlanError> memory_error;      // as the plan states it
+};
+
+std::vector<PlannedRow> plan_rows() {
+  std::vector<PlannedRow> planned;
   const Shelf shelf(root / "recipes");
   for (const char* file : {"calibration.csv", "programs.csv", "llmtrain.csv", "trainers.csv", "megatron-bridge.csv"}) {
     for (const Row& row : read_rows(root / "recipes/published" / file)) {
       if (!row.inexact.empty()) continue;
       const ClusterProfile profile = shelf.profile_of(row);
-      visit(row, layouts_of(row, profile), profile);
+      const auto layouts = layouts_of(row, profile);
+      const auto predicted = predict(row, layouts, profile);
+      if (!predicted) continue;
+      planned.push_back({row, layouts.front()->mesh(), *predicted, profile.device.memory_bytes,
+                         memory_share(layouts, profile), profile.accuracy.memory});
     }
   }
+  return planned;
+}
+
+// All of them are planned once for all tests here, which takes seconds.
+const std::vector<PlannedRow>& planned_rows() {
+  static const std::vector<PlannedRow> rows = plan_rows();
+  return rows;
 }
 
 std::map<std::string, Score> score() {
   std::map<std::string, Score> scores;
-  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
-    const auto predicted = predict(row, layouts, profile);
-    if (predicted) scores[key_of(row)].add(error_of(row, *predicted), row.held_out);
-  });
+  for (const auto& [row, mesh, predicted, bytes, share, error] : planned_rows())
+    scores[key_of(row)].add(error_of(row, predicted), row.held_out);
   return scores;
 }
 
@@ -84,15 +102,15 @@ double stated_error(std::vector<double> errors) {
   return std::max(std::sqrt(squares / rows), errors[static_cast<std::size_t>(std::ceil(0.9 * rows)) - 1] / 2);
 }
 
-TEST_CASE("the errors that plans state are those of the scored rows") {
+TEST_CASE("the errors that plans state are those of the scored rows", "[exhaustive]") {
   std::map<std::string, std::map<std::string, std::vector<double>>> found;
-  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
-    const auto predicted = predict(row, layouts, profile);
-    if (!predicted || row.metric == "bubble_fraction" || row.metric == "data_parallel_communication") return;
+  for (const PlannedRow& planned : planned_rows()) {
+    const Row& row = planned.row;
+    if (row.metric == "bubble_fraction" || row.metric == "data_parallel_communication") continue;
     auto& quantity = found[row.metric == "peak_memory" ? "memory" : "step"];
     for (const std::string& program : {row.program, std::string("all")})
-      quantity[program].push_back(error_of(row, *predicted));
-  });
+      quantity[program].push_back(error_of(row, planned.predicted));
+  }
   const auto stated = nlohmann::json::parse(read_file(root / "recipes/scores/accuracy.json"));
   for (const auto& [quantity, programs] : found) {
     CHECK(stated.at(quantity).at("by_program").size() + 1 == programs.size());
@@ -107,33 +125,29 @@ TEST_CASE("the errors that plans state are those of the scored rows") {
   }
 }
 
-TEST_CASE("no plan says of a run that ran that it does not fit") {
+TEST_CASE("no plan says of a run that ran that it does not fit", "[exhaustive]") {
   int tight = 0;
-  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
+  for (const auto& [row, mesh, predicted, limit, share, error] : planned_rows()) {
     // Rows of parts of the memory also say what would have been needed.
-    if (!predict(row, layouts, profile) || !row.inexact_memory.empty()) return;
+    if (!row.inexact_memory.empty()) continue;
     INFO(row.source << ": " << row.note);
-    const double limit = profile.device.memory_bytes;
-    const MemoryVerdict verdict =
-        memory_verdict(limit * memory_share(layouts, profile), limit, profile.accuracy.memory);
+    const MemoryVerdict verdict = memory_verdict(limit * share, limit, error);
     CHECK(verdict != MemoryVerdict::does_not_fit);
     // Nor that it needs more than there is, within the error: 25 did before programs stated what they keep of logits.
-    CHECK(memory_share(layouts, profile) <= 1);
+    CHECK(share <= 1);
     tight += verdict == MemoryVerdict::tight ? 1 : 0;
-  });
+  }
   // A test of errors so wide that they allow everything would say nothing.
   CHECK(tight < 60);
 }
 
 // A program's fact that holds for few tensor ranks alone (what it keeps of gathered tensors, or what its allocator
 // holds beside tensors) shows here, where the mean over all rows hides it: errors of either sign cancel.
-TEST_CASE("the memory of pipelines' first ranks is right with few and with many tensor ranks") {
+TEST_CASE("the memory of pipelines' first ranks is right with few and with many tensor ranks", "[exhaustive]") {
   std::map<bool, std::vector<double>> errors;
-  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
-    const Mesh& mesh = layouts.front()->mesh();
-    if (!row.is_of_first || mesh.pipeline == 1) return;
-    errors[mesh.tensor >= 8].push_back(predict(row, layouts, profile).value() / row.value - 1);
-  });
+  for (const auto& [row, mesh, predicted, bytes, share, error] : planned_rows()) {
+    if (row.is_of_first && mesh.pipeline > 1) errors[mesh.tensor >= 8].push_back(predicted / row.value - 1);
+  }
   CHECK(errors[false].size() == 41);
   CHECK(errors[true].size() == 13);
   for (const auto& [many, list] : errors) {
@@ -204,7 +218,7 @@ constexpr Bound published_bounds[] = {
     {"nanotron sweep (ultrasca memory", 71, 0.089, 0.082},
 };
 
-TEST_CASE("predictions stay as close to published measurements as they were") {
+TEST_CASE("predictions stay as close to published measurements as they were", "[exhaustive]") {
   const auto scores = score();
   CHECK(scores.size() == std::size(published_bounds));
   for (const Bound& bound : published_bounds) {

@@ -92,7 +92,7 @@ TEST_CASE("weights and cache take their types' bytes", "[inference_plan]") {
   CHECK(std::abs((whole.memory.weights - tables) / (small.memory.weights - tables) - 2) < 0.001);
 }
 
-TEST_CASE("the fastest plan is that of all splits tried one by one", "[inference_plan]") {
+TEST_CASE("the fastest plan is that of all splits tried one by one", "[inference_plan][exhaustive]") {
   const Recipe recipe = bundled("models/palm-62b");
   const ClusterProfile profile = profile_of(recipe);
   const InferencePlanner planner(recipe, profile);

@@ -128,7 +128,7 @@ double fastest_on_host(const std::vector<Override>& layout, double limit) {
   return least;
 }
 
-TEST_CASE("what recomputing cannot spare goes to the host, as fast as any choice would", "[limit]") {
+TEST_CASE("what recomputing cannot spare goes to the host, as fast as any choice would", "[limit][exhaustive]") {
   const std::vector<Override> layout{"cluster.devices_per_node=1"};
   const std::vector<Priced> choices = all_choices(layout);
   const double here = std::ceil(std::ranges::min_element(choices, {}, &Priced::peak)->peak);

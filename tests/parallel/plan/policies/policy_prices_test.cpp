@@ -75,7 +75,8 @@ TEST_CASE("every policy stays within the limit, one byte below what it needs is 
   }
 }
 
-TEST_CASE("the planner's own is never slower than a named policy: models, batches, links and limits at random") {
+TEST_CASE("the planner's own is never slower than a named policy: models, batches, links and limits at random",
+          "[exhaustive]") {
   std::mt19937 random(3);
   const auto of = [&](std::initializer_list<const char*> values) {
     return std::string(values.begin()[random() % values.size()]);
