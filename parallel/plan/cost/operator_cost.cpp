@@ -192,6 +192,15 @@ double host_turns(const PricedLayout& priced) {
   return 1 + static_cast<double>(mesh.tensor) / 2;
 }
 
+// Seconds of work that the host launches operator by operator.
+double launched_seconds(const PricedLayout& priced, Work work) {
+  const double turns = host_turns(priced);
+  if (priced.program().host.waits_for_turns)
+    return priced.roofline.seconds(work) + (turns - 1) * priced.roofline.host_seconds(work);
+  work.operators *= turns;
+  return priced.roofline.seconds(work);
+}
+
 }  // namespace
 
 AxisGroup group_of(const PricedLayout& priced, RankAxis axis) {
@@ -279,10 +288,12 @@ double shown_share(const PricedLayout& priced, Range block, const Exchange& exch
 Message message_of(const PricedLayout& priced, std::size_t value) {
   PassSetting whole = priced.setting();
   // The size of the whole tensor; what tensor ranks send of it does not depend on sequence parallelism, because without
-  // it they scatter their equal copies for the transfer and gather them after it.
+  // it they scatter their equal copies for the transfer and gather them after it, unless the program sends all copies.
   whole.tokens.row_ranks = 1;
   const double bytes = value_bytes(priced.graph().values[value], whole);
-  return {bytes / static_cast<double>(priced.mesh().tensor), priced.recipe().parallel.sequence ? 0 : bytes};
+  if (priced.recipe().parallel.sequence) return {bytes / static_cast<double>(priced.mesh().tensor), 0};
+  if (priced.program().stages.sends_copies) return {bytes, 0};
+  return {bytes / static_cast<double>(priced.mesh().tensor), bytes};
 }
 
 double transfer_seconds(const PricedLayout& priced, std::span<const std::size_t> values, const RankGroup& neighbours) {
@@ -327,19 +338,19 @@ double moved_bytes(const PricedLayout& priced, const Movement& movement) {
 StageCost block_cost(const PricedLayout& priced, const OperatorList& operators, Recompute recompute) {
   auto [all, repeated] = work_of(priced, operators, recompute);
   // The host launches a pass as one CUDA graph, whose operators the device starts by itself.
-  const double launches = priced.recipe().kernels.cuda_graphs ? 0 : host_turns(priced);
-  for (Work* work : {&all.forward, &all.backward, &repeated}) work->operators *= launches;
+  if (priced.recipe().kernels.cuda_graphs)
+    for (Work* work : {&all.forward, &all.backward, &repeated}) work->operators = 0;
   StageCost cost;
   cost.forward.communication_seconds = communication_seconds(priced, operators, Direction::forward);
-  cost.forward.seconds = priced.roofline.seconds(all.forward) + cost.forward.communication_seconds;
+  cost.forward.seconds = launched_seconds(priced, all.forward) + cost.forward.communication_seconds;
   const bool exchanges_again = is_exchanged_again(operators.front(), recompute);
   const double repeated_seconds = exchanges_again ? cost.forward.communication_seconds : 0;
 
   // Backward operators are launched from the recorded graph, without the host code that described the forward.
   all.backward.operators *= priced.program().host.backward;
   const double waited = communication_seconds(priced, operators, Direction::backward);
-  const double alone = priced.roofline.seconds(all.backward);
-  const double with_recompute = priced.roofline.seconds(all.backward + repeated);
+  const double alone = launched_seconds(priced, all.backward);
+  const double with_recompute = launched_seconds(priced, all.backward + repeated);
   cost.backward.seconds = with_recompute + waited + repeated_seconds;
   cost.backward.communication_seconds = waited + repeated_seconds;
   // By difference, because host-bound and device-bound work do not add up: recompute may fill time that the host took

@@ -162,8 +162,12 @@ Work Roofline::attention_backward(double flops, const AttentionSizes& sizes) con
   return {flops / (compute_.peak * fraction) + profile_.device.kernel_seconds, 1};
 }
 
+double Roofline::host_seconds(const Work& work) const {
+  return work.operators * profile_.program.host.launch * profile_.host.operator_seconds;
+}
+
 double Roofline::seconds(const Work& work) const {
-  const double host = work.operators * profile_.program.host.launch * profile_.host.operator_seconds;
+  const double host = host_seconds(work);
   // Launches run ahead of the device, so that the slower of the two decides; a host that waits for each operator, as
   // with CUDA_LAUNCH_BLOCKING=1, adds to its time.
   return profile_.program.host.synchronous ? work.seconds + host : std::max(work.seconds, host);

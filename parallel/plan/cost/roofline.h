@@ -84,6 +84,7 @@ class Roofline {
   // Seconds until both the device and the host are done, which work at the same time unless the program's host waits
   // for each operator.
   double seconds(const Work& work) const;
+  double host_seconds(const Work& work) const;
 
   double element_bytes() const { return element_bytes_; }
 

@@ -98,6 +98,17 @@ double gathered_bytes(const OperatorList& operators, Recompute recompute, double
   return bytes;
 }
 
+// Whole tensors that sequence parallelism scatters in a block's forward.
+double scattered_bytes(const OperatorList& operators) {
+  double bytes = 0;
+  for (const Operator& item : operators)
+    for (const Exchange& exchange : item.exchanges)
+      if (exchange.direction == Direction::forward && exchange.axis == RankAxis::tensor &&
+          exchange.collective == Collective::reduce_scatter)
+        bytes += exchange.bytes;
+  return bytes;
+}
+
 // What the gates of a block's networks become: of the kept input of their activation, which is gate and up, half.
 double activated_gate_bytes(const Graph& graph, const OperatorList& operators, Recompute recompute) {
   if (!is_gated(graph.model.activation)) return 0;
@@ -118,12 +129,19 @@ const BlockMemory& BlockMemories::of(std::size_t block) {
     BlockMemory memory{saved_bytes(list, recompute), pass_peak(list, recompute, output), weight_bytes(block), output};
     double further = 0;
     if (facts_.keeps_gathered) further += gathered_bytes(list, recompute, static_cast<double>(partition_.mesh.tensor));
+    if (facts_.blocks_ahead > 0) further += share_ahead() * scattered_bytes(list);
     if (facts_.keeps_activated_gate) further += activated_gate_bytes(operators_.graph(), list, recompute);
     memory.saved += further;
     memory.peak.forward += further;
     memory.peak.backward += further;
     return memory;
   });
+}
+
+// The share of the blocks that the host has launched before the device has run them.
+double BlockMemories::share_ahead() const {
+  if (partition_.mesh.pipeline > 1) return 0;
+  return std::min(1.0, facts_.blocks_ahead / static_cast<double>(partition_.recipe.model.layers));
 }
 
 // Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.

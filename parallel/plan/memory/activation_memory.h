@@ -32,6 +32,7 @@ class BlockMemories {
 
  private:
   double weight_bytes(std::size_t block) const;
+  double share_ahead() const;
 
   const Partition& partition_;
   const OperatorLists& operators_;

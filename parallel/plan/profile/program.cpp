@@ -18,6 +18,7 @@ namespace {
 constexpr ProfileRange ratio_range{0, 1e3};
 constexpr ProfileRange copies_range{0, 8};
 constexpr ProfileRange adapters_range{0, 1e6};
+constexpr ProfileRange blocks_range{0, 1e4};
 
 void visit_traffic(ProfileReader& reader, TrafficFacts& traffic) {
   reader.section("traffic", [&] {
@@ -40,6 +41,7 @@ void visit_traffic(ProfileReader& reader, TrafficFacts& traffic) {
 void visit_memory(ProfileReader& reader, MemoryFacts& memory) {
   reader.section("memory", [&] {
     reader.boolean("keeps_gathered", memory.keeps_gathered);
+    reader.number("blocks_ahead", memory.blocks_ahead, blocks_range);
     reader.boolean("keeps_activated_gate", memory.keeps_activated_gate);
     reader.boolean("reduces_by_block", memory.reduces_by_block);
     reader.boolean("keeps_compute_gradients", memory.keeps_compute_gradients);
@@ -109,6 +111,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
     reader.boolean("synchronous", program.host.synchronous);
     reader.boolean("takes_turns", program.host.takes_turns);
+    reader.boolean("waits_for_turns", program.host.waits_for_turns);
     reader.number("tensor_seconds", program.host.tensor_seconds, seconds_range);
   });
   reader.section("network", [&] {
@@ -133,7 +136,10 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.boolean("launches_each", program.experts.launches_each);
   });
   visit_memory(reader, program.memory);
-  reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
+  reader.section("stages", [&] {
+    reader.boolean("even", program.stages.even);
+    reader.boolean("sends_copies", program.stages.sends_copies);
+  });
   visit_serving(reader, program.serving);
   reader.sources("sources", program.sources);
 }

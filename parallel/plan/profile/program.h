@@ -101,6 +101,8 @@ struct HostFacts {
   // Where pipeline ranks are on several nodes, the hosts of tensor ranks take turns with half of their work: operators
   // take 1 + tensor / 2 times as long to launch.
   bool takes_turns = false;
+  // The device waits for the turns of the others, also where the host runs ahead otherwise.
+  bool waits_for_turns = false;
   // Host time per parameter tensor and step, where the program walks through tensors one by one to clip gradients and
   // update weights; 0: the profile's, which is that of operators over many tensors.
   double tensor_seconds = 0;
@@ -164,6 +166,9 @@ constexpr std::array<std::string_view, 4> kept_logits_words = {"fp32", "compute"
 struct MemoryFacts {
   // What sequence parallelism gathers for a product stays until its backward, which need not gather it again.
   bool keeps_gathered = false;
+  // Without pipeline ranks, for whose messages the host waits, it runs so many blocks ahead of the device. What
+  // sequence parallelism scatters there in a forward is not reused before the collective has read it.
+  double blocks_ahead = 0;
   // The activated gate of a feed-forward network stays beside the gate, where activation and product are
   // operators of their own: the product's backward reads it.
   bool keeps_activated_gate = false;
@@ -190,6 +195,9 @@ struct MemoryFacts {
 struct StageFacts {
   // Every stage takes the passes of the median stage, as simulations with one profiled time for all stages assume.
   bool even = false;
+  // Each tensor rank sends its whole copy of what passes to the next stage; otherwise each sends a part, which the
+  // receivers gather. With sequence parallelism there are no copies.
+  bool sends_copies = false;
 };
 
 // What programs lose that serve models (docs/inference.md): factors on the parts of passes, and what continuous

@@ -63,6 +63,44 @@ TEST_CASE("hosts of tensor ranks take turns where pipeline ranks are on several 
   CHECK(factor({"parallel.tensor=4", "parallel.pipeline=2", "cluster.nodes=1"}) == 1);
 }
 
+TEST_CASE("a device that waits for hosts' turns takes their time beside its own, and no further time of its own host") {
+  const std::vector<std::string> ranks = {"parallel.tensor=8", "parallel.pipeline=2"};
+  const auto forward = [&](const HostFacts& host) {
+    Program program;
+    program.host = host;
+    PlannedAs planned(ranks, program);
+    planned.profile.host.operator_seconds = 1e-7;  // a host that runs ahead of the device
+    return planned.forward_seconds();
+  };
+  const double device = forward({}), host = forward({.synchronous = true}) - device;
+  CHECK(host > 0);
+  CHECK(forward({.takes_turns = true}) == device);
+  // With eight tensor ranks there are five turns, of which a host has one.
+  CHECK(forward({.takes_turns = true, .waits_for_turns = true}) - device == Approx(4 * host));
+  // A host that waits for each operator has its own time in the open anyway.
+  CHECK(forward({.synchronous = true, .takes_turns = true, .waits_for_turns = true}) - device == Approx(5 * host));
+  CHECK(forward({.waits_for_turns = true}) == device);
+}
+
+TEST_CASE("tensor ranks send whole copies to the next stage where the program does, unless rows are split") {
+  Program copies;
+  copies.stages.sends_copies = true;
+  const auto message = [](const std::vector<std::string>& overrides, const Program& program) {
+    const PlannedAs planned(overrides, program);
+    const PricedLayout priced = planned.priced();
+    return message_of(priced, priced.partition.outgoing(0).front());
+  };
+  const std::vector<std::string> ranks = {"parallel.tensor=4", "parallel.pipeline=2", "parallel.sequence=false"};
+  const double whole = 1024.0 * 1024 * 2;
+  CHECK(message(ranks, copies).sent_bytes == whole);
+  CHECK(message(ranks, copies).whole_bytes == 0);
+  CHECK(message(ranks, {}).sent_bytes == whole / 4);
+  CHECK(message(ranks, {}).whole_bytes == whole);
+  const std::vector<std::string> split = {"parallel.tensor=4", "parallel.pipeline=2", "parallel.sequence=true"};
+  CHECK(message(split, copies).sent_bytes == whole / 4);
+  CHECK(message(split, copies).whole_bytes == 0);
+}
+
 TEST_CASE("each expert's products are launched on their own where the program says so") {
   const std::vector<std::string> experts = {R"(model.moe={"experts": 32, "top_k": 2})", "parallel.expert=4"};
   Program each;
@@ -251,6 +289,28 @@ TEST_CASE("what is gathered and kept is the rest of two inputs per layer, and is
   CHECK(saved(kept) - saved(again) == Approx(2 * 8 * 1024.0 * 1024 * 2 * 3 / 4));
   CHECK(make_step_costs(kept.priced()).stages[0].backward.communication_seconds <
         make_step_costs(again.priced()).stages[0].backward.communication_seconds);
+}
+
+TEST_CASE(
+    "whole tensors that are scattered stay where the host runs ahead, in so many blocks, without pipeline ranks") {
+  const auto further = [](std::vector<std::string> overrides, double blocks) {
+    overrides.insert(overrides.end(), {"parallel.tensor=4", "parallel.sequence=true"});
+    Program ahead;
+    ahead.memory.blocks_ahead = blocks;
+    const auto saved = [&](const Program& program) {
+      const PlannedAs planned(overrides, program);
+      const StepMemory memory = make_step_memory(planned.priced());
+      return memory.stages[0].held(MemoryEvent::forward_starts, MemoryEvent::backward_ends);
+    };
+    return saved(ahead) - saved({});
+  };
+  // Results of attention and of the feed-forward network, of 1,024 tokens and elements in 16 bits, and of the
+  // embedding.
+  const double whole = 1024.0 * 1024 * 2;
+  CHECK(further({}, 8) == Approx((2 * 8 + 1) * whole));
+  CHECK(further({}, 100) == further({}, 8));
+  CHECK(further({}, 2) == Approx(further({}, 8) / 4));
+  CHECK(further({"parallel.pipeline=2"}, 8) == 0);
 }
 
 TEST_CASE("an activated gate that is kept is a tensor of the inner size per layer, divided by tensor ranks") {
