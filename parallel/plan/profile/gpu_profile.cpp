@@ -21,7 +21,7 @@ bool has_word(std::string_view name, std::string_view word) {
 }  // namespace
 
 std::string_view gpu_profile(std::string_view model) {
-  constexpr std::array<std::array<std::string_view, 2>, 12> kinds{{{"GB300", "gb300"},
+  constexpr std::array<std::array<std::string_view, 2>, 13> kinds{{{"GB300", "gb300"},
                                                                    {"B300", "b300"},
                                                                    {"GB200", "gb200"},
                                                                    {"B200", "b200"},
@@ -30,6 +30,7 @@ std::string_view gpu_profile(std::string_view model) {
                                                                    {"A100", "a100-80gb"},
                                                                    {"V100", "v100-32gb"},
                                                                    {"L40S", "l40s"},
+                                                                   {"L4", "l4"},
                                                                    {"RTX 5090", "rtx-5090"},
                                                                    {"RTX 4090", "rtx-4090"},
                                                                    {"MI300X", "mi300x"}}};

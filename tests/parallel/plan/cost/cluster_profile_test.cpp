@@ -41,6 +41,7 @@ TEST_CASE("every shipped profile is read, and written as it was read") {
                                              "gb200",
                                              "gb300",
                                              "l40s",
+                                             "l4",
                                              "mi300x",
                                              "rtx-4090",
                                              "rtx-5090",
@@ -263,6 +264,7 @@ TEST_CASE("a GPU has the profile of its kind by its driver's name for it") {
   CHECK(gpu_profile("NVIDIA GB200") == "gb200");
   CHECK(gpu_profile("NVIDIA B300 SXM6 AC") == "b300");
   CHECK(gpu_profile("NVIDIA L40S") == "l40s");
+  CHECK(gpu_profile("NVIDIA L4") == "l4");
   CHECK(gpu_profile("NVIDIA GeForce RTX 4090") == "rtx-4090");
   CHECK(gpu_profile("NVIDIA GeForce RTX 5090") == "rtx-5090");
   CHECK(gpu_profile("NVIDIA A100-SXM4-80GB") == "a100-80gb");
