@@ -76,6 +76,7 @@ std::vector<TableCell> row(const SearchCandidate& candidate, bool splits_sequenc
           {schedule_of(recipe, text("pipeline", "schedule"))},
           {std::to_string(recipe.batch.micro)},
           {recipe.memory.recompute_of_layers.empty() ? text("memory", "recompute") : "by layer"},
+          {recipe.memory.chunks > 1 ? std::to_string(recipe.memory.chunks) : ""},
           {offloaded(layout)},
           {text("precision", "fp8_level")},
           {candidate.is_tight ? "tight" : ""}};
@@ -86,12 +87,15 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
   const std::string title = fmt::format(
       "{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
       profile, result.layouts, result.estimated, result.simulated);
-  // Dense models have no column for experts, and no search one for context ranks or offload where no layout has them.
+  // Dense models have no column for experts, and no search one for context ranks, pieces or offload where no layout has
+  // them.
   const bool splits_sequences = std::ranges::any_of(
       result.front, [](const SearchCandidate& candidate) { return candidate.recipe.parallel.context > 1; });
   const bool offloads = std::ranges::any_of(result.front, [](const SearchCandidate& candidate) {
     return candidate.recipe.memory.offload != OffloadRecipe{};
   });
+  const bool cuts_blocks = std::ranges::any_of(
+      result.front, [](const SearchCandidate& candidate) { return candidate.recipe.memory.chunks > 1; });
   TextTable front({{""},
                    {"step"},
                    {"memory"},
@@ -104,6 +108,7 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
                    {"schedule × loops", Align::left},
                    {"micro"},
                    {"recompute", Align::left},
+                   {cuts_blocks ? "pieces" : ""},
                    {offloads ? "offload" : "", Align::left},
                    {"FP8", Align::left},
                    {"", Align::left}});
@@ -149,6 +154,7 @@ nlohmann::ordered_json layout_keys(const Recipe& recipe) {
                         {"balance", all["pipeline"]["balance"]}};
   layout["batch"] = {{"micro", all["batch"]["micro"]}};
   layout["memory"] = {{"recompute", all["memory"]["recompute"]}};
+  if (recipe.memory.chunks > 1) layout["memory"]["chunks"] = recipe.memory.chunks;
   if (recipe.memory.offload != OffloadRecipe{}) layout["memory"]["offload"] = all["memory"]["offload"];
   layout["precision"] = {{"fp8_level", all["precision"]["fp8_level"]}};
   return layout;

@@ -2,6 +2,7 @@
 #include "parallel/plan/search/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -28,6 +29,7 @@ constexpr std::size_t most_of_family = 40;   // of them, with the same degrees: 
 constexpr std::size_t most_by_memory = 100;  // on the front of the estimates
 constexpr double optimism = 1.03;            // steps are faster than their estimates by no more than this
 constexpr int most_rounds = 20;              // from a layout to its neighbours
+constexpr std::int64_t most_pieces = 64;     // of memory.chunks, as memory.limit chooses them
 
 // That of layouts whose layers all recompute the same, as all that a search visits but perhaps the recipe's own.
 std::shared_ptr<const Graph> unmarked_graph(const Partition& start, const ClusterProfile& cluster) {
@@ -64,14 +66,16 @@ class Search {
         graph_(unmarked_graph(start_, cluster)),
         space_(recipe_, start_.mesh, *graph_) {}
 
-  SearchResult run() {
+  // `to_beat`: only layouts are kept that are faster.
+  SearchResult run(double to_beat = std::numeric_limits<double>::infinity()) {
+    to_beat_ = fastest_ = to_beat;
     EstimatedLayouts estimates = estimate_layouts(space_, profile_, start_.mesh.devices_per_node, graph_);
     result_.layouts = estimates.considered;
     result_.estimated = estimates.estimated;
     estimates_ = std::move(estimates.layouts);
     simulate(recipe_);
     simulate_fastest();
-    simulate_smallest();
+    if (std::isinf(to_beat_)) simulate_smallest();
     keep_front(result_, cluster_.accuracy);
     for (int round = 0; round < most_rounds && try_neighbours(); ++round) {
     }
@@ -137,7 +141,7 @@ class Search {
     try {
       const PlanReport report = make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_).report;
       ++result_.simulated;
-      if (!report.fits || report.mesh.world() != start_.mesh.world()) return;
+      if (!report.fits || report.mesh.world() != start_.mesh.world() || report.step.seconds >= to_beat_) return;
       fastest_ = std::min(fastest_, report.step.seconds);
       result_.front.push_back(
           {layout, report.step.seconds, fullest_rank(report).peak_bytes, verdict_of(report) == MemoryVerdict::tight});
@@ -159,9 +163,63 @@ class Search {
   const LayoutSpace space_;
   std::vector<EstimatedLayout> estimates_;
   std::vector<Recipe> simulated_;
-  double fastest_ = std::numeric_limits<double>::infinity();
+  double fastest_ = std::numeric_limits<double>::infinity(), to_beat_ = fastest_;
   SearchResult result_;
 };
+
+// Also of layouts with keys that a search leaves as they are. `to_beat` as Search::run()'s.
+void add_search(const Recipe& other, const ClusterProfile& cluster, SearchResult& result,
+                double to_beat = std::numeric_limits<double>::infinity()) {
+  try {
+    add(Search(other, cluster).run(to_beat), result);
+  } catch (const Error&) {
+    // What a rule refuses, such as an optimizer that the host does not know.
+  }
+  keep_front(result, cluster.accuracy);
+}
+
+Recipe with_host(const Recipe& recipe, const OffloadRecipe& offload) {
+  Recipe other = recipe;
+  other.memory.offload = offload;
+  if (offload.weights) other.parallel.zero_stage = 3;
+  if (offload.optimizer == StatesPlace::disk) other.checkpoint.async = false;
+  return other;
+}
+
+// Layouts for which the host has room, where the devices have none.
+SearchResult search_hosts(const Recipe& recipe, const ClusterProfile& cluster) {
+  SearchResult result = Search(recipe, cluster).run();
+  if (!result.front.empty()) return result;
+  for (const OffloadRecipe& offload : more_on_host(recipe, cluster))
+    add_search(with_host(recipe, offload), cluster, result);
+  return result;
+}
+
+// memory.chunks other than the recipe's, in the order in which they are tried.
+std::vector<std::int64_t> more_pieces(const Recipe& recipe) {
+  if (recipe.memory.chunks != 1 || !has_bodies(recipe.model.architecture)) return {};
+  std::vector<std::int64_t> pieces;
+  for (std::int64_t count = 2; count <= most_pieces; count *= 2) pieces.push_back(count);
+  return pieces;
+}
+
+// With optimizer states on the host, or blocks in pieces, there may be room for other degrees that recompute less.
+void try_instead_of_recomputing(const Recipe& recipe, const ClusterProfile& cluster, SearchResult& result) {
+  const auto recomputed = [&] { return result.front.front().recipe.memory.recompute; };
+  const auto fastest = [&] { return result.front.front().step_seconds; };
+  for (const std::int64_t pieces : more_pieces(recipe)) {
+    if (recomputed() == Recompute::none) return;
+    Recipe other = recipe;
+    other.memory.chunks = pieces;
+    add_search(other, cluster, result, fastest());
+  }
+  // Less than whole layers costs less than the way to the host and back.
+  const bool repeats_layers = recomputed() == Recompute::full || recomputed() == Recompute::computation;
+  if (!repeats_layers || recipe.memory.offload.moves_states()) return;
+  for (const OffloadRecipe& offload : more_on_host(recipe, cluster))
+    if (offload.optimizer == StatesPlace::host && !offload.weights && !offload.activations)
+      add_search(with_host(recipe, offload), cluster, result, fastest());
+}
 
 }  // namespace
 
@@ -179,20 +237,15 @@ SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile)
     const LimitedDevice limited = as_device(recipe, profile);
     return search_layouts(limited.recipe, limited.cluster);
   }
-  SearchResult result = Search(recipe, profile).run();
-  if (!result.front.empty()) return result;
-  for (const OffloadRecipe& offload : more_on_host(recipe, profile)) {
+  SearchResult result = search_hosts(recipe, profile);
+  for (const std::int64_t pieces : more_pieces(recipe)) {
+    if (!result.front.empty()) break;
     Recipe other = recipe;
-    other.memory.offload = offload;
-    if (offload.weights) other.parallel.zero_stage = 3;
-    if (offload.optimizer == StatesPlace::disk) other.checkpoint.async = false;
-    try {
-      add(Search(other, profile).run(), result);
-    } catch (const Error&) {
-      // What a rule refuses, such as an optimizer that the host does not know.
-    }
+    other.memory.chunks = pieces;
+    add(search_hosts(other, profile), result);
+    keep_front(result, profile.accuracy);
   }
-  keep_front(result, profile.accuracy);
+  if (!result.front.empty()) try_instead_of_recomputing(recipe, profile, result);
   return result;
 }
 

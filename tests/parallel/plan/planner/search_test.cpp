@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "all_layouts.h"
 #include "core/base/error.h"
 #include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
@@ -16,49 +17,6 @@
 
 namespace llmtrain::test {
 namespace {
-
-// Calls `visit` with all layouts of a search's space.
-template <class Visit>
-void for_each_layout(const Recipe& recipe, const Mesh& mesh, Visit visit) {
-  const Graph graph = Graph::build(recipe.model);
-  const LayoutSpace space(recipe, mesh, graph);
-  for (const DegreeChoice& degrees : space.degrees())
-    for (const ShardingChoice& sharding : space.shardings(degrees))
-      for (const PassChoice& passes : space.passes(degrees))
-        for (const StageChoice& stages : space.stages(degrees, sharding, passes.micro))
-          visit(space.recipe({degrees, sharding, passes, stages}));
-}
-
-Mesh mesh_of(const Recipe& recipe) { return lay_out(recipe, profile_of(recipe))->mesh(); }
-
-struct Exhaustive {
-  std::vector<SearchCandidate> fitting;
-  double fastest = std::numeric_limits<double>::infinity();
-
-  // The least memory among those that are not so slow that a search leaves them out.
-  double smallest() const {
-    double smallest = std::numeric_limits<double>::infinity();
-    for (const SearchCandidate& one : fitting)
-      if (one.step_seconds < slowest_of_front * fastest) smallest = std::min(smallest, one.peak_bytes);
-    return smallest;
-  }
-};
-
-// Simulates all enumerated layouts.
-Exhaustive simulate_all(const Recipe& recipe, const ClusterProfile& cluster) {
-  Exhaustive all;
-  for_each_layout(recipe, mesh_of(recipe), [&](const Recipe& layout) {
-    try {
-      const PlanReport report = make_plan(layout, cluster).report;
-      if (!report.fits) return;
-      all.fitting.push_back({layout, report.step.seconds, peak_bytes(report)});
-      all.fastest = std::min(all.fastest, report.step.seconds);
-    } catch (const Error&) {
-      // Not every enumerated layout is legal.
-    }
-  });
-  return all;
-}
 
 void check_front(const SearchResult& result, const ClusterProfile& cluster) {
   REQUIRE(!result.front.empty());
@@ -191,6 +149,51 @@ TEST_CASE("a search leaves to the host what would take longer to recompute") {
   check_front(result, scarce.cluster);
   CHECK(result.front.front().recipe.memory.offload != OffloadRecipe{});
   CHECK(result.front.front().step_seconds < 0.9 * all.fastest);
+}
+
+// An encoder on a GPU that has `share` of the least memory that a layout in whole blocks takes. Nothing goes to the
+// host, the way to which is not stated.
+struct ScarceForBlocks {
+  explicit ScarceForBlocks(double share)
+      : recipe(small_gpt({"model={\"architecture\": \"bert\", \"layers\": 2, \"hidden_size\": 1024, \"heads\": 16, "
+                          "\"vocab_size\": 1024, \"max_sequence_length\": 8192}",
+                          "cluster.devices_per_node=1", "precision.compute=fp32", "batch.global=1"})),
+        cluster(profile_of(recipe)) {
+    cluster.device.pcie_bandwidth = 0;
+    cluster.device.memory_bytes *= 1000;
+    double least = std::numeric_limits<double>::infinity();
+    for (const SearchCandidate& one : simulate_all(recipe, cluster).fitting) least = std::min(least, one.peak_bytes);
+    cluster.device.memory_bytes = std::ceil(share * least);
+  }
+  Exhaustive in_pieces(std::int64_t pieces) const {
+    Recipe other = recipe;
+    other.memory.chunks = pieces;
+    return simulate_all(other, cluster);
+  }
+
+  Recipe recipe;
+  ClusterProfile cluster;
+};
+
+TEST_CASE("a search cuts blocks into the fewest pieces for which there is room where there is none for whole ones") {
+  const ScarceForBlocks scarce(0.86);
+  CHECK(scarce.in_pieces(1).fitting.empty());
+  const SearchResult result = search_layouts(scarce.recipe, scarce.cluster);
+  check_front(result, scarce.cluster);
+  std::int64_t fewest = 2;
+  while (scarce.in_pieces(fewest).fitting.empty()) fewest *= 2;
+  CHECK(fewest > 2);
+  CHECK(result.front.back().recipe.memory.chunks == fewest);
+  CHECK(result.front.front().step_seconds <= scarce.in_pieces(fewest).fastest);
+}
+
+TEST_CASE("a search cuts blocks into pieces where that takes less time than to recompute whole ones") {
+  const ScarceForBlocks scarce(1);
+  const SearchResult result = search_layouts(scarce.recipe, scarce.cluster);
+  check_front(result, scarce.cluster);
+  CHECK(result.front.front().step_seconds < 0.95 * scarce.in_pieces(1).fastest);
+  for (std::int64_t pieces = 2; pieces <= 16; pieces *= 2)
+    CHECK(result.front.front().step_seconds <= scarce.in_pieces(pieces).fastest);
 }
 
 TEST_CASE("a search tries ZeRO's shards over the ranks of a node where there are several nodes") {
