@@ -116,7 +116,7 @@ Steps planned(const Cell& cell) {
 }  // namespace
 
 // The errors are those that docs/planner.md states, rounded up to a whole percent.
-TEST_CASE("steps within a budget that dataflow measured are planned with the stated error") {
+TEST_CASE("steps within a budget that dataflow measured are planned with the stated error", "[exhaustive]") {
   int h100 = 0, one_pass = 0;
   for (const Cell& cell : cells()) {
     const Steps steps = planned(cell);

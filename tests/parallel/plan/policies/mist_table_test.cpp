@@ -76,7 +76,8 @@ double error(double planned, double measured) { return planned / measured - 1; }
 }  // namespace
 
 // The errors are those that docs/planner.md states, rounded up to a whole percent.
-TEST_CASE("what a search finds on L4 is as fast as Mist's, and faster than others' recipes by what Mist states") {
+TEST_CASE("what a search finds on L4 is as fast as Mist's, and faster than others' recipes by what Mist states",
+          "[exhaustive]") {
   int hosts = 0;
   for (const published::Columns& row : published::read_columns(source_folder() / "tests/published/mist.csv")) {
     const Recipe recipe = recipe_of(row);
