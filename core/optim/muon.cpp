@@ -23,22 +23,39 @@ Muon::Muon(const OptimizerRecipe& recipe, const StateMemory& memory, const Whole
 void Muon::update(const OptimizerUpdate& update) {
   const MuonRecipe& muon = recipe_.muon;
   const kernels::MuonMean how{muon.momentum, update.gradient_scale};
-  kernels::muon_mean_(momentum_, update.gradients, how);
+  // In one pass, where all of it is here.
+  if (update.elsewhere == nullptr) kernels::muon_mean_(momentum_, update.gradients, how);
   const auto read = [&](std::int64_t begin, std::int64_t end) {
-    const at::Tensor mean = momentum_.slice(0, begin, end);
-    if (!muon.nesterov) return mean;
-    return kernels::muon_mean_ahead(mean, update.gradients.slice(0, begin, end), how);
+    at::Tensor gradients = update.gradients.slice(0, begin, end);
+    at::Tensor mean;
+    if (update.elsewhere == nullptr) {
+      mean = momentum_.slice(0, begin, end);
+    } else {
+      mean = update.elsewhere->fetch(1, begin, end);
+      gradients = gradients.to(mean.device());
+      kernels::muon_mean_(mean, gradients, how);
+      update.elsewhere->store(1, begin, mean);
+    }
+    return muon.nesterov ? kernels::muon_mean_ahead(mean, gradients, how) : mean;
   };
   const auto transform = [&](const at::Tensor& matrix) {
     const at::ScalarType products = matrix.is_cuda() ? at::kBFloat16 : matrix.scalar_type();
     return kernels::orthogonalize(matrix, muon.steps, products, muon_scale(muon.scale, matrix.size(0), matrix.size(1)));
   };
+  const kernels::MuonStep step{update.learning_rate, recipe_.weight_decay};
   const auto write = [&](std::int64_t begin, const at::Tensor& values) {
     const std::int64_t end = begin + values.numel();
     std::optional<at::Tensor> compute_weights;
     if (update.compute_weights) compute_weights = update.compute_weights->slice(0, begin, end);
-    kernels::muon_step_(update.weights.slice(0, begin, end), values, {update.learning_rate, recipe_.weight_decay},
-                        compute_weights);
+    if (update.elsewhere == nullptr)
+      return kernels::muon_step_(update.weights.slice(0, begin, end), values, step, compute_weights);
+    const at::Tensor weights = update.elsewhere->fetch(0, begin, end);
+    // The step rounds to another type, on the device where it is made.
+    const bool rounds = compute_weights && compute_weights->device() == weights.device() &&
+                        compute_weights->scalar_type() != weights.scalar_type();
+    kernels::muon_step_(weights, values, step, rounds ? compute_weights : std::nullopt);
+    if (compute_weights && !rounds) compute_weights->copy_(weights);
+    update.elsewhere->store(0, begin, weights);
   };
   matrices_.for_each(read, transform, write);
 }

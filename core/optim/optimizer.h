@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +25,23 @@ struct OptimizerSegment {
   bool decays = false;
 };
 
+// Elements of an optimizer's weights and states that are not where it computes: what an update that needs them in
+// another order than that of flat memory is given instead.
+class ElsewhereStates {
+ public:
+  ElsewhereStates() = default;
+  ElsewhereStates(const ElsewhereStates&) = delete;
+  ElsewhereStates& operator=(const ElsewhereStates&) = delete;
+  virtual ~ElsewhereStates() = default;
+
+  // The weights, or with `state` 1 and more the states in the order of Optimizer::states(). Elements [begin, end),
+  // flat, where the update computes: to be changed, and then stored.
+  virtual at::Tensor fetch(std::size_t state, std::int64_t begin, std::int64_t end) = 0;
+  // What was fetched from `begin` on, as it is now. An update stores each element of every state once, the weights
+  // last.
+  virtual void store(std::size_t state, std::int64_t begin, const at::Tensor& values) = 0;
+};
+
 // Inputs of one update in addition to the optimizer's own state. All tensors are flat and of the same length.
 struct OptimizerUpdate {
   at::Tensor weights;                         // fp32 master weights, changed in place
@@ -36,6 +54,8 @@ struct OptimizerUpdate {
   // The optimizer's states of these elements, in the order of states(), where it has no memory of its own for them;
   // changed in place.
   std::vector<at::Tensor> states{};
+  // Muon's: has the weights and states, of which those here are then not read.
+  ElsewhereStates* elsewhere = nullptr;
 };
 
 // State that an optimizer keeps per weight, as checkpoints name it: "<parameter>.m".

@@ -25,7 +25,7 @@ class WholeMatrices {
   using Write = std::function<void(std::int64_t begin, const at::Tensor& values)>;
 
   // Transforms each matrix of which the flat memory holds elements, as a whole wherever its parts are, so that every
-  // layout has the same bits. What is read stays the same until all is written. Collective over the ranks that hold the
+  // layout has the same bits. Each element is read once and later written once. Collective over the ranks that hold the
   // other parts; blocks.
   virtual void for_each(const Read& read, const Transform& transform, const Write& write) const = 0;
 };

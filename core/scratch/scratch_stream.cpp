@@ -52,6 +52,16 @@ void ScratchStream::write(std::int64_t offset, std::span<const std::byte> from) 
   wait_for(ask([&] { file_.write(offset, from); }));
 }
 
+void ScratchStream::read_block(const ScratchBlock& block, std::span<std::byte> to) {
+  bytes_read_ += block.bytes;
+  read(block.offset, to);
+}
+
+void ScratchStream::write_block(const ScratchBlock& block, std::span<const std::byte> from) {
+  bytes_written_ += block.bytes;
+  write(block.offset, from);
+}
+
 std::int64_t ScratchStream::ask(std::function<void()> request) {
   std::int64_t number = 0;
   {

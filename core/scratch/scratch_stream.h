@@ -54,7 +54,11 @@ class ScratchStream {
   void read(std::int64_t offset, std::span<std::byte> to);
   void write(std::int64_t offset, std::span<const std::byte> from);
 
-  // Bytes of all blocks that have been read by begin() and written by end().
+  // The same of a whole block into and from memory of the caller's, aligned as the file.
+  void read_block(const ScratchBlock& block, std::span<std::byte> to);
+  void write_block(const ScratchBlock& block, std::span<const std::byte> from);
+
+  // Bytes of all blocks that have been read by begin() and read_block(), and written by end() and write_block().
   std::int64_t bytes_read() const { return bytes_read_; }
   std::int64_t bytes_written() const { return bytes_written_; }
 

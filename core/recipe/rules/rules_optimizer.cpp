@@ -22,13 +22,6 @@ Verdict check_state_types(const Recipe& recipe, const Known&) {
                  "must keep these wider; set precision.fp8_level to \"off\" or \"O0\", or use \"adamw\""};
 }
 
-Verdict check_place(const Recipe& recipe, const Known&) {
-  if (!is_muon(recipe) || !recipe.memory.offload.moves_states()) return {};
-  return Refusal{"\"muon\" with memory.offload.optimizer",
-                 "must multiply matrices where the model computes; set memory.offload.optimizer to false, or use "
-                 "\"adamw\""};
-}
-
 // What the update of one stage would have to know of the gradients of others.
 Verdict check_known_gradients(const Recipe& recipe) {
   const TrainingRecipe& training = recipe.training;
@@ -66,7 +59,6 @@ std::vector<Rule> optimizer_rules() {
   return {
       {name, {"/model/lora"}, check_matrices},
       {name, {"/precision/fp8_level"}, check_state_types},
-      {name, {"/memory/offload/optimizer"}, check_place},
       {"/training/update_in_backward",
        {"/training/clip_norm", "/training/spikes/loss", "/training/spikes/gradient_norm", "/training/skip_limit",
         "/precision/compute", "/precision/fp8_level", "/kernels/cuda_graphs"},

@@ -2,7 +2,9 @@
 #include "parallel/plan/cost/muon_cost.h"
 
 #include <algorithm>
+#include <numeric>
 
+#include "parallel/layout/state_pieces.h"
 #include "parallel/plan/cost/muon_matrices.h"
 
 namespace llmtrain {
@@ -116,20 +118,53 @@ double all_to_all_bytes(double sent, const RankGroup& ranks) {
   return sent * count / (count - 1);
 }
 
+namespace {
+
+// Bytes of pieces that are in memory at once (parallel/shard/states/offload/matrix_states.h): those of one matrix, and
+// with cut ones of the first and the last, too.
+double piece_bytes(const Partition& partition, const MuonGroups::Group& of, ComputeDevice device) {
+  const OffloadRecipe& offload = partition.recipe.memory.offload;
+  if (offload.optimizer != StatesPlace::disk) return 0;
+  const bool is_gpu = device == ComputeDevice::cuda;
+  const StatePieces pieces = state_pieces(of.group, file_has_master(of.group, offload, is_gpu));
+  const double matrix = most_of(of.matrices.largest([](const MatrixSize& size) { return size.local; }));
+  const double matrices = of.matrices.shards() > 1 ? 3 : 1, ends = 2 * static_cast<double>(StatePieces::most);
+  const double elements = std::min(static_cast<double>(pieces.elements), matrices * (matrix + ends));
+  return elements * static_cast<double>(std::reduce(pieces.widths.begin(), pieces.widths.end()));
+}
+
+// Elements of states that come to the GPU and go back to the host, whose copies nothing hides.
+double copy_seconds(const PricedLayout& priced, const StateGroup& group) {
+  if (!priced.recipe().memory.offload.moves_states() || priced.setting().program.device != ComputeDevice::cuda)
+    return 0;
+  const double weights = group.types.master ? group.types.master_bytes() : group.types.weight_bytes();
+  const double gradients = priced.recipe().memory.offload.gradients ? group.types.gradient_bytes() : 0;
+  const double bytes = 2 * (weights + group.types.moment_bytes()) + gradients;
+  return static_cast<double>(group.shard()) * bytes / priced.profile.device.pcie_bandwidth;
+}
+
+}  // namespace
+
 double muon_workspace(const Partition& partition, ComputeDevice device) {
   const double product = device == ComputeDevice::cuda ? element_bytes(ElementType::bfloat16) : exact_bytes;
   double most = 0;
   const MuonGroups groups(partition);
-  for (const auto& [group, matrices] : groups.distinct()) {
+  const bool fetches = device == ComputeDevice::cuda && partition.recipe.memory.offload.moves_states();
+  for (const MuonGroups::Group& of : groups.distinct()) {
+    const MuonMatrices& matrices = of.matrices;
     // What is orthogonalised, with tensor ranks also the parts that are sent and received of it; two iterates and the
     // polynomial in the Gram matrix.
     const double copies = matrices.splits() > 1 ? 3 : 1;
     const std::vector<double> largest = matrices.largest([&](const MatrixSize& size) {
-      return copies * exact_bytes * size.whole() + product * (2 * size.whole() + size.shorter() * size.shorter());
+      const double work =
+          copies * exact_bytes * size.whole() + product * (2 * size.whole() + size.shorter() * size.shorter());
+      // The mean, the gradients and what is orthogonalised, before any work on it.
+      return fetches ? std::max(work, (copies + 2) * exact_bytes * size.whole()) : work;
     });
+    const double pieces = piece_bytes(partition, of, device);
     // Parts that are sent and received, and of the latter the whole matrices or their results.
     for (std::size_t shard = 0; shard < matrices.shards(); ++shard)
-      most = std::max(most, 2 * matrices.cut_bytes()[shard] + largest[shard]);
+      most = std::max(most, pieces + 2 * matrices.cut_bytes()[shard] + largest[shard]);
   }
   return most;
 }
@@ -147,7 +182,7 @@ std::vector<double> muon_seconds(const PricedLayout& priced) {
         static_cast<double>(group.shard()) * pass_bytes(group.types, device) * priced.program().traffic.optimizer;
     const std::vector<double> products = matrices.sums(
         [&](const MatrixSize& size) { return roofline.seconds(orthogonalize_work(roofline, size, steps, device)); });
-    const double of_group = most_of(products) + priced.roofline.pass(bytes).seconds;
+    const double of_group = most_of(products) + priced.roofline.pass(bytes).seconds + copy_seconds(priced, group);
     for (std::size_t rank = 0; rank < groups.ranks(); ++rank)
       seconds[rank] += static_cast<double>(groups.counts(rank)[i]) * of_group;
   }

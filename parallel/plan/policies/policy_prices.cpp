@@ -48,11 +48,13 @@ class PolicyPlans {
     } catch (const Error&) {
       return nullptr;
     }
+    // The host does not make Muon's update.
+    if (recipe.training.optimizer.name == OptimizerKind::muon) return made.get();
     recipe.memory.offload.optimizer = StatesPlace::host;
     try {
       made->host_seconds = planned(recipe).costs.optimizer_seconds;
     } catch (const Error&) {
-      // Such as Muon, whose update the host does not make.
+      // What a rule refuses.
     }
     return made.get();
   }

@@ -33,22 +33,26 @@ StateDisk::StateDisk(const std::filesystem::path& folder, const StateFile& file)
       file_, ScratchStream::Buffers{all.first(all.size() / 2), all.subspan(all.size() / 2)});
 }
 
-std::size_t StateDisk::add(const StatePieces& pieces) {
+std::size_t StateDisk::add(const StatePieces& pieces, bool in_order) {
   const std::size_t first = blocks_.size();
   const std::int64_t begin = blocks_.empty() ? 0 : blocks_.back().offset + blocks_.back().bytes;
-  for (std::int64_t i = 0; i < pieces.count(); ++i) add_block({begin + pieces.offset(i), pieces.piece_bytes(i)});
+  for (std::int64_t i = 0; i < pieces.count(); ++i)
+    add_block({begin + pieces.offset(i), pieces.piece_bytes(i)}, in_order);
   return first;
 }
 
-void StateDisk::add_block(const ScratchBlock& block) {
-  if (!next_.empty()) next_.back() = blocks_.size();
+void StateDisk::add_block(const ScratchBlock& block, bool in_order) {
+  if (!next_.empty() && in_order) next_.back() = blocks_.size();
   next_.emplace_back();
+  in_order_.push_back(in_order);
   blocks_.push_back(block);
 }
 
 void StateDisk::set_order(const std::vector<std::size_t>& numbers) {
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    next_.at(numbers[i]) = i + 1 < numbers.size() ? std::optional(numbers[i + 1]) : std::nullopt;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const bool is_next = i + 1 < numbers.size() && in_order_.at(numbers[i + 1]);
+    next_.at(numbers[i]) = is_next ? std::optional(numbers[i + 1]) : std::nullopt;
+  }
 }
 
 std::span<std::byte> StateDisk::begin(std::size_t number, std::optional<std::size_t> next) {
@@ -57,19 +61,34 @@ std::span<std::byte> StateDisk::begin(std::size_t number, std::optional<std::siz
   return stream_->begin(blocks_[number], next ? std::optional(blocks_[*next]) : std::nullopt);
 }
 
-DiskStates::DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types)
-    : disk_(disk), pieces_(std::move(pieces)), types_(std::move(types)), first_(disk.add(pieces_)) {}
+DiskStates::DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types, bool in_order)
+    : disk_(disk), pieces_(std::move(pieces)), types_(std::move(types)), first_(disk.add(pieces_, in_order)) {}
+
+std::vector<at::Tensor> DiskStates::states_in(std::byte* bytes, std::int64_t piece) const {
+  std::vector<at::Tensor> states;
+  for (std::size_t i = 0; i < types_.size(); ++i)
+    states.push_back(at::from_blob(bytes + pieces_.begin_of(i, piece), {pieces_.piece(piece).count()},
+                                   at::TensorOptions(types_[i])));
+  return states;
+}
+
+DiskStates::Held DiskStates::read_piece(std::int64_t piece) const {
+  Held held{make_bytes(pieces_.piece_bytes(piece)), {}};
+  disk_.read(first_ + static_cast<std::size_t>(piece), bytes_of(held.bytes));
+  held.states = states_in(bytes_of(held.bytes).data(), piece);
+  return held;
+}
+
+void DiskStates::write_piece(std::int64_t piece, const Held& held) {
+  disk_.write(first_ + static_cast<std::size_t>(piece), bytes_of(held.bytes));
+}
 
 std::vector<at::Tensor> DiskStates::begin(std::int64_t piece, UpdatePass pass) {
   const std::size_t number = first_ + static_cast<std::size_t>(piece);
   // The pass that changes them begins where the one before it did.
   const bool is_read_again = pass == UpdatePass::find_largest && piece + 1 == pieces_.count();
   const std::span<std::byte> bytes = disk_.begin(number, is_read_again ? std::optional(first_) : std::nullopt);
-  std::vector<at::Tensor> states;
-  for (std::size_t i = 0; i < types_.size(); ++i)
-    states.push_back(at::from_blob(bytes.data() + pieces_.begin_of(i, piece), {pieces_.piece(piece).count()},
-                                   at::TensorOptions(types_[i])));
-  return states;
+  return states_in(bytes.data(), piece);
 }
 
 template <class Work>

@@ -32,32 +32,36 @@ class StateDisk {
   // Bytes of memory that it takes.
   std::int64_t buffers() const { return static_cast<std::int64_t>(memory_.nbytes()); }
 
-  // Takes the place of a group's pieces; the number of their first.
-  std::size_t add(const StatePieces& pieces);
+  // Takes the place of a group's pieces; the number of their first. `in_order`: whether begin() is asked for them.
+  std::size_t add(const StatePieces& pieces, bool in_order);
   // Pieces are read and written in the order of these numbers, of which each is there once.
   void set_order(const std::vector<std::size_t>& numbers);
   const ScratchBlock& block(std::size_t number) const { return blocks_.at(number); }
   // `next`: what is asked for after it, where that is not the next of the order.
   std::span<std::byte> begin(std::size_t number, std::optional<std::size_t> next = std::nullopt);
+  // A piece that is asked for in no order, whose bytes the caller has; aligned as the file. Block until it is done.
+  void read(std::size_t number, std::span<std::byte> to) { stream_->read_block(blocks_.at(number), to); }
+  void write(std::size_t number, std::span<const std::byte> from) { stream_->write_block(blocks_.at(number), from); }
   // End what began: a piece that has changed, and one that has been read alone.
   void end() { stream_->end(); }
   void leave() { stream_->leave(); }
 
  private:
-  void add_block(const ScratchBlock& block);
+  void add_block(const ScratchBlock& block, bool in_order);
 
   ScratchFile file_;
   at::Tensor memory_;
   std::vector<ScratchBlock> blocks_;
   std::vector<std::optional<std::size_t>> next_;  // what is read after each
+  std::vector<bool> in_order_;
   std::unique_ptr<ScratchStream> stream_;
 };
 
 // The states of one group in that file: flat tensors of a rank's owned elements, zero at first.
 class DiskStates {
  public:
-  // `types` of the states, in their order; the disk outlives this.
-  DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types);
+  // `types` of the states, in their order; the disk outlives this. `in_order`: as StateDisk::add()'s.
+  DiskStates(StateDisk& disk, StatePieces pieces, std::vector<at::ScalarType> types, bool in_order = true);
 
   const StatePieces& pieces() const { return pieces_; }
   // What add() has returned for them.
@@ -66,12 +70,21 @@ class DiskStates {
   // read. Block and fail as ScratchStream's.
   std::vector<at::Tensor> begin(std::int64_t piece, UpdatePass pass);
   void end(UpdatePass pass) { pass == UpdatePass::update ? disk_.end() : disk_.leave(); }
+  // Those of a piece in memory of their own, read from the file, and written there.
+  struct Held {
+    at::Tensor bytes;
+    std::vector<at::Tensor> states;
+  };
+  Held read_piece(std::int64_t piece) const;
+  void write_piece(std::int64_t piece, const Held& held);
 
   // Elements of a state from `begin` on, as many as the tensor has, which is on the CPU and of the state's type.
   void read(std::size_t state, std::int64_t begin, const at::Tensor& to) const;
   void write(std::size_t state, std::int64_t begin, const at::Tensor& from) const;
 
  private:
+  // A piece's states, where its bytes are.
+  std::vector<at::Tensor> states_in(std::byte* bytes, std::int64_t piece) const;
   // Calls work(offset in the file of whole blocks, how many bytes, the first wanted byte in them, elements of the
   // tensor) for the parts of pieces.
   template <class Work>

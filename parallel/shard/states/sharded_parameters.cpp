@@ -84,7 +84,7 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   std::vector<at::ScalarType> types;
   if (has_own_source()) types.push_back(source_.scalar_type());
   for (const OptimizerState& moment : optimizer_->states()) types.push_back(moment.values.scalar_type());
-  disk_.emplace(*options.state_disk, state_pieces(group, has_own_source()), std::move(types));
+  disk_.emplace(*options.state_disk, state_pieces(group, has_own_source()), std::move(types), matrices_ == nullptr);
 }
 
 at::Tensor ShardedParameters::make_weights(const StateGroup& group, const at::Device& device) const {

@@ -196,6 +196,7 @@ class ShardedParameters {
   at::Tensor make_weights(const StateGroup& group, const at::Device& device) const;
   // Whether source_ has its own memory, else it is a part of weights_.
   bool has_own_source() const { return has_master_ || (host_update_ != nullptr && weight_fetch_ == nullptr); }
+  void update_matrices(OptimizerUpdate update);
   void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients();

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states of ShardedParameters, wherever they are: what is loaded into them, and their update.
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/parameters/flat_memory.h"
+#include "parallel/shard/states/offload/matrix_states.h"
 #include "parallel/shard/states/sharded_parameters.h"
 
 namespace llmtrain {
@@ -52,12 +55,27 @@ void ShardedParameters::load_state(std::size_t index, const std::function<void(c
   scales_->store(1 + index, values, state_values(index), place_);
 }
 
+// Their weights and states come to where the model computes.
+void ShardedParameters::update_matrices(OptimizerUpdate update) {
+  const at::Device device = gradient_options_.device();
+  std::unique_ptr<ElsewhereStates> states;
+  if (disk_) {
+    states = std::make_unique<DiskMatrixStates>(*disk_, source_, owned().count(), device);
+  } else {
+    states =
+        std::make_unique<HostMatrixStates>(std::vector<at::Tensor>{source_, optimizer_states().front().values}, device);
+  }
+  update.elsewhere = states.get();
+  optimizer_->update(update);
+}
+
 void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
   if (!is_trained_) return;
   OptimizerUpdate update{source_, owned_gradients(), std::nullopt, learning_rate, gradient_scale, step};
   if (has_own_source()) update.compute_weights = owned_weights();
   DiskStates* const disk = disk_ ? &*disk_ : nullptr;
   if (!scales_) {
+    if (matrices_ && (host_update_ != nullptr || disk != nullptr)) return update_matrices(std::move(update));
     if (host_update_ != nullptr) return host_update_->run(*optimizer_, update, disk);
     if (disk == nullptr) return optimizer_->update(update);
     return update_from_disk(update, *disk, UpdatePass::update,

@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* bf16 = "precision.compute=\"bf16\"";
+constexpr const char* muon = "training.optimizer.name=\"muon\"";
 constexpr const char* experts =
     "model.moe={\"experts\": 4, \"top_k\": 2, \"ffn_hidden_size\": 32, \"capacity_factor\": 0}";
 
@@ -83,6 +84,32 @@ TEST_CASE("training with states on a disk has the bits of training with states i
   CHECK(fs::is_empty(setting.directory().path() / "scratch"));
 }
 
+// Whose update takes matrix by matrix, and of other ranks' shards parts of them.
+TEST_CASE("Muon's states on a disk have the bits of those in memory") {
+  const TrainingSetting setting;
+  // Pieces that end within a matrix.
+  const Overrides large{"model.hidden_size=256", "model.ffn_hidden_size=512", "batch.global=2"};
+  for (const RankCase& layout :
+       std::vector<RankCase>{{1, large + Overrides{bf16, "batch.micro=2", "training.optimizer.weight_decay=0.1"}},
+                             {1, {"training.optimizer.muon.nesterov=false", experts}},
+                             {2, {zero(0), bf16, "batch.micro=2"}},
+                             {2, large + Overrides{zero(1), "batch.micro=1", "training.clip_norm=0.1"}},
+                             {2,
+                              {zero(2), bf16, "batch.micro=2", "pipeline.loops=3", "training.clip_norm=0",
+                               "training.update_in_backward=true"}},
+                             {4, {zero(3), bf16, "batch.micro=1", "parallel.tensor=2"}},
+                             {4, {experts, "parallel.expert=2", zero(1), "batch.micro=1"}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Overrides keys = layout.overrides + Overrides{muon, "training.learning_rate.warmup_steps=0"};
+    const Trained expected = train(setting, {layout.ranks, keys}, 2);
+    const Trained got = train(setting, {layout.ranks, keys + on_disk(setting)}, 2);
+    check_equal(got.run, expected.run);
+    CHECK((got.saved == expected.saved));
+    CHECK(got.moments == 0);
+    CHECK(got.read + got.written == got.planned);
+  }
+}
+
 // With scales that follow from all ranks' gradients and from all that an update leaves.
 TEST_CASE("FP8 states on a disk have the bits of those in memory") {
   const TrainingSetting setting;
@@ -145,6 +172,7 @@ TEST_CASE("checkpoints hold what is on the disk, and fill it") {
   for (const RankCase& layout : std::vector<RankCase>{
            {1, {bf16, "model.hidden_size=128", "model.vocab_size=9000", "model.tie_embeddings=true", "batch.micro=2"}},
            {2, {zero(2), "batch.micro=2"}},
+           {2, {zero(1), bf16, muon, "batch.micro=2"}},
            {2, {bf16, "precision.fp8_level=\"O3\"", zero(1), "batch.micro=2"}}}) {
     INFO(in_words(layout.ranks, layout.overrides));
     const RankCase in_file{layout.ranks, layout.overrides + on_disk(setting)};

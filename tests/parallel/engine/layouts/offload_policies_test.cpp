@@ -66,11 +66,11 @@ Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout) {
                                                      "launch.ranks=" + std::to_string(layout.ranks)});
 }
 
-void check_policies(const TrainingSetting& setting, const std::vector<RankCase>& layouts) {
+void check_policies(const TrainingSetting& setting, const std::vector<RankCase>& layouts, std::int64_t steps = 10) {
   for (const RankCase& layout : layouts) {
     INFO(in_words(layout.ranks, layout.overrides));
     const Recipe recipe = recipe_of(setting, layout);
-    const auto expected = train(without_policy(recipe), layout.ranks, 10), got = train(recipe, layout.ranks, 10);
+    const auto expected = train(without_policy(recipe), layout.ranks, steps), got = train(recipe, layout.ranks, steps);
     for (std::size_t rank = 0; rank < expected.size(); ++rank) {
       check_equal(got[rank].run, expected[rank].run);
       CHECK((got[rank].saved == expected[rank].saved));
@@ -105,6 +105,19 @@ TEST_CASE("ranks train under a policy of memory to the bits of training without 
                   {2, Overrides{policy("harmony"), bf16, fp8("O3")} + leaving},
                   {2, Overrides{policy("harmony"), unclipped, bf16} + on_disk(setting)},
                   {4, Overrides{policy("harmony"), unclipped} + pipeline}});
+}
+
+// Matrices come to the GPU to be orthogonalised, and their states go back.
+TEST_CASE("Muon trains under a policy of memory to the bits of training without one") {
+  const TrainingSetting setting;
+  const std::string muon = "training.optimizer.name=\"muon\"";
+  check_policies(setting,
+                 {{1, {policy("zero_offload"), muon}},
+                  {2, {policy("zero_offload"), muon, zero(1), bf16, "training.optimizer.muon.nesterov=false"}},
+                  {2, {policy("zero_infinity"), muon, bf16, "parallel.tensor=2"}},
+                  {2, {policy("zero_infinity"), muon}},
+                  {2, Overrides{policy("harmony"), unclipped, muon, bf16} + on_disk(setting)}},
+                 2);
 }
 
 TEST_CASE("a run under a policy goes on from its checkpoint, under it, another one or none") {
