@@ -121,12 +121,11 @@ double all_to_all_bytes(double sent, const RankGroup& ranks) {
 namespace {
 
 // Bytes of pieces that are in memory at once (parallel/shard/states/offload/matrix_states.h): those of one matrix, and
-// with cut ones of the first and the last, too.
+// with cut ones of the first and the last, too. Those beside a GPU are in the host's memory.
 double piece_bytes(const Partition& partition, const MuonGroups::Group& of, ComputeDevice device) {
   const OffloadRecipe& offload = partition.recipe.memory.offload;
-  if (offload.optimizer != StatesPlace::disk) return 0;
-  const bool is_gpu = device == ComputeDevice::cuda;
-  const StatePieces pieces = state_pieces(of.group, file_has_master(of.group, offload, is_gpu));
+  if (offload.optimizer != StatesPlace::disk || device == ComputeDevice::cuda) return 0;
+  const StatePieces pieces = state_pieces(of.group, file_has_master(of.group, offload, false));
   const double matrix = most_of(of.matrices.largest([](const MatrixSize& size) { return size.local; }));
   const double matrices = of.matrices.shards() > 1 ? 3 : 1, ends = 2 * static_cast<double>(StatePieces::most);
   const double elements = std::min(static_cast<double>(pieces.elements), matrices * (matrix + ends));
