@@ -21,8 +21,8 @@ inline constexpr std::array<std::string_view, 3> all_to_all_words = {"linear", "
 
 inline constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
 
-inline constexpr std::array<std::string_view, 4> offload_policy_words = {"none", "zero_offload", "zero_infinity",
-                                                                         "harmony"};
+inline constexpr std::array<std::string_view, 6> offload_policy_words = {"none",    "zero_offload", "zero_infinity",
+                                                                         "harmony", "patrickstar",  "naive_swapping"};
 
 // After what false and true stand for.
 inline constexpr std::array<std::string_view, 1> states_place_words = {"disk"};

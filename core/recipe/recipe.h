@@ -104,6 +104,8 @@ struct OffloadRecipe {
   bool weights = false;
   bool activations = false;
   std::optional<std::string> folder{};  // of the file; none: the run directory
+  // How many stages of each pipeline rank, its last ones, keep states, gradients and weights on the device.
+  std::int64_t resident_stages = 0;
 
   bool moves_states() const { return optimizer != StatesPlace::device; }
 
@@ -111,7 +113,7 @@ struct OffloadRecipe {
 };
 
 // What sets keys of memory.offload and of the layout together, as published programs do.
-enum class OffloadPolicy { none, zero_offload, zero_infinity, harmony };
+enum class OffloadPolicy { none, zero_offload, zero_infinity, harmony, patrickstar, naive_swapping };
 
 struct MemoryRecipe {
   Recompute recompute = Recompute::none;       // of all layers, unless the recipe lists some
@@ -122,6 +124,9 @@ struct MemoryRecipe {
   std::int64_t chunks = 1;  // pieces, one after another, of the part of a block of primitives that takes most memory
   OffloadPolicy policy = OffloadPolicy::none;
   OffloadRecipe offload;
+
+  // Whether states that the host has come to the device for each update and go back, as virtual memory would move them.
+  bool swaps_states() const { return policy == OffloadPolicy::naive_swapping; }
 
   bool operator==(const MemoryRecipe&) const = default;
 };

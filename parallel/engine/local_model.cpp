@@ -68,7 +68,12 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
                          recipe().precision.high_precision.fallback_steps);
   if (recipe().precision.gradients_may_fall_back())
     gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
-  if (offload.moves_states() && !device.is_cpu()) host_update_.emplace(device_);
+  if (offload.moves_states() && !device.is_cpu()) {
+    if (recipe().memory.swaps_states())
+      swapped_update_.emplace(device_);
+    else
+      host_update_.emplace(device_);
+  }
   if (offload.optimizer == StatesPlace::disk) open_state_disk(offload);
   if (offload.gradients) gradient_eviction_.emplace(device_);
   if (offload.weights) weight_fetch_.emplace(device_);
@@ -132,6 +137,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
   // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
   const ScheduleShape& shape = layout_->partition().shape;
+  const bool leaves = !group.stays;
+  const bool is_freed = shape.updates_by_stage || (shape.evicts_gradients && leaves);
   const ShardingOptions options{contents,
                                 device_,
                                 recipe().training.optimizer,
@@ -140,12 +147,13 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 rounding_seed(recipe()),
                                 fp8_history(),
                                 gradient_fallback(),
-                                host_update_ ? &*host_update_ : nullptr,
-                                weight_fetch_ ? &*weight_fetch_ : nullptr,
-                                state_disk_ ? &*state_disk_ : nullptr,
+                                host_update_ && leaves ? &*host_update_ : nullptr,
+                                swapped_update_ && leaves ? &*swapped_update_ : nullptr,
+                                weight_fetch_ && leaves ? &*weight_fetch_ : nullptr,
+                                state_disk_ && leaves ? &*state_disk_ : nullptr,
                                 weights_are_lent,
-                                shape.completes_stages() && !unit.is_reduced_last,
-                                gradient_eviction_ && !unit.is_reduced_last ? &*gradient_eviction_ : nullptr};
+                                is_freed && !unit.is_reduced_last,
+                                gradient_eviction_ && leaves && !unit.is_reduced_last ? &*gradient_eviction_ : nullptr};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   if (group.is_shared())

@@ -84,6 +84,9 @@ class LocalModel {
   // What takes gradients to the host (memory.offload.gradients); null: they stay.
   GradientEviction* gradient_eviction() { return gradient_eviction_ ? &*gradient_eviction_ : nullptr; }
 
+  // What brings the host's optimizer states to the device (memory.policy "naive_swapping"); null: they stay.
+  const SwappedUpdate* swapped_update() const { return swapped_update_ ? &*swapped_update_ : nullptr; }
+
   // The disk that has this rank's optimizer states (memory.offload.optimizer "disk"); null without.
   const StateDisk* state_disk() const { return state_disk_ ? &*state_disk_ : nullptr; }
 
@@ -158,7 +161,8 @@ class LocalModel {
   SpikeDetector spikes_;
   std::optional<Fp8History> fp8_history_;
   std::optional<GradientFallback> gradient_fallback_;
-  std::optional<HostUpdate> host_update_;  // where the host or the disk has a GPU's optimizer states
+  std::optional<HostUpdate> host_update_;        // where the host or the disk has a GPU's optimizer states
+  std::optional<SwappedUpdate> swapped_update_;  // in its place, where the device updates what the host has
   std::optional<GradientEviction> gradient_eviction_;
   std::optional<StateDisk> state_disk_;      // where the disk has them
   std::optional<WeightFetch> weight_fetch_;  // where it has the shards of the weights

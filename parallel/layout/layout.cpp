@@ -32,7 +32,8 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
           .reduces = std::max(data_group(mesh).ranks, copies) > 1,
           .fetches = recipe.memory.offload.weights,
           .updates_by_stage = recipe.training.update_in_backward,
-          .evicts_gradients = recipe.memory.offload.gradients};
+          .evicts_gradients = recipe.memory.offload.gradients,
+          .resident_stages = static_cast<std::int32_t>(recipe.memory.offload.resident_stages)};
 }
 
 std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {

@@ -246,7 +246,12 @@ std::vector<std::vector<StateGroup>> state_groups(const Recipe& recipe, const Gr
   GroupWriter writer(recipe, graph, mesh, stages);
   std::vector<std::vector<StateGroup>> groups;
   groups.reserve(stages.size());
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) groups.push_back(writer.of(stage));
+  const std::int64_t leaving = recipe.pipeline.loops - recipe.memory.offload.resident_stages;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    groups.push_back(writer.of(stage));
+    const bool is_resident = static_cast<std::int64_t>(stage) / mesh.pipeline >= leaving;
+    for (StateGroup& group : groups.back()) group.stays = is_resident && !group.is_shared();
+  }
   return groups;
 }
 

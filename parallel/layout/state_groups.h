@@ -84,6 +84,9 @@ struct StateGroup {
   std::int64_t joined = 1;              // slices that a rank joins for use (Mesh::expert_joined)
   // 0 without ranks to shard over. Of frozen parameters 3 or 0: there are no states that lower stages would shard.
   std::int64_t zero_stage = 0;
+  // Whether the device keeps what memory.offload takes of other stages (memory.offload.resident_stages). What several
+  // ranks of a pipeline hold does not stay: all of its copies are updated in the same place.
+  bool stays = false;
 
   // Whether gradients are reduced at the end of a step rather than where the schedule reduces those of their stage:
   // ranks of a pipeline add to what they share at different times; gradients that every rank keeps whole (of experts

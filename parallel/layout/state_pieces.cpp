@@ -20,7 +20,7 @@ std::int64_t StatePieces::begin_of(std::size_t state, std::int64_t index) const 
 
 StatePieces state_pieces(const StateGroup& group, bool has_master) {
   StatePieces pieces;
-  if (!group.types.is_trained) return pieces;
+  if (!group.types.is_trained || group.stays) return pieces;
   if (has_master) pieces.widths.push_back(element_bytes(group.types.master.value_or(group.types.weight)));
   pieces.widths.push_back(element_bytes(group.types.first_moment));
   if (group.types.second_moment) pieces.widths.push_back(element_bytes(*group.types.second_moment));

@@ -173,7 +173,8 @@ class RankWriter {
   }
 
   bool completes_stage(const Instruction& pass) const {
-    return shape_.completes_stages() && pass.operation == Operation::backward && pass.micro + 1 == shape_.micro_batches;
+    return shape_.completes(pass.stage) && pass.operation == Operation::backward &&
+           pass.micro + 1 == shape_.micro_batches;
   }
 
   // Not at once what other ranks add to: that reduction runs beside the passes up to the next one.

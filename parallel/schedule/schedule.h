@@ -54,6 +54,7 @@ struct ScheduleShape {
   bool fetches = false;           // the host has ZeRO-3's shards, which are gathered also where no other rank has one
   bool updates_by_stage = false;  // each stage is updated as soon as its gradients are final
   bool evicts_gradients = false;  // each stage's leave for the host as soon as they are; not beside updates_by_stage
+  std::int32_t resident_stages = 0;  // the last ones of each rank, whose gradients are not evicted
   // The first stages, in which nothing is trained: their backwards compute nothing.
   std::int32_t frozen_stages = 0;
 
@@ -65,6 +66,9 @@ struct ScheduleShape {
   std::int32_t sharding() const { return reduces || fetches ? zero_stage : 0; }
   // Whether something is done with a stage's gradients as soon as they are final.
   bool completes_stages() const { return updates_by_stage || evicts_gradients; }
+  bool completes(std::int32_t stage) const { return updates_by_stage || evicts(stage); }
+  bool evicts(std::int32_t stage) const { return evicts_gradients && !is_resident(stage); }
+  bool is_resident(std::int32_t stage) const { return stage / pipeline >= loops - resident_stages; }
   // Whether whole weights, of which each rank updates its shard, are gathered after that.
   bool gathers_updates() const { return sharding() == 1 || sharding() == 2; }
   // Micro-batches that a stage processes per gather of its weights: all (breadth_first, gpipe), as many as ranks
@@ -101,8 +105,8 @@ struct Schedule {
 // With updates_by_stage an OptimizerStep of each stage follows its last backward or, where ranks reduce, the next
 // stage's reduction, which runs meanwhile, and is followed by the stage's gather at ZeRO-1 and -2 (Lv et al., arXiv
 // 2306.09782, section 3.1, update one parameter after another). The OptimizerStep of the rank then ends the step. With
-// evicts_gradients an EvictGradients of each stage is in the same places, and all are updated at the end (Ren et al.,
-// arXiv 2101.06840, section 4.1).
+// evicts_gradients an EvictGradients of each stage, but the resident ones, is in the same places, and all are updated
+// at the end (Ren et al., arXiv 2101.06840, section 4.1).
 //
 // Of frozen stages Backward marks where a micro-batch ends: it takes no gradient, reads no weights and sends nothing.
 //
@@ -121,7 +125,8 @@ Schedule make_schedule(const ScheduleShape& shape);
 //   - at ZeRO-1 and -2 each stage is gathered once after its OptimizerStep;
 //   - the gradients of every reduction_group() are reduced once, before the next group's first backward;
 //   - with updates_by_stage each stage is updated once, after all of its backwards and reductions, and else none;
-//   - with evicts_gradients each stage's gradients are evicted once, after the same, and else none;
+//   - with evicts_gradients each stage's gradients, but the resident ones', are evicted once, after the same, and else
+//     none;
 //   - the rank's OptimizerStep comes once, after all of that.
 // Throws Error(internal_error) that names the first wrong instruction by rank, index and text, and the broken rule.
 // Takes time and memory linear in the number of instructions.

@@ -166,7 +166,7 @@ std::string ScheduleState::update(const Instruction& instruction) {
 
 std::string ScheduleState::evict(const Instruction& instruction) {
   StageState& stage = stage_of(instruction);
-  if (!shape_.evicts_gradients) return "gradients stay where they are";
+  if (!shape_.evicts(instruction.stage)) return "gradients stay where they are";
   if (rank_of(instruction).has_stepped) return "OptimizerStep takes what has been evicted";
   if (stage.is_evicted) return "the stage's gradients were evicted already";
   if (std::string missing = incomplete(stage); !missing.empty()) return missing;
@@ -194,7 +194,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
     if (shape_.reduces && here.unreduced != 0) return "the gradients of " + name + " are not reduced";
     if (here.is_gathered) return "the weights of " + name + " are not freed";
     if (shape_.updates_by_stage && !here.is_updated) return name + " is not updated";
-    if (shape_.evicts_gradients && !here.is_evicted) return "the gradients of " + name + " are not evicted";
+    if (shape_.evicts(stage) && !here.is_evicted) return "the gradients of " + name + " are not evicted";
     // With one rank tensors stay on it; nothing is sent.
     if (shape_.pipeline == 1) continue;
     for (std::int32_t micro = 0; micro < shape_.micro_batches; ++micro) {

@@ -171,6 +171,7 @@ void add_layout(std::vector<Tried>& tried) {
   add({"memory.offload.folder", {"/scratch"}, {{"memory.offload.optimizer", "disk"}}});
   add({"memory.offload.gradients", {}, {{"memory.offload.optimizer", "true"}, {"pipeline.loops", "2"}}});
   add({"memory.offload.weights", {}, {{"parallel.zero_stage", "3"}, {"memory.offload.optimizer", "true"}}});
+  add({"memory.offload.resident_stages", {"1"}, {{"memory.offload.optimizer", "true"}, {"pipeline.loops", "2"}}});
   add({"kernels.attention", {"cudnn"}, {{"precision.compute", "bf16"}}});
 }
 

@@ -195,7 +195,9 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
                "A published way to leave tensors to the host, which sets what the recipe leaves out: \"zero_offload\" "
                "optimizer and gradients, a stage per layer; \"zero_infinity\" these, weights and activations, with "
                "ZeRO 3; \"harmony\" the same breadth first, with updates in the backward where nothing waits for the "
-               "norm of all gradients."},
+               "norm of all gradients; \"patrickstar\" optimizer, gradients and weights, with ZeRO 3, of as many "
+               "stages as memory.limit has no room for; \"naive_swapping\" all of these as virtual memory would, each "
+               "only when it is needed, with updates on the device."},
               memory.policy, offload_policy_words);
   keys.section({"offload", "What is kept in host memory, or on a disk, instead of device memory."}, [&] {
     keys.word_or_boolean(
@@ -210,6 +212,12 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
     keys.boolean({"weights", "With ZeRO 3 and `optimizer`: weights of stages that are not in use."},
                  memory.offload.weights);
     keys.boolean({"activations", "Activations between forward and backward."}, memory.offload.activations);
+    keys.integer(
+        {"resident_stages",
+         "With `optimizer`: stages of each pipeline rank, its last ones, whose optimizer states, gradients and "
+         "weights stay on the device; fewer than pipeline.loops. memory.limit raises it to the most that have "
+         "room, where the host has the others' and that is faster."},
+        memory.offload.resident_stages, {0, 1'000'000});
     keys.nullable_text(
         {"folder",
          "Where the files of optimizer \"disk\" are, relative to the working directory, such as a node's "

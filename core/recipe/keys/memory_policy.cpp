@@ -40,8 +40,11 @@ void set_policy_defaults(Recipe& recipe, const StatesKey& states) {
   if (policy != OffloadPolicy::zero_offload) {
     otherwise("/parallel/zero_stage", recipe.parallel.zero_stage, 3);
     otherwise("/memory/offload/weights", offload.weights, true);
-    otherwise("/memory/offload/activations", offload.activations, true);
+    // PatrickStar's chunks are of what the model consists of.
+    if (policy != OffloadPolicy::patrickstar) otherwise("/memory/offload/activations", offload.activations, true);
   }
+  // Nothing comes before it is needed.
+  if (policy == OffloadPolicy::naive_swapping) otherwise("/parallel/overlap", recipe.parallel.overlap, false);
   const bool states_order = states("/pipeline/schedule") || states("/pipeline/loops");
   if (!states_order) set_default_order(recipe);
   if (policy == OffloadPolicy::harmony) {

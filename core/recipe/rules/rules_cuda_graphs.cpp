@@ -90,6 +90,7 @@ std::vector<Rule> cuda_graph_rules() {
             "/memory/offload/gradients",
             "/memory/offload/weights",
             "/memory/offload/activations",
+            "/memory/offload/resident_stages",
             "/memory/offload/folder",
             "/precision/fp8_level",
             "/precision/fp8_scaling/method",

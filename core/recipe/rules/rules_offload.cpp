@@ -37,6 +37,19 @@ Verdict check_gradients(const Recipe& recipe, const Known&) {
   return {};
 }
 
+// There has to be something that leaves.
+Verdict check_residents(const Recipe& recipe, const Known&) {
+  const std::int64_t stay = recipe.memory.offload.resident_stages, loops = recipe.pipeline.loops;
+  if (stay == 0) return {};
+  if (!recipe.memory.offload.moves_states())
+    return Refusal{fmt::format("{} with all states on the device", stay),
+                   "needs memory.offload.optimizer true or \"disk\", or must be 0", "0"};
+  if (stay < loops) return {};
+  return Refusal{fmt::format("{} of the {} stages of a rank (pipeline.loops)", stay, loops),
+                 fmt::format("must be at most {}; to keep all, set memory.offload.optimizer to false", loops - 1),
+                 fmt::format("{}", loops - 1)};
+}
+
 // What a policy consists of and the recipe states otherwise; empty: nothing.
 std::string missing_of_policy(const Recipe& recipe) {
   const OffloadRecipe& offload = recipe.memory.offload;
@@ -46,9 +59,13 @@ std::string missing_of_policy(const Recipe& recipe) {
     return "memory.offload.gradients true";
   if (policy == OffloadPolicy::zero_offload) return {};
   if (!offload.weights) return "memory.offload.weights true";
+  if (policy == OffloadPolicy::patrickstar) return {};
   if (!offload.activations) return "memory.offload.activations true";
   const bool is_breadth_first = recipe.pipeline.schedule == PipelineSchedule::breadth_first;
   if (policy == OffloadPolicy::harmony && !is_breadth_first) return "pipeline.schedule \"breadth_first\"";
+  if (!recipe.memory.swaps_states()) return {};
+  if (offload.optimizer == StatesPlace::disk) return "memory.offload.optimizer true";
+  if (recipe.parallel.overlap) return "parallel.overlap false";
   return {};
 }
 
@@ -81,10 +98,14 @@ std::vector<Rule> offload_rules() {
        {"/memory/offload/optimizer", "/training/update_in_backward", "/pipeline/loops", "/parallel/pipeline",
         "/parallel/zero_stage"},
        check_gradients},
+      {"/memory/offload/resident_stages",
+       {"/memory/offload/optimizer", "/training/update_in_backward", "/pipeline/loops", "/parallel/pipeline",
+        "/parallel/zero_stage"},
+       check_residents},
       {"/memory/policy",
        {"/memory/offload/optimizer", "/memory/offload/gradients", "/memory/offload/weights",
         "/memory/offload/activations", "/training/update_in_backward", "/pipeline/loops", "/pipeline/schedule",
-        "/parallel/pipeline", "/parallel/zero_stage"},
+        "/parallel/pipeline", "/parallel/zero_stage", "/parallel/overlap"},
        check_policy},
       {"/memory/offload/folder", {"/memory/offload/optimizer"}, check_folder},
       {"/checkpoint/async", {"/memory/offload/optimizer"}, check_async},

@@ -16,7 +16,7 @@ namespace {
 double weight_bytes(const Partition& partition, std::size_t stage) {
   double bytes = 0;
   for (const StateGroup& group : partition.groups[stage])
-    if (group.zero_stage >= 3) bytes += group.types.weight_bytes() * static_cast<double>(group.shard());
+    if (group.zero_stage >= 3 && !group.stays) bytes += group.types.weight_bytes() * static_cast<double>(group.shard());
   return bytes;
 }
 
@@ -30,6 +30,26 @@ bool is_kept(const OperatorLists& operators, std::size_t begin, std::size_t end,
     if (kept_input_bytes(operators.of(block), operators.recompute_of(block), index) > 0) return true;
   }
   return false;
+}
+
+// That the rank updates.
+double owned_elements(const StateGroup& group) {
+  return static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
+}
+
+// Elements that are brought together (SwappedUpdate::piece).
+constexpr double swapped_piece = 1 << 22;
+
+void add_swapped(const Partition& partition, const StateGroup& group, SwappedStates& swapped) {
+  const StateTypes& types = group.types;
+  if (!types.is_trained || group.stays) return;
+  const double owned = owned_elements(group);
+  const double states = (types.master ? types.master_bytes() : types.weight_bytes()) + types.moment_bytes();
+  const double gradients = evicted_bytes(partition, group) > 0 ? types.gradient_bytes() : 0;
+  const double rounded = types.master ? types.weight_bytes() : 0;
+  swapped.incoming += types.passes() * (states + gradients) * owned;
+  swapped.outgoing += (states + rounded) * owned;
+  swapped.workspace = std::max(swapped.workspace, (states + gradients + rounded) * std::min(swapped_piece, owned));
 }
 
 }  // namespace
@@ -57,8 +77,9 @@ double kept_bytes(const Partition& partition, const OperatorLists& operators, st
 }
 
 double evicted_bytes(const Partition& partition, const StateGroup& group) {
-  if (!partition.shape.evicts_gradients || !group.types.is_trained || group.is_reduced_last(partition.shape)) return 0;
-  return group.types.gradient_bytes() * static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
+  if (!partition.shape.evicts_gradients || group.stays) return 0;
+  if (!group.types.is_trained || group.is_reduced_last(partition.shape)) return 0;
+  return group.types.gradient_bytes() * owned_elements(group);
 }
 
 double evicted_bytes(const Partition& partition, std::int64_t pipeline_rank) {
@@ -67,6 +88,15 @@ double evicted_bytes(const Partition& partition, std::int64_t pipeline_rank) {
        stage += static_cast<std::size_t>(partition.mesh.pipeline))
     for (const StateGroup& group : partition.groups[stage]) bytes += evicted_bytes(partition, group);
   return bytes;
+}
+
+SwappedStates swapped_states(const Partition& partition, std::int64_t pipeline_rank) {
+  SwappedStates swapped;
+  if (!partition.recipe.memory.swaps_states()) return swapped;
+  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < partition.stages.size();
+       stage += static_cast<std::size_t>(partition.mesh.pipeline))
+    for (const StateGroup& group : partition.groups[stage]) add_swapped(partition, group, swapped);
+  return swapped;
 }
 
 void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost) {

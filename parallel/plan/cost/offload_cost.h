@@ -20,6 +20,17 @@ double evicted_bytes(const Partition& partition, const StateGroup& group);
 // The same bytes of all stages of a pipeline rank.
 double evicted_bytes(const Partition& partition, std::int64_t pipeline_rank);
 
+// What updates on the device move whose states the host has (memory.policy "naive_swapping";
+// parallel/shard/states/offload/swapped_update.h). All 0 without.
+struct SwappedStates {
+  double incoming = 0, outgoing = 0;  // bytes of a step: states, gradients that have left before, and new weights
+  double workspace = 0;               // that are on the device at once
+
+  double bytes() const { return incoming + outgoing; }
+};
+
+SwappedStates swapped_states(const Partition& partition, std::int64_t pipeline_rank);
+
 // What memory.offload moves over PCIe for the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
 // arrive before each gather, which takes so much longer; activations leave in the forward and return in the backward,
 // so that a pass takes the longer of its own time and that of either direction. Gradients leave beside the passes that

@@ -7,6 +7,7 @@
 
 #include "parallel/plan/cost/disk_cost.h"
 #include "parallel/plan/cost/muon_cost.h"
+#include "parallel/plan/cost/offload_cost.h"
 
 namespace llmtrain {
 namespace {
@@ -125,38 +126,58 @@ std::int64_t trained_tensors(const Graph& graph, const Block& block) {
   return std::ranges::count_if(block.parameters, [&](std::size_t index) { return !graph.parameters[index].is_frozen; });
 }
 
-// `trained`: trained_tensors() of the blocks.
-double update_seconds(const PricedLayout& priced, std::size_t rank, BlockCache<std::int64_t>& trained) {
+// Elements of a rank's shards that are updated in one place, and how many tensors they come from.
+struct Updated {
+  double elements = 0, tensors = 0;
+};
+
+// What is updated of the groups that stay on the device, or of the others. `trained`: trained_tensors() of the blocks.
+Updated updated_of(const PricedLayout& priced, std::size_t rank, bool stays, BlockCache<std::int64_t>& trained) {
   const Partition& partition = priced.partition;
-  // Elements before sharding, and how many tensors they come from.
-  double dense = 0, experts = 0, tensors = 0;
+  double dense = 0, experts = 0;
+  Updated updated;
   for (std::size_t stage = rank; stage < partition.stages.size();
        stage += static_cast<std::size_t>(priced.mesh().pipeline)) {
     for (const StateGroup& group : partition.groups[stage]) {
-      if (group.is_frozen || group.is_muon) continue;
+      if (group.is_frozen || group.is_muon || group.stays != stays) continue;
       (group.kind == Kind::experts ? experts : dense) += static_cast<double>(group.elements());
     }
+    if (partition.shape.is_resident(static_cast<std::int32_t>(stage)) != stays) continue;
     // Counts whole tensors: every rank launches the same kernels, however small its shards.
     for (const std::size_t block : partition.stages[stage].blocks)
-      tensors += static_cast<double>(
+      updated.tensors += static_cast<double>(
           trained.of(block, [&] { return trained_tensors(*partition.graph, partition.graph->blocks[block]); }));
   }
   const auto shard = [](double all, const StateRanks& ranks) {
     return ranks.zero_stage > 0 ? all / static_cast<double>(ranks.shards.ranks) : all;
   };
-  const double elements = shard(dense, priced.dense_ranks) + shard(experts, priced.expert_ranks);
+  updated.elements = shard(dense, priced.dense_ranks) + shard(experts, priced.expert_ranks);
+  return updated;
+}
+
+double device_update_seconds(const PricedLayout& priced, const Updated& updated) {
+  const double bytes =
+      updated.elements * optimizer_bytes_per_parameter(most_states(priced)) * priced.program().traffic.optimizer;
+  const double stated = priced.program().host.tensor_seconds;
+  return priced.roofline.pass(bytes).seconds +
+         updated.tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
+}
+
+double update_seconds(const PricedLayout& priced, std::size_t rank, BlockCache<std::int64_t>& trained) {
+  const Updated leaving = updated_of(priced, rank, false, trained), staying = updated_of(priced, rank, true, trained);
   // Goes on beside the update, whose pieces it brings and takes away.
   const double of_disk = disk_seconds(priced, static_cast<std::int64_t>(rank));
   const OffloadRecipe& offload = priced.recipe().memory.offload;
   const bool is_cpu = priced.setting().program.device == ComputeDevice::cpu;
-  if (offload.optimizer == StatesPlace::host || (offload.optimizer == StatesPlace::disk && !is_cpu))
-    return std::max(of_disk, host_update_seconds(priced, elements));
-  const double bytes =
-      elements * optimizer_bytes_per_parameter(most_states(priced)) * priced.program().traffic.optimizer;
-  const double stated = priced.program().host.tensor_seconds;
-  const double of_update =
-      priced.roofline.pass(bytes).seconds + tensors * (stated > 0 ? stated : priced.profile.host.tensor_seconds);
-  return std::max(of_disk, of_update);
+  const SwappedStates swapped = swapped_states(priced.partition, static_cast<std::int64_t>(rank));
+  if (swapped.bytes() > 0)
+    return device_update_seconds(priced, leaving) + device_update_seconds(priced, staying) +
+           swapped.bytes() / priced.profile.device.pcie_bandwidth;
+  const bool is_host = offload.optimizer == StatesPlace::host || (offload.optimizer == StatesPlace::disk && !is_cpu);
+  const double of_leaving =
+      is_host ? host_update_seconds(priced, leaving.elements) : device_update_seconds(priced, leaving);
+  const double of_staying = staying.elements > 0 ? device_update_seconds(priced, staying) : 0;
+  return std::max(of_disk, of_leaving) + of_staying;
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ constexpr double mpi_bytes = 0.016e9;
 
 // What an update in the backward or an eviction frees: not of what ranks sum at the end of a step.
 bool frees_gradients(const ScheduleShape& shape, const StateGroup& group) {
-  return shape.completes_stages() && !group.is_reduced_last(shape);
+  const bool leaves = shape.evicts_gradients && !group.stays;
+  return (shape.updates_by_stage || leaves) && !group.is_reduced_last(shape);
 }
 
 void add_group(const StateGroup& group, const ScheduleShape& shape, const MemoryFacts& facts, StageMemory& stage) {
@@ -70,9 +71,15 @@ void add_group(const StateGroup& group, const ScheduleShape& shape, const Memory
 // stage that reads them.
 void hold_gathered(const Partition& partition, std::size_t index, StageMemory& stage) {
   double gathered = 0;
-  for (const StateGroup& group : partition.groups[index])
-    if (group.zero_stage >= 3) gathered += group.types.weight_bytes() * static_cast<double>(group.whole());
-  if (gathered == 0) return;
+  bool gathers = false;
+  for (const StateGroup& group : partition.groups[index]) {
+    if (group.zero_stage < 3) continue;
+    gathers = true;
+    // A rank that shares them with no other has the whole already.
+    const bool is_whole = group.stays && group.whole() == group.shard();
+    if (!is_whole) gathered += group.types.weight_bytes() * static_cast<double>(group.whole());
+  }
+  if (!gathers) return;
   for (const LentParameter& lent : partition.lent) {
     const Parameter& parameter = partition.graph->parameters[lent.parameter];
     const auto elements = static_cast<double>(local_elements(parameter, shard_degrees(partition.mesh)));
@@ -119,15 +126,8 @@ double held_share(const Stage& stage, BlockMemories& blocks) {
   return all > 0 ? std::min(1.0, largest_in_motion(stage, blocks) / all) : 1;
 }
 
-void move_to_host(StageMemory& stage, Category category) {
-  stage.host_resident[category] += stage.resident[category];
-  stage.resident[category] = 0;
-}
-
 // What updates read and write piece by piece: in memory are the pieces that pass alone, once for all stages of a rank.
-void move_to_disk(const Partition& partition, std::size_t index, bool is_cpu, StageMemory& stage) {
-  stage.resident[Category::master_weights] = 0;
-  stage.resident[Category::optimizer] = 0;
+void hold_disk(const Partition& partition, std::size_t index, bool is_cpu, StageMemory& stage) {
   if (std::cmp_greater_equal(index, partition.mesh.pipeline)) return;
   const StateFile file = state_file(partition, static_cast<std::int64_t>(index), !is_cpu);
   stage.disk = static_cast<double>(file.bytes);
@@ -139,26 +139,33 @@ double pinned_bytes(double bytes) {
   return bytes > 0 ? static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(bytes))) : 0;
 }
 
-void offload_states(const Partition& partition, std::size_t index, bool is_cpu, StageMemory& stage) {
+// What a group has elsewhere leaves the device.
+void offload_group(const Partition& partition, const StateGroup& group, StageMemory& stage) {
+  if (group.stays) return;
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
-  if (wanted.optimizer == StatesPlace::disk) move_to_disk(partition, index, is_cpu, stage);
+  const StateTypes& types = group.types;
+  const auto owned = static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
+  const bool is_host = wanted.optimizer == StatesPlace::host, is_swapped = partition.recipe.memory.swaps_states();
+  const auto move = [&](Category category, double bytes_of_element) {
+    const double bytes = bytes_of_element * owned;
+    stage.resident[category] -= bytes;
+    if (is_host) stage.host_resident[category] += is_swapped ? pinned_bytes(bytes) : bytes;
+  };
   // The update then runs on the host: neither master weights nor moments are needed on the device.
-  if (wanted.optimizer == StatesPlace::host) {
-    move_to_host(stage, Category::master_weights);
-    move_to_host(stage, Category::optimizer);
-    // Weights that are their own master have one there all the same, unless they are there themselves.
-    for (const StateGroup& group : partition.groups[index])
-      if (group.types.is_trained && !group.types.master && !wanted.weights)
-        stage.host_resident[Category::master_weights] +=
-            group.types.weight_bytes() * static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
+  if (wanted.moves_states()) {
+    move(Category::master_weights, types.master_bytes());
+    // Each in memory of its own.
+    if (types.is_trained) move(Category::optimizer, element_bytes(types.first_moment));
+    if (types.is_trained && types.second_moment) move(Category::optimizer, element_bytes(*types.second_moment));
   }
-  for (const StateGroup& group : partition.groups[index])
-    stage.host_resident[Category::gradients] += pinned_bytes(evicted_bytes(partition, group));
+  // Weights that are their own master have one there all the same, unless they are there themselves.
+  if (is_host && types.is_trained && !types.master && !wanted.weights)
+    stage.host_resident[Category::master_weights] += types.weight_bytes() * owned;
+  stage.host_resident[Category::gradients] += pinned_bytes(evicted_bytes(partition, group));
   if (!wanted.weights) return;
-  stage.resident[Category::weights] = 0;
-  for (const StateGroup& group : partition.groups[index])
-    stage.host_resident[Category::weights] +=
-        pinned_bytes(group.types.weight_bytes() * static_cast<double>(group.shard()));
+  const double shard = types.weight_bytes() * static_cast<double>(group.shard());
+  stage.resident[Category::weights] -= shard;
+  stage.host_resident[Category::weights] += pinned_bytes(shard);
 }
 
 // Up to ZeRO-1 whole gradients are resident.
@@ -247,7 +254,8 @@ StageMemory make_stage(const PricedLayout& priced, std::size_t index, Fp8Layers 
   hold_gradients(priced, index, fp8, blocks, stage);
   stage.resident[Category::buffers] += image_bytes(partition, index);
   hold_slices_twice(partition, index, stage);
-  offload_states(partition, index, is_cpu, stage);
+  if (partition.recipe.memory.offload.optimizer == StatesPlace::disk) hold_disk(partition, index, is_cpu, stage);
+  for (const StateGroup& group : partition.groups[index]) offload_group(partition, group, stage);
   hold_activations(partition, index, blocks, is_cpu ? 0 : priced.program().memory.allocator_reserve, stage);
   return stage;
 }
@@ -322,12 +330,16 @@ StepMemory make_step_memory(const PricedLayout& priced, Fp8Layers fp8) {
   StepMemory memory = make_pass_memory(priced, fp8);
   const Holding workspace{Category::buffers, muon_workspace(priced.partition, priced.setting().program.device),
                           Event::optimizer_starts, Event::optimizer_ends};
-  if (!priced.partition.shape.updates_by_stage) {
-    memory.rank_holdings.push_back(workspace);
-    return memory;
-  }
-  // One stage after another.
-  for (StageMemory& stage : memory.stages) stage.hold(workspace);
+  const auto hold = [&](const Holding& holding) {
+    if (!priced.partition.shape.updates_by_stage) return memory.rank_holdings.push_back(holding);
+    // One stage after another.
+    for (StageMemory& stage : memory.stages) stage.hold(holding);
+  };
+  hold(workspace);
+  Holding pieces{Category::buffers, 0, Event::optimizer_starts, Event::optimizer_ends};
+  for (std::int64_t rank = 0; rank < priced.mesh().pipeline; ++rank)
+    pieces.bytes = std::max(pieces.bytes, swapped_states(priced.partition, rank).workspace);
+  if (pieces.bytes > 0) hold(pieces);
   return memory;
 }
 

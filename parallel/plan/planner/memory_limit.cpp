@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,19 +60,21 @@ class HostChooser {
 
   LimitChooser& here() { return here_; }
   std::optional<Recipe> within(double limit) {
-    std::optional<Recipe> best = here_.within(limit);
-    if (best) return best;
-    double least = 0;
+    if (std::optional<Recipe> best = here_.within(limit)) return keeping_more(*std::move(best), limit).recipe;
+    std::optional<Priced> best;
     for (LimitChooser& chooser : there()) {
-      if (best && chooser.least_seconds() >= least) continue;
+      if (best && chooser.least_seconds() >= best->seconds) continue;
       std::optional<Recipe> chosen = chooser.within(limit);
       if (!chosen) continue;
-      const double seconds = chooser.planned(*chosen).report.step.seconds;
-      if (best && seconds >= least) continue;
-      best = std::move(chosen);
-      least = seconds;
+      Priced priced = keeping_more(*std::move(chosen), limit);
+      if (!best || priced.seconds < best->seconds) best = std::move(priced);
     }
-    return best;
+    return best ? std::optional(std::move(best->recipe)) : std::nullopt;
+  }
+  // With room for all that the recipe lets stay.
+  Plan roomiest() {
+    return here_.planned(
+        keeping_more(here_.largest().layout->recipe(), std::numeric_limits<double>::infinity()).recipe);
   }
   // That needs least.
   Plan smallest() {
@@ -84,6 +87,34 @@ class HostChooser {
   }
 
  private:
+  struct Priced {
+    Recipe recipe;
+    double seconds = 0;
+  };
+
+  // The recipe, which is within the limit, with the most stages whose states stay on the device that have room there,
+  // where its step is shorter with them.
+  Priced keeping_more(Recipe recipe, double limit) {
+    const Plan plan = here_.planned(recipe);
+    Priced best{std::move(recipe), plan.report.step.seconds};
+    if (best.recipe.memory.offload.optimizer != StatesPlace::host) return best;
+    Recipe staged = in_stages(best.recipe, plan.layout->mesh());
+    std::int64_t enough = staged.memory.offload.resident_stages, most = staged.pipeline.loops - 1;
+    while (enough < most) {
+      const std::int64_t middle = enough + (most - enough + 1) / 2;
+      staged.memory.offload.resident_stages = middle;
+      if (!keeps_rules(staged)) break;
+      const Plan tried = here_.planned(staged);
+      if (fullest_rank(tried.report).peak_bytes > limit) {
+        most = middle - 1;
+        continue;
+      }
+      enough = middle;
+      if (tried.report.step.seconds < best.seconds) best = {staged, tried.report.step.seconds};
+    }
+    return best;
+  }
+
   // Made when they are first needed.
   std::vector<LimitChooser>& there() {
     if (there_) return *there_;
@@ -117,6 +148,7 @@ class PieceChooser {
   }
 
   LimitChooser& whole() { return chooser(pieces_.front()).here(); }
+  Plan roomiest() { return chooser(pieces_.front()).roomiest(); }
   std::optional<Recipe> within(double limit) {
     for (const std::int64_t pieces : pieces_)
       if (std::optional<Recipe> chosen = chooser(pieces).within(limit)) return chosen;
@@ -179,7 +211,7 @@ std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& 
                                     std::int64_t devices_per_node) {
   PieceChooser chooser(without_limit(recipe), cluster, devices_per_node);
   const double least = fullest_rank(chooser.smallest().report).peak_bytes,
-               most = fullest_rank(chooser.whole().largest().report).peak_bytes;
+               most = fullest_rank(chooser.roomiest().report).peak_bytes;
   constexpr int points = 5;
   std::vector<LimitPoint> curve;
   for (int i = 0; i < points; ++i) {

@@ -12,11 +12,12 @@ namespace llmtrain {
 
 // The recipe without memory.limit, and with what the backward of each layer recomputes in its place: so that the peak
 // that is planned of every rank is at most the limit, at the shortest step that is found (LimitChooser). Where
-// recomputing everything is not enough and the device is a GPU, optimizer states, weights or activations go to the
-// host, whichever of offload_choices() has the shortest step. Where neither is, blocks of bodies run in pieces
-// (memory.chunks), the fewest of 2, 4, and so on up to 64 that are enough, unless the recipe says how many. A recipe
-// without a limit is returned as it is. Pure. Throws Error(bad_recipe) where nothing is enough, naming what stands in
-// the way, and where the limit is a share of memory that the profile does not state.
+// recomputing everything is not enough and the device is a GPU, optimizer states, gradients, weights or activations go
+// to the host, whichever of offload_choices() has the shortest step, but for those of the most stages that have room on
+// the device (memory.offload.resident_stages), also where the recipe says what leaves. Where neither is, blocks of
+// bodies run in pieces (memory.chunks), the fewest of 2, 4, and so on up to 64 that are enough, unless the recipe says
+// how many. A recipe without a limit is returned as it is. Pure. Throws Error(bad_recipe) where nothing is enough,
+// naming what stands in the way, and where the limit is a share of memory that the profile does not state.
 Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node);
 
 // What a search visits, which decides itself what is recomputed: the recipe without memory.limit, on devices that have

@@ -14,10 +14,18 @@ namespace llmtrain {
 // the host's, optimizer states on a disk, where its memory is hard. Rules of recipes may refuse some of them.
 std::vector<OffloadRecipe> more_on_host(const Recipe& recipe, const ClusterProfile& cluster);
 
-// The recipes in place of one that runs on this mesh of which more is on the host, each of more_on_host() as far as
-// rules of recipes and run allow it. Weights take ZeRO-3: of a rank that shares its model with no other they are
-// fetched layer by layer, whatever ZeRO stage the recipe has; otherwise only where it is 3. Numbers are the same with
-// all of them.
+// The recipe with this offload, and what it takes.
+Recipe with_offload(Recipe recipe, const OffloadRecipe& offload);
+
+bool keeps_rules(const Recipe& recipe);
+
+// With a layer in each stage, where a recipe of one pipeline rank has a single stage whose layers no list fixes.
+Recipe in_stages(Recipe recipe, const Mesh& mesh);
+
+// The recipes in place of one that runs on this mesh of which more is on the host, each of more_on_host(), and with
+// optimizer states also the gradients of stages, as far as rules of recipes and run allow it. Weights take ZeRO-3: of a
+// rank that shares its model with no other they are fetched layer by layer, whatever ZeRO stage the recipe has;
+// otherwise only where it is 3. Numbers are the same with all of them.
 std::vector<Recipe> offload_choices(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& cluster);
 
 }  // namespace llmtrain

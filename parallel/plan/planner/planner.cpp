@@ -102,6 +102,7 @@ std::vector<PlannedRank> planned_ranks(const PricedLayout& priced, const Plan& p
                      .bytes = simulated.high_water,
                      .host_bytes = simulated.host_peak_bytes,
                      .evicted_bytes = evicted_bytes(priced.partition, index),
+                     .swapped_bytes = swapped_states(priced.partition, index).bytes(),
                      .disk_bytes = plan.memory.stages[static_cast<std::size_t>(index)].disk,
                      .disk_traffic = disk_traffic(priced, index),
                      .disk_seconds = disk_seconds(priced, index),

@@ -77,6 +77,7 @@ struct PlannedRank {
   MemoryBytes bytes;         // each category's high-water mark
   double host_bytes = 0;     // offloaded
   double evicted_bytes = 0;  // of gradients that a step moves to the host
+  double swapped_bytes = 0;  // that its updates bring to the device and send back
   // The file of its states (memory.offload.optimizer "disk"), what a step reads from and writes to it, and how long.
   double disk_bytes = 0;
   double disk_traffic = 0;

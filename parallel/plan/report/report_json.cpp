@@ -70,6 +70,7 @@ Json rank_json(const PlannedRank& rank) {
     json["disk_seconds"] = rank.disk_seconds;
   }
   if (rank.evicted_bytes > 0) json["evicted_bytes_per_step"] = whole(rank.evicted_bytes);
+  if (rank.swapped_bytes > 0) json["swapped_bytes_per_step"] = whole(rank.swapped_bytes);
   if (rank.fallback_peak_bytes) json["fallback_peak_bytes"] = whole(*rank.fallback_peak_bytes);
   return json;
 }

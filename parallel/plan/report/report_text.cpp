@@ -106,6 +106,7 @@ void write_verdict(Page& page, const PlanReport& report) {
   if (rank.host_bytes > 0) where += fmt::format(", plus {} of host memory", bytes_text(rank.host_bytes));
   if (rank.evicted_bytes > 0)
     where += fmt::format(", to which steps move {} of gradients", bytes_text(rank.evicted_bytes));
+  if (rank.swapped_bytes > 0) where += fmt::format(", updates move {} to it and back", bytes_text(rank.swapped_bytes));
   if (rank.disk_bytes > 0)
     where += fmt::format(", plus {} on a disk, of which steps move {} in {}", bytes_text(rank.disk_bytes),
                          bytes_text(rank.disk_traffic), duration_text(rank.disk_seconds));
@@ -157,7 +158,10 @@ void write_limits(Page& page, const PlanReport& report) {
   const OffloadRecipe& host = memory.offload;
   if (host.activations) parts.emplace_back("activations");
   if (host.optimizer == StatesPlace::host) parts.emplace_back("optimizer states");
+  if (host.gradients) parts.emplace_back("gradients");
   if (host.weights) parts.emplace_back("weights");
+  if (host.resident_stages > 0)
+    parts.back() += fmt::format("; states of the last {} stages of each rank stay", host.resident_stages);
   if (!parts.empty()) write_wrapped(page, "On the host: ", fmt::format("{}", fmt::join(parts, ", ")));
   if (memory.chunks > 1) write_wrapped(page, "Pieces: ", fmt::format("{}", memory.chunks));
   parts.clear();

@@ -179,10 +179,8 @@ void add_search(const Recipe& other, const ClusterProfile& cluster, SearchResult
 }
 
 Recipe with_host(const Recipe& recipe, const OffloadRecipe& offload) {
-  Recipe other = recipe;
-  other.memory.offload = offload;
+  Recipe other = with_offload(recipe, offload);
   if (offload.weights) other.parallel.zero_stage = 3;
-  if (offload.optimizer == StatesPlace::disk) other.checkpoint.async = false;
   return other;
 }
 
@@ -217,7 +215,7 @@ void try_instead_of_recomputing(const Recipe& recipe, const ClusterProfile& clus
   const bool repeats_layers = recomputed() == Recompute::full || recomputed() == Recompute::computation;
   if (!repeats_layers || recipe.memory.offload.moves_states()) return;
   for (const OffloadRecipe& offload : more_on_host(recipe, cluster))
-    if (offload.optimizer == StatesPlace::host && !offload.weights && !offload.activations)
+    if (offload.optimizer == StatesPlace::host && !offload.weights && !offload.activations && !offload.gradients)
       add_search(with_host(recipe, offload), cluster, result, fastest());
 }
 

@@ -283,7 +283,7 @@ class Simulator {
     const double seconds = is_done ? 0 : of_update;
     const std::int32_t end = is_whole ? shape_.stages() : update.stage + 1;
     for (std::int32_t stage = is_whole ? here.rank : update.stage; !is_done && stage < end; stage += shape_.pipeline) {
-      if (shape_.reduces || !shape_.evicts_gradients) here.cast_step_sums(stage);
+      if (shape_.reduces || !shape_.evicts(stage)) here.cast_step_sums(stage);
       here.note(start, Event::optimizer_starts, stage);
       here.note(start + seconds, Event::optimizer_ends, stage);
     }

@@ -39,6 +39,8 @@ void ShardGather::start(WeightFetch* fetch, const at::Tensor& shard, std::int64_
                         const Collective& gather) {
   fetch_ = fetch;
   if (fetch == nullptr) {
+    // A rank that shares it with no other has the whole already.
+    if (shard.numel() == elements) return static_cast<void>(whole_ = shard);
     whole_ = at::empty({elements}, shard.options());
     gather_ = gather(shard, whole_);
     return;

@@ -33,6 +33,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       is_trained_(options.contents == StateContents::training && !group.is_frozen),
       has_master_(options.contents == StateContents::training && group.types.master),
       host_update_(is_trained_ ? options.host_update : nullptr),
+      swapped_update_(is_trained_ ? options.swapped_update : nullptr),
       weight_fetch_(options.weight_fetch),
       weights_are_lent_(options.weights_are_lent),
       frees_gradients_(options.frees_gradients),
@@ -58,11 +59,12 @@ void ShardedParameters::attach(const at::Tensor& whole) {
 }
 
 void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks) {
-  const at::Device states_device = host_update_ != nullptr ? at::Device(at::kCPU) : options.device;
+  const at::Device states_device = host_has_states() ? at::Device(at::kCPU) : options.device;
   const auto state = [&](ElementType type) {
     // What is on the disk has its shape here alone.
     if (is_trained_ && options.state_disk != nullptr)
       return at::empty({place_.count()}, at::TensorOptions(scalar_type(type)).device(at::kMeta));
+    if (swapped_update_ != nullptr) return WeightFetch::make_shard(place_.count(), scalar_type(type));
     return make_flat_memory(place_.count(), scalar_type(type), states_device);
   };
   weights_ = make_weights(group, options.device);
@@ -326,10 +328,13 @@ ShardedParameters::Bytes ShardedParameters::bytes() const {
   if (host_gradients_.defined()) bytes.host += WeightFetch::bytes_of(host_gradients_);
   const auto place = [&](std::int64_t& on_device) -> std::int64_t& {
     if (disk_) return bytes.disk;
-    return host_update_ != nullptr ? bytes.host : on_device;
+    return host_has_states() ? bytes.host : on_device;
   };
-  if (has_own_source()) place(bytes.weights) += size(source_);
-  for (const OptimizerState& state : optimizer_states()) place(bytes.moments) += size(state.values);
+  const auto size_of_state = [&](const at::Tensor& tensor) {
+    return swapped_update_ != nullptr ? WeightFetch::bytes_of(tensor) : size(tensor);
+  };
+  if (has_own_source()) place(bytes.weights) += size_of_state(source_);
+  for (const OptimizerState& state : optimizer_states()) place(bytes.moments) += size_of_state(state.values);
   return bytes;
 }
 

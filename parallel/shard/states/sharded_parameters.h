@@ -24,6 +24,7 @@
 #include "parallel/shard/states/joined_experts.h"
 #include "parallel/shard/states/offload/gradient_eviction.h"
 #include "parallel/shard/states/offload/host_update.h"
+#include "parallel/shard/states/offload/swapped_update.h"
 #include "parallel/shard/states/shard_gather.h"
 #include "parallel/shard/states/sharded_matrices.h"
 #include "parallel/shard/states/state_values.h"
@@ -52,6 +53,9 @@ struct ShardingOptions {
   // What updates weights whose master weights and moments are in the host's memory (memory.offload.optimizer); null:
   // they are the device's. Outlives the parameters.
   HostUpdate* host_update = nullptr;
+  // What updates them on the device instead, to which they come for it (memory.policy "naive_swapping"); null: they do
+  // not. Outlives the parameters.
+  SwappedUpdate* swapped_update = nullptr;
   // At stage 3, what brings shards of weights that are in the host's memory (memory.offload.weights), which a host
   // update writes; null: they are the device's. Outlives the parameters.
   WeightFetch* weight_fetch = nullptr;
@@ -195,7 +199,8 @@ class ShardedParameters {
   bool splits_gradients() const { return shards_from(2) && (joined_ != nullptr || shards_.ranks > 1); }
   at::Tensor make_weights(const StateGroup& group, const at::Device& device) const;
   // Whether source_ has its own memory, else it is a part of weights_.
-  bool has_own_source() const { return has_master_ || (host_update_ != nullptr && weight_fetch_ == nullptr); }
+  bool has_own_source() const { return has_master_ || (host_has_states() && weight_fetch_ == nullptr); }
+  bool host_has_states() const { return host_update_ != nullptr || swapped_update_ != nullptr; }
   void update_matrices(OptimizerUpdate update);
   void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
   std::vector<OptimizerSegment> owned_segments() const;
@@ -220,11 +225,12 @@ class ShardedParameters {
   FlatShards shards_;
   FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
-  bool is_trained_;            // has gradients and optimizer states
-  bool has_master_;            // in another type than the modules' weights
-  HostUpdate* host_update_;    // null where the device has the states
-  WeightFetch* weight_fetch_;  // null where it has the weights
-  bool weights_are_lent_;      // and on the Meta device while they are not there
+  bool is_trained_;                // has gradients and optimizer states
+  bool has_master_;                // in another type than the modules' weights
+  HostUpdate* host_update_;        // null where the host updates nothing
+  SwappedUpdate* swapped_update_;  // null where the device updates nothing that the host has
+  WeightFetch* weight_fetch_;      // null where it has the weights
+  bool weights_are_lent_;          // and on the Meta device while they are not there
   bool frees_gradients_;
   GradientEviction* gradient_eviction_;      // null where gradients stay on the device
   std::optional<DiskStates> disk_;           // of what is on the disk

@@ -75,21 +75,26 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
   if (has_own_source()) update.compute_weights = owned_weights();
   DiskStates* const disk = disk_ ? &*disk_ : nullptr;
   if (!scales_) {
-    if (matrices_ && (host_update_ != nullptr || disk != nullptr)) return update_matrices(std::move(update));
+    if (matrices_ && (host_has_states() || disk != nullptr)) return update_matrices(std::move(update));
     if (host_update_ != nullptr) return host_update_->run(*optimizer_, update, disk);
+    if (swapped_update_ != nullptr)
+      return swapped_update_->run(*optimizer_, update, UpdatePass::update,
+                                  [this](const OptimizerUpdate& of_piece) { optimizer_->update(of_piece); });
     if (disk == nullptr) return optimizer_->update(update);
     return update_from_disk(update, *disk, UpdatePass::update,
                             [this](const OptimizerUpdate& of_piece) { optimizer_->update(of_piece); });
   }
   const auto make_pass = [&](UpdatePass pass, const PieceUpdate& make) {
     if (host_update_ != nullptr) return host_update_->run(update, disk, pass, make);
+    if (swapped_update_ != nullptr) return swapped_update_->run(*optimizer_, update, pass, make);
     if (disk != nullptr) return update_from_disk(update, *disk, pass, make);
     make(update);
   };
   // Where every rank has all weights data ranks need not agree on their maxima.
   const TensorScales::Held seen = shards_from(3) ? TensorScales::Held{owned_weights(), place_}
                                                  : TensorScales::Held{weights_, {0, shards_.elements}};
-  scales_->update(*optimizer_, update, seen, place_, make_pass);
+  const at::Device there = swapped_update_ != nullptr ? gradient_options_.device() : values_device(source_);
+  scales_->update(*optimizer_, update, seen, place_, there, make_pass);
   uncast_->drop();
 }
 

@@ -111,9 +111,10 @@ class TensorScales {
     FlatInterval held;
   };
   // The optimizer's step on the elements of `place`, those of `update`: its weights are on the Meta device where pieces
-  // of the host alone have them. Its compute weights, if any, become those of copy_weights(). Collective.
+  // of the host alone have them, and those of pieces are `there`. Its compute weights, if any, become those of
+  // copy_weights(). Collective.
   void update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& seen, FlatInterval place,
-              const MakePass& make_pass);
+              const at::Device& there, const MakePass& make_pass);
 
  private:
   // Calls work(index of the range, elements of the store) for pieces of the store's ranges within `place`.

@@ -33,8 +33,7 @@ FlatInterval place_of(const OptimizerUpdate& of_piece, FlatInterval place) {
 }  // namespace
 
 void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& seen, FlatInterval place,
-                          const MakePass& make_pass) {
-  const at::Device there = values_device(update.weights);
+                          const at::Device& there, const MakePass& make_pass) {
   if (optimizer_states_ > 0) return update_scaled(optimizer, update, place, there, make_pass);
   update_weights(optimizer, seen, place, there, make_pass);
 }

@@ -128,6 +128,7 @@ TEST_CASE("An update in the backward knows nothing of other stages' gradients", 
 
 TEST_CASE("What is offloaded has a place, and nothing else that would need it", "[recipe]") {
   check(test::offload_combinations());
+  check(test::policy_combinations());
 }
 
 TEST_CASE("Products of sizes that overflow are refused", "[recipe]") { check(test::size_combinations()); }

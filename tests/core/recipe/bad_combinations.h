@@ -47,6 +47,7 @@ std::vector<Combination> layout_combinations();
 std::vector<Combination> expert_combinations();
 std::vector<Combination> slice_combinations();
 std::vector<Combination> offload_combinations();
+std::vector<Combination> policy_combinations();
 std::vector<Combination> pipeline_combinations();
 std::vector<Combination> size_combinations();
 std::vector<Combination> slurm_combinations();

@@ -154,7 +154,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "expert_slices": "auto", "expert_overlap": 1, "expert_all_to_all": "linear", "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
     "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},
     "memory": {"recompute": "none", "limit": null, "arena": false, "chunks": 1, "policy": "none", "offload": {"optimizer": false, "gradients": false, "weights": false, "activations": false,
-      "folder": null}},
+      "resident_stages": 0, "folder": null}},
     "kernels": {"attention": "auto", "cuda_graphs": false},
     "cluster": {"profile": "auto", "program": "llmtrain", "nodes": 1, "devices_per_node": "auto", "device": "auto",
       "price_per_device_hour": null, "currency": ""},
@@ -305,6 +305,15 @@ TEST_CASE("A policy of memory sets what it consists of, and the recipe leaves ou
   CHECK(with("harmony", {"training.clip_norm=0", "precision.fp8_level=\"O0\""}).memory.offload == updated);
   CHECK(with("harmony", {"memory.offload.optimizer=\"disk\""}).memory.offload.optimizer == StatesPlace::disk);
   CHECK(with("harmony", {"parallel.pipeline=2", "parallel.data=1"}).pipeline.loops == layers / 2);
+
+  OffloadRecipe states = all;
+  states.activations = false;
+  CHECK(with("patrickstar", {}).memory.offload == states);
+  CHECK(with("patrickstar", {}).parallel.zero_stage == 3);
+  CHECK(with("patrickstar", {"memory.offload.resident_stages=1"}).memory.offload.resident_stages == 1);
+  CHECK(with("naive_swapping", {}).memory.offload == all);
+  CHECK_FALSE(with("naive_swapping", {}).parallel.overlap);
+  CHECK(with("patrickstar", {}).parallel.overlap);
 }
 
 TEST_CASE("A key of a preset can be overridden without changing the others", "[recipe]") {

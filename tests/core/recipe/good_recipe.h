@@ -68,7 +68,7 @@ inline Json large_recipe() {
     "parallel": {"tensor": 2, "sequence": false, "pipeline": 2, "context": 2, "expert": 2, "expert_tensor": 1,
       "expert_slices": 1, "expert_overlap": 4, "expert_all_to_all": "hierarchical", "data": 4, "zero_stage": 3, "zero_shard_ranks": 2, "overlap": false},
     "pipeline": {"schedule": "interleaved", "loops": 2, "balance": [3, 1, 2, 2]},
-    "memory": {"recompute": "selective", "limit": null, "arena": true, "chunks": 1, "policy": "zero_infinity", "offload": {"optimizer": "disk", "gradients": true, "weights": true, "activations": true, "folder": "/scratch"}},
+    "memory": {"recompute": "selective", "limit": null, "arena": true, "chunks": 1, "policy": "zero_infinity", "offload": {"optimizer": "disk", "gradients": true, "weights": true, "activations": true, "resident_stages": 1, "folder": "/scratch"}},
     "kernels": {"attention": "math", "cuda_graphs": false},
     "cluster": {"profile": "a100-80gb", "program": "nemo", "nodes": 4, "devices_per_node": 8, "device": "cuda", "price_per_device_hour": 2.5, "currency": "EUR"},
     "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5,

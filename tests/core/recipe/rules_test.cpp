@@ -23,18 +23,18 @@ using test::Combination;
 std::vector<Combination> all_combinations() {
   std::vector<Combination> all;
   for (const auto part :
-       {test::model_combinations,      test::document_combinations,  test::masking_combinations,
-        test::label_combinations,      test::span_combinations,      test::pair_combinations,
-        test::curriculum_combinations, test::attention_combinations, test::latent_attention_combinations,
-        test::hybrid_combinations,     test::encoder_combinations,   test::image_combinations,
-        test::resnet_combinations,     test::window_combinations,    test::residual_combinations,
-        test::prediction_combinations, test::router_combinations,    test::graph_combinations,
-        test::optimizer_combinations,  test::training_combinations,  test::precision_combinations,
-        test::batch_combinations,      test::course_combinations,    test::world_combinations,
-        test::node_combinations,       test::layout_combinations,    test::expert_combinations,
-        test::slice_combinations,      test::offload_combinations,   test::pipeline_combinations,
-        test::update_combinations,     test::size_combinations,      test::slurm_combinations,
-        test::slurm_start_combinations})
+       {test::model_combinations,      test::document_combinations,   test::masking_combinations,
+        test::label_combinations,      test::span_combinations,       test::pair_combinations,
+        test::curriculum_combinations, test::attention_combinations,  test::latent_attention_combinations,
+        test::hybrid_combinations,     test::encoder_combinations,    test::image_combinations,
+        test::resnet_combinations,     test::window_combinations,     test::residual_combinations,
+        test::prediction_combinations, test::router_combinations,     test::graph_combinations,
+        test::optimizer_combinations,  test::training_combinations,   test::precision_combinations,
+        test::batch_combinations,      test::course_combinations,     test::world_combinations,
+        test::node_combinations,       test::layout_combinations,     test::expert_combinations,
+        test::slice_combinations,      test::offload_combinations,    test::policy_combinations,
+        test::pipeline_combinations,   test::update_combinations,     test::size_combinations,
+        test::slurm_combinations,      test::slurm_start_combinations})
     std::ranges::copy(part(), std::back_inserter(all));
   return all;
 }

@@ -25,6 +25,7 @@ inline ScheduleShape random_shape() {
   shape.reduces = *rc::gen::arbitrary<bool>();
   shape.updates_by_stage = *rc::gen::arbitrary<bool>();
   shape.evicts_gradients = !shape.updates_by_stage && *rc::gen::arbitrary<bool>();
+  if (shape.evicts_gradients) shape.resident_stages = *rc::gen::inRange(0, shape.loops);
   return shape;
 }
 

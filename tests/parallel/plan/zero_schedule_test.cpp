@@ -78,6 +78,18 @@ TEST_CASE("a stage's gradients leave once they are final, and all stages are upd
         "+0 +1 F0.0 -0 F1.0 -1 +1 +0 B1.0 -1 R1 B0.0 -0 R0 E1 E0 step");
 }
 
+TEST_CASE("gradients of resident stages, the last ones of each rank, do not leave") {
+  const auto evicted = [](ScheduleShape shape, bool reduces, std::int32_t resident) {
+    shape.evicts_gradients = true;
+    shape.resident_stages = resident;
+    shape.reduces = reduces;
+    return first_rank(shape);
+  };
+  CHECK(evicted(zero(0, Kind::breadth_first, 1, 3, 1), false, 1) == "F0.0 F1.0 F2.0 B2.0 B1.0 E1 B0.0 E0 step");
+  CHECK(evicted(zero(0, Kind::breadth_first, 1, 3, 1), true, 2) == "F0.0 F1.0 F2.0 B2.0 R2 B1.0 R1 B0.0 R0 E0 step");
+  CHECK(evicted(zero(1, Kind::breadth_first, 2, 2, 1), true, 1) == "F0.0 F2.0 B2.0 R2 B0.0 R0 E0 step +0 +2");
+}
+
 TEST_CASE("ZeRO-0 to ZeRO-2 keep weights, and ZeRO-1 and ZeRO-2 gather what the step has updated") {
   CHECK(first_rank(zero(0, Kind::breadth_first, 2, 2, 2)) == "F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 R2 B0.0 B0.1 R0 step");
   CHECK(first_rank(zero(1, Kind::breadth_first, 2, 2, 2)) ==

@@ -26,6 +26,9 @@ constexpr const char* experts =
 
 std::string fp8(const std::string& level) { return "precision.fp8_level=\"" + level + "\""; }
 
+// So many stages of each rank stay on the device.
+std::string resident(int stages) { return "memory.offload.resident_stages=" + std::to_string(stages); }
+
 std::string policy(const std::string& name) { return "memory.policy=\"" + name + "\""; }
 
 // The same layout and order with everything on the device.
@@ -75,7 +78,8 @@ void check_policies(const TrainingSetting& setting, const std::vector<RankCase>&
       check_equal(got[rank].run, expected[rank].run);
       CHECK((got[rank].saved == expected[rank].saved));
       CHECK(expected[rank].moments > 0);
-      CHECK(got[rank].moments == 0);
+      CHECK((got[rank].moments > 0) == (recipe.memory.offload.resident_stages > 0));
+      CHECK(got[rank].moments < expected[rank].moments);
     }
   }
   CHECK(emulated::counters(0).races == 0);
@@ -104,7 +108,18 @@ TEST_CASE("ranks train under a policy of memory to the bits of training without 
                   {1, {policy("harmony"), unclipped, experts}},
                   {2, Overrides{policy("harmony"), bf16, fp8("O3")} + leaving},
                   {2, Overrides{policy("harmony"), unclipped, bf16} + on_disk(setting)},
-                  {4, Overrides{policy("harmony"), unclipped} + pipeline}});
+                  {4, Overrides{policy("harmony"), unclipped} + pipeline},
+                  {2, {policy("naive_swapping"), bf16, fp8("O3")}}});
+}
+
+TEST_CASE("ranks some of whose stages stay on the device train to the bits of training without a policy") {
+  const TrainingSetting setting;
+  const Overrides pipeline{"parallel.pipeline=2", "model.layers=4", "model.tie_embeddings=true", "pipeline.loops=2"};
+  check_policies(setting, {{1, {policy("patrickstar"), bf16, fp8("O2"), resident(1)}},
+                           {1, {policy("naive_swapping"), bf16, fp8("O2"), experts, resident(1)}},
+                           {2, {policy("patrickstar"), bf16, experts, "parallel.expert=2", resident(1)}},
+                           {2, Overrides{policy("zero_infinity"), bf16, resident(1)} + on_disk(setting)},
+                           {4, Overrides{policy("patrickstar"), bf16, resident(1)} + pipeline}});
 }
 
 // Matrices come to the GPU to be orthogonalised, and their states go back.
@@ -116,6 +131,8 @@ TEST_CASE("Muon trains under a policy of memory to the bits of training without 
                   {2, {policy("zero_offload"), muon, zero(1), bf16, "training.optimizer.muon.nesterov=false"}},
                   {2, {policy("zero_infinity"), muon, bf16, "parallel.tensor=2"}},
                   {2, {policy("zero_infinity"), muon}},
+                  {2, {policy("naive_swapping"), muon, bf16}},
+                  {2, {policy("patrickstar"), muon, bf16, "memory.offload.resident_stages=1"}},
                   {2, Overrides{policy("harmony"), unclipped, muon, bf16} + on_disk(setting)}},
                  2);
 }
@@ -130,7 +147,10 @@ TEST_CASE("a run under a policy goes on from its checkpoint, under it, another o
   const std::vector<double> rest(whole[0].run.losses.begin() + 2, whole[0].run.losses.end());
   const fs::path folder = setting.directory().path() / "checkpoints";
   train(saves, 2, 2, {}, [&](Trainer& trainer) { save(trainer, folder); });
-  for (const Recipe& resumed : {saves, under("zero_infinity"), under("zero_offload"), without_policy(saves)}) {
+  Recipe some_stay = under("patrickstar");
+  some_stay.memory.offload.resident_stages = 1;
+  for (const Recipe& resumed :
+       {saves, under("zero_infinity"), under("naive_swapping"), some_stay, without_policy(saves)}) {
     const auto goes_on =
         train(resumed, 2, 2, [&](Trainer& trainer) { trainer.resume(CheckpointReader(folder / "step-00000002")); });
     CHECK(goes_on[0].run.losses == rest);

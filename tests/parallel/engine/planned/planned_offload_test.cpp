@@ -2,9 +2,14 @@
 // Steps on GPUs, emulated here, whose gradients leave for the host, or whose stages the host updates one by one,
 // execute the planned instructions, need the planned memory and move the planned bytes.
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "parallel/plan/planner/memory_limit.h"
 #include "tests/parallel/engine/planned/planned_run.h"
+#include "tests/support/source_folder.h"
 
 namespace llmtrain::test {
 namespace {
@@ -47,6 +52,52 @@ TEST_CASE("a GPU whose gradients or updates are the host's needs the planned mem
            {"memory.policy=\"harmony\"", bf16, fp8_moments, "batch.global=2"},
            {"memory.policy=\"harmony\"", bf16, "training.clip_norm=0", "batch.global=4", "batch.micro=2"}})
     check_layout(setting, {1, gpu + recipe});
+}
+
+TEST_CASE("ranks some of whose stages stay on the device move the planned bytes, and need the planned memory") {
+  const TrainingSetting setting;
+  const auto stay = [](int stages) { return "memory.offload.resident_stages=" + std::to_string(stages); };
+  for (const RankCase& layout : std::vector<RankCase>{
+           {1, {"memory.policy=\"patrickstar\"", bf16, "batch.global=1", stay(1)}},
+           {1, {"memory.policy=\"patrickstar\"", bf16, fp8_weights, "batch.global=1", stay(3)}},
+           {1,
+            {"memory.policy=\"zero_infinity\"", bf16, "training.freeze=[\"layers.3.*\"]", "batch.global=1", stay(2)}},
+           {1, {"memory.policy=\"harmony\"", bf16, "training.clip_norm=0", "batch.global=2", stay(2)}},
+           {1, {"memory.policy=\"naive_swapping\"", "batch.global=2"}},
+           {2, {"memory.policy=\"naive_swapping\"", bf16, "batch.global=2", stay(2)}},
+           {2, {bf16, zero(3), "memory.policy=\"patrickstar\"", "batch.global=2", stay(2)}},
+           {2, {zero(2), "memory.policy=\"zero_offload\"", "batch.global=2", stay(1)}},
+           {2,
+            {bf16, "memory.policy=\"zero_offload\"", "memory.offload.optimizer=\"disk\"", "batch.global=2", stay(1)}},
+           {4,
+            {bf16, "memory.policy=\"patrickstar\"", "pipeline.loops=2", "parallel.pipeline=2",
+             "model.tie_embeddings=true", stay(1)}}})
+    check_layout(setting, {layout.ranks, gpu + layout.overrides});
+}
+
+TEST_CASE("GPUs that keep the stages that have room need no more memory than the limit") {
+  const TrainingSetting setting;
+  const ClusterProfile cluster = load_profile("h100-sxm-80gb", source_folder() / "recipes/clusters");
+  for (const Overrides& policy :
+       std::vector<Overrides>{{"memory.policy=\"patrickstar\""}, {"memory.policy=\"naive_swapping\""}, {}}) {
+    Recipe recipe = recipe_of(setting, {1, gpu + Overrides{bf16, "batch.global=1"} + policy});
+    INFO(in_words(1, policy));
+    const std::vector<LimitPoint> curve = limit_curve(recipe, cluster, 1);
+    const double least = curve.front().peak_bytes, most = curve.back().peak_bytes;
+    REQUIRE(least < most);
+    for (const double share : {0.0, 0.8}) {
+      recipe.memory.limit = std::ceil(least + share * (most - least));
+      INFO("within " << *recipe.memory.limit);
+      const Plan plan = plan_of(recipe);
+      const RankRun run = run_ranks(plan).front();
+      check_memory(plan, run);
+      const double context = plan.report.ranks.front().bytes[MemoryCategory::framework];
+      CHECK(static_cast<double>(run.peak) + context <= *recipe.memory.limit);
+      // Something stays, and something leaves.
+      const std::int64_t stay = plan.layout->recipe().memory.offload.resident_stages;
+      if (!policy.empty()) CHECK((stay > 0) == (share > 0));
+    }
+  }
 }
 
 TEST_CASE("ranks with GPUs move the planned bytes of their gradients to the host, and need the planned memory") {

@@ -83,12 +83,15 @@ RankRun run_rank(const Plan& plan, Communicator& communicator, const std::functi
   const auto moved = [&] { return disk == nullptr ? 0 : disk->stream().bytes_read() + disk->stream().bytes_written(); };
   GradientEviction* const eviction = trainer.model().gradient_eviction();
   const auto evicted = [&] { return eviction == nullptr ? 0 : eviction->bytes(); };
+  const SwappedUpdate* const swap = trainer.model().swapped_update();
+  const auto swapped = [&] { return swap == nullptr ? 0 : swap->bytes(); };
   for (int step = 0; step < 2; ++step) {
     communicator.log().reset_counts();
-    const std::int64_t before = moved(), evicted_before = evicted();
+    const std::int64_t before = moved(), evicted_before = evicted(), swapped_before = swapped();
     trainer.step();
     run.disk_traffic.push_back(moved() - before);
     run.evicted.push_back(evicted() - evicted_before);
+    run.swapped.push_back(swapped() - swapped_before);
     run.traffic.push_back(sent_traffic(communicator.log()));
     run.executed.push_back(std::exchange(executed, {}));
   }
@@ -190,6 +193,7 @@ void check_memory(const Plan& plan, const RankRun& run) {
   // To the byte; the file has padding.
   for (const std::int64_t bytes : run.disk_traffic) CHECK(static_cast<double>(bytes) == planned.disk_traffic);
   for (const std::int64_t bytes : run.evicted) CHECK(static_cast<double>(bytes) == planned.evicted_bytes);
+  for (const std::int64_t bytes : run.swapped) CHECK(static_cast<double>(bytes) == planned.swapped_bytes);
   CHECK(static_cast<double>(run.kept.disk) <= planned.disk_bytes);
   // Small moments are read twice.
   CHECK(planned.disk_traffic >= 2 * planned.disk_bytes);

@@ -31,6 +31,7 @@ struct RankRun {
   ShardedParameters::Bytes kept;
   std::int64_t peak = 0;
   std::vector<std::int64_t> disk_traffic;  // bytes read and written, by step
+  std::vector<std::int64_t> swapped;       // bytes of states that came for updates and went back, by step
   std::vector<std::int64_t> evicted;       // bytes of gradients that left for the host, by step
 };
 // `prepare` is called on every rank before the first step; `make`: the blocks' modules.

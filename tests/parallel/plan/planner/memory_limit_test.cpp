@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -153,6 +154,66 @@ TEST_CASE("what recomputing cannot spare goes to the host, as fast as any choice
   // A processor has no other memory.
   const Recipe of_processor = recipe_with({"cluster.device=cpu"});
   CHECK(offload_choices(of_processor, lay_out(of_processor, cluster)->mesh(), cluster).empty());
+}
+
+// Ranks that share no model but have whole weights: these do not leave, and of all else gradients are the last.
+TEST_CASE("a limit that only gradients on the host make reachable is reached", "[limit]") {
+  const std::vector<Priced> choices = all_choices({"cluster.devices_per_node=2", "batch.global=4",
+                                                   "memory.offload.optimizer=true", "memory.offload.activations=true"});
+  const double without = std::ranges::min_element(choices, {}, &Priced::peak)->peak;
+  Recipe recipe = recipe_with({"cluster.devices_per_node=2", "batch.global=4"});
+  recipe.memory.limit = std::ceil(without) - 1;
+  const Plan plan = make_plan(recipe, profile_of(recipe));
+  CHECK(peak_bytes(plan.report) <= *recipe.memory.limit);
+  CHECK(plan.layout->recipe().memory.offload.gradients);
+}
+
+TEST_CASE("of the stages whose states leave as many stay as have room", "[limit]") {
+  for (const std::vector<Override>& policy : std::vector<std::vector<Override>>{{"memory.policy=\"patrickstar\""},
+                                                                                {"memory.policy=\"naive_swapping\""},
+                                                                                {"memory.policy=\"zero_offload\""}}) {
+    CAPTURE(policy);
+    std::vector<Override> layout{"cluster.devices_per_node=1", "batch.global=2"};
+    layout.insert(layout.end(), policy.begin(), policy.end());
+    Recipe recipe = recipe_with(layout);
+    const ClusterProfile cluster = profile_of(recipe);
+    const auto stages = static_cast<std::size_t>(recipe.pipeline.loops);
+    REQUIRE(stages == 4);
+    Recipe whole = recipe;
+    whole.memory.policy = OffloadPolicy::none;
+    whole.memory.offload = {};
+    const Plan here = make_plan(whole, cluster);
+    std::vector<Plan> plans;
+    for (std::size_t stay = 0; stay < stages; ++stay) {
+      recipe.memory.offload.resident_stages = static_cast<std::int64_t>(stay);
+      plans.push_back(make_plan(recipe, cluster));
+      for (std::size_t stage = 0; stage < stages; ++stage) {
+        const bool stays = stage >= stages - stay;
+        for (const MemoryCategory category : {MemoryCategory::optimizer, MemoryCategory::master_weights})
+          CHECK(plans.back().memory.stages[stage].resident[category] ==
+                (stays ? here.memory.stages[stage].resident[category] : 0));
+      }
+    }
+    recipe.memory.offload.resident_stages = 0;
+    for (std::size_t stay = 0; stay < stages; ++stay) {
+      const auto within = [&](double limit) {
+        recipe.memory.limit = limit;
+        const Plan plan = make_plan(recipe, cluster);
+        CHECK(peak_bytes(plan.report) <= limit);
+        return std::pair(plan.layout->recipe().memory.offload.resident_stages, plan.report.step.seconds);
+      };
+      const auto [chosen, seconds] = within(std::ceil(peak_bytes(plans[stay].report)));
+      CHECK(chosen == static_cast<std::int64_t>(stay));
+      // What is recomputed need not travel, where activations leave, too.
+      if (recipe.memory.offload.activations)
+        CHECK(seconds <= plans[stay].report.step.seconds);
+      else
+        CHECK(seconds == plans[stay].report.step.seconds);
+      if (stay == 0) continue;
+      CHECK(seconds < plans[stay - 1].report.step.seconds);
+      CHECK(within(std::floor(peak_bytes(plans[stay].report)) - 1).first == static_cast<std::int64_t>(stay) - 1);
+    }
+  }
 }
 
 // Its own system would end the process instead of swapping it.
