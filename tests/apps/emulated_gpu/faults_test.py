@@ -4,7 +4,7 @@ import subprocess
 import time
 import unittest
 
-from emulated import EMULATED, REAL, EmulatedTest, backend_for, emulated_only, main, without_warnings
+from emulated import EMULATED, REAL, EmulatedTest, backend_for, emulated_only, main, read_tensors, without_warnings
 from processes import is_running, processes_below
 from program import TEXT, small
 
@@ -76,6 +76,32 @@ class Faults(EmulatedTest):
                                       ("stall:collective:1:3", 69, "^.*launch.watchdog_seconds.*\n$")):
                 with self.subTest(backend=backend, fault=fault):
                     self.fails(fault, code, said, backend)
+
+    def test_killed_under_a_policy_of_memory(self):
+        """In the middle of a step, which the host's weights, states and gradients do not survive: the run goes on from its
+        checkpoint to the rows and the bits of one without a policy that nothing has killed."""
+        layout = ("-q", "--ranks", "2", "--set", f"launch.backend={BACKENDS[0]}", "--set", "parallel.zero_stage=3",
+                  "--set", "pipeline.loops=2", "--set", "pipeline.schedule=breadth_first", "--set", "model.layers=2",
+                  "--set", "training.clip_norm=0", "--set", "checkpoint.every=2", "--set", "checkpoint.async=false", "--set",
+                  "training.steps=4")
+
+        def results(folder):
+            rows = [(row["step"], row["loss"], row["grad_norm"]) for row in self.rows(folder)]
+            return rows, read_tensors(self.newest_checkpoint(folder))
+
+        self.assertEqual(self.run_emulated("run", "recipe.json", "--run-dir", "whole", *layout).returncode, 0)
+        whole = results("whole")
+        self.assertEqual([row[0] for row in whole[0]], [1, 2, 3, 4])
+        for policy, stay in (("harmony", 0), ("zero_infinity", 0), ("patrickstar", 1)):
+            with self.subTest(policy):
+                under = ("run", "recipe.json", "--run-dir", policy, *layout, "--set", f"memory.policy={policy}", "--set",
+                         f"memory.offload.resident_stages={stay}")
+                killed = self.run_emulated(*under, environment={"LLMTRAIN_FAULT": "kill:forward:1:3"})
+                self.assertEqual(killed.returncode, 69, killed.stderr)
+                self.assertEqual(self.newest_checkpoint(policy).name, "step-00000002")
+                result = self.run_emulated(*under)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(results(policy), whole)
 
     def test_numbers_that_change(self):
         """In a GPU's memory: a gradient that is not finite or a spike, which all ranks leave out, and a flipped bit of a
