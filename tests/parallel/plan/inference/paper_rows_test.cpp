@@ -73,7 +73,8 @@ double seconds_of(const InferencePlan& plan, Measured measured) {
   return 0;
 }
 
-TEST_CASE("plans on TPU v4 are within 10 % of the paper's times on average, also of those held out", "[paper_rows][exhaustive]") {
+TEST_CASE("plans on TPU v4 are within 10 % of the paper's times on average, also of those held out",
+          "[paper_rows][exhaustive]") {
   double all = 0, held_out = 0;
   int count = 0;
   for (const PaperRow& row : rows) {
