@@ -134,8 +134,8 @@ double piece_bytes(const Partition& partition, const MuonGroups::Group& of, Comp
 
 // Elements of states that come to the GPU and go back to the host, whose copies nothing hides.
 double copy_seconds(const PricedLayout& priced, const StateGroup& group) {
-  if (!priced.recipe().memory.offload.moves_states() || priced.setting().program.device != ComputeDevice::cuda)
-    return 0;
+  if (group.stays || !priced.recipe().memory.offload.moves_states()) return 0;
+  if (priced.setting().program.device != ComputeDevice::cuda) return 0;
   const double weights = group.types.master ? group.types.master_bytes() : group.types.weight_bytes();
   const double gradients = priced.recipe().memory.offload.gradients ? group.types.gradient_bytes() : 0;
   const double bytes = 2 * (weights + group.types.moment_bytes()) + gradients;
@@ -158,7 +158,7 @@ double muon_workspace(const Partition& partition, ComputeDevice device) {
       const double work =
           copies * exact_bytes * size.whole() + product * (2 * size.whole() + size.shorter() * size.shorter());
       // The mean, the gradients and what is orthogonalised, before any work on it.
-      return fetches ? std::max(work, (copies + 2) * exact_bytes * size.whole()) : work;
+      return fetches && !of.group.stays ? std::max(work, (copies + 2) * exact_bytes * size.whole()) : work;
     });
     const double pieces = piece_bytes(partition, of, device);
     // Parts that are sent and received, and of the latter the whole matrices or their results.

@@ -16,12 +16,13 @@ MatrixSize matrix_size(const Parameter& parameter, std::int64_t local_elements, 
           static_cast<double>(parameter.shape.back())};
 }
 
-// Whether the matrices of two groups are, in their order.
+// Whether the matrices of two groups are, in their order, and where their states are.
 bool are_equal(const Graph& graph, const StateGroup& a, const StateGroup& b) {
   const auto is_same = [&](std::size_t left, std::size_t right) {
     return graph.parameters[left].shape == graph.parameters[right].shape;
   };
-  return a.kind == b.kind && a.sizes == b.sizes && std::ranges::equal(a.parameters, b.parameters, is_same);
+  return a.kind == b.kind && a.stays == b.stays && a.sizes == b.sizes &&
+         std::ranges::equal(a.parameters, b.parameters, is_same);
 }
 
 }  // namespace

@@ -32,17 +32,13 @@ bool is_kept(const OperatorLists& operators, std::size_t begin, std::size_t end,
   return false;
 }
 
-// That the rank updates.
-double owned_elements(const StateGroup& group) {
-  return static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
-}
-
 // Elements that are brought together (SwappedUpdate::piece).
 constexpr double swapped_piece = 1 << 22;
 
 void add_swapped(const Partition& partition, const StateGroup& group, SwappedStates& swapped) {
   const StateTypes& types = group.types;
-  if (!types.is_trained || group.stays) return;
+  // Muon's matrices come one by one (muon_cost.h).
+  if (!types.is_trained || group.stays || group.is_muon) return;
   const double owned = owned_elements(group);
   const double states = (types.master ? types.master_bytes() : types.weight_bytes()) + types.moment_bytes();
   const double gradients = evicted_bytes(partition, group) > 0 ? types.gradient_bytes() : 0;
@@ -74,6 +70,10 @@ double kept_bytes(const Partition& partition, const OperatorLists& operators, st
   for (const std::size_t value : outgoing)
     if (!has(incoming, value) && !keeps_here(value)) kept += value_bytes(graph.values[value], operators.setting());
   return kept;
+}
+
+double owned_elements(const StateGroup& group) {
+  return static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
 }
 
 double evicted_bytes(const Partition& partition, const StateGroup& group) {

@@ -14,6 +14,9 @@ namespace llmtrain {
 // gradient.
 double kept_bytes(const Partition& partition, const OperatorLists& operators, std::size_t stage, double saved);
 
+// Elements of a group that the rank updates.
+double owned_elements(const StateGroup& group);
+
 // Bytes of a group's gradients that leave the device in a step (memory.offload.gradients): of the elements that the
 // rank updates, where they do not wait for other ranks of the pipeline.
 double evicted_bytes(const Partition& partition, const StateGroup& group);

@@ -144,7 +144,7 @@ void offload_group(const Partition& partition, const StateGroup& group, StageMem
   if (group.stays) return;
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
   const StateTypes& types = group.types;
-  const auto owned = static_cast<double>(group.zero_stage >= 1 ? group.shard() : group.whole());
+  const double owned = owned_elements(group);
   const bool is_host = wanted.optimizer == StatesPlace::host, is_swapped = partition.recipe.memory.swaps_states();
   const auto move = [&](Category category, double bytes_of_element) {
     const double bytes = bytes_of_element * owned;

@@ -75,6 +75,17 @@ TEST_CASE("a rank takes for Muon the time of all its stages") {
   CHECK(seconds[1] == Approx(by_stage[1] + by_stage[3]));
 }
 
+// The second stage of each rank stays: one of the first rank's two layers, and three of the second's five.
+TEST_CASE("matrices of stages that stay on the device are not copied") {
+  const auto with_host = [](const std::string& stay) {
+    return seconds_of(uneven_partition({"memory.offload.optimizer=true", "memory.offload.resident_stages=" + stay}));
+  };
+  const std::vector<double> none = seconds_of(uneven_partition({})), all = with_host("0"), some = with_host("1");
+  REQUIRE(all[0] > none[0]);
+  CHECK(some[0] - none[0] == Approx((all[0] - none[0]) / 2));
+  CHECK(some[1] - none[1] == Approx((all[1] - none[1]) * 2 / 5));
+}
+
 // The polynomial takes bf16: two iterates of four times hidden², and their Gram matrix.
 TEST_CASE("Muon's workspace is that of the largest matrix") {
   CHECK(muon_workspace(uneven_partition({}), ComputeDevice::cuda) == (4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
