@@ -35,8 +35,10 @@ constexpr std::array places{PlaceWord{FaultPlace::recipe, "recipe", ExitCode::ba
                             PlaceWord{FaultPlace::commit, "commit", ExitCode::cannot_write},
                             PlaceWord{FaultPlace::weights, "weights", ExitCode::internal_error},
                             PlaceWord{FaultPlace::gradients, "gradients", ExitCode::internal_error},
-                            PlaceWord{FaultPlace::evaluation, "evaluation", ExitCode::internal_error}};
-constexpr std::array<std::string_view, 8> actions = {"fail", "throw", "stall", "kill", "stop", "flip", "nan", "spike"};
+                            PlaceWord{FaultPlace::evaluation, "evaluation", ExitCode::internal_error},
+                            PlaceWord{FaultPlace::memory, "memory", ExitCode::internal_error}};
+constexpr std::array<std::string_view, 9> actions = {"fail", "throw", "stall", "kill", "stop",
+                                                     "flip", "nan",   "spike", "grow"};
 
 // An element of fp32, or two of bf16, of which the second is the same number.
 using Element = std::array<std::byte, 4>;
@@ -78,7 +80,7 @@ std::optional<Fault> requested_fault() {
       !read(parts[2], fault.rank) || !read(parts[3], fault.step))
     throw Error(ExitCode::bad_recipe,
                 fmt::format("LLMTRAIN_FAULT: \"{}\"; it must be ACTION:PLACE:RANK:STEP with one "
-                            "of fail, throw, stall, kill, stop, flip, nan, spike, and a place of FaultPlace",
+                            "of fail, throw, stall, kill, stop, flip, nan, spike, grow, and a place of FaultPlace",
                             text));
   fault.action = parts[0];
   fault.place = *place;
@@ -91,6 +93,7 @@ bool change(std::string_view action, std::span<std::byte> memory) {
     if (!memory.empty()) memory.front() ^= std::byte{1};
     return true;
   }
+  if (action == "grow") return true;
   if (action != "nan" && action != "spike") return false;
   if (memory.size() >= sizeof(Element)) std::ranges::copy(action == "nan" ? not_a_number : two_to_20, memory.begin());
   return true;
@@ -106,16 +109,26 @@ void ask_to_stop() {
   } while (::sigismember(&pending, SIGTERM) == 1);
 }
 
-// The requested fault if it is one of here; null if not.
-const Fault* fault_at(FaultPlace place, std::int64_t rank, std::int64_t step) {
+// The requested fault if it is one of this place and rank; null if not.
+const Fault* fault_of(FaultPlace place, std::int64_t rank) {
   static const std::optional<Fault> fault = requested_fault();
-  return fault && fault->place.place == place && fault->rank == rank && fault->step == step ? &*fault : nullptr;
+  return fault && fault->place.place == place && fault->rank == rank ? &*fault : nullptr;
+}
+
+const Fault* fault_at(FaultPlace place, std::int64_t rank, std::int64_t step) {
+  const Fault* const fault = fault_of(place, rank);
+  return fault != nullptr && fault->step == step ? fault : nullptr;
 }
 
 }  // namespace
 
 bool has_fault(FaultPlace place, std::int64_t rank, std::int64_t step) {
   return fault_at(place, rank, step) != nullptr;
+}
+
+bool has_grown(std::int64_t rank, std::int64_t step) {
+  const Fault* const fault = fault_of(FaultPlace::memory, rank);
+  return fault != nullptr && fault->action == "grow" && fault->step <= step;
 }
 
 void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::span<std::byte> memory) {

@@ -6,6 +6,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -41,7 +42,8 @@ Logger console_logger() {
 // Each line is in the file before the next one begins, so that a run which is killed leaves all of them.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit FileSink(const std::filesystem::path& file) : file_(file) { file_.end_line(); }
+  explicit FileSink(const std::filesystem::path& file) : path_(file), file_(file) { file_.end_line(); }
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -51,6 +53,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   }
   void flush_() override {}
 
+  std::filesystem::path path_;
   AppendFile file_;
 };
 
@@ -103,6 +106,11 @@ void set_verbosity(Verbosity verbosity) {
 }
 
 void log_to_file(const std::filesystem::path& file, Logger& logger) {
+  const auto is_of_file = [&](const spdlog::sink_ptr& each) {
+    const auto* const own = dynamic_cast<const FileSink*>(each.get());
+    return own != nullptr && own->path() == file;
+  };
+  if (std::ranges::any_of(logger.target().sinks(), is_of_file)) return;
   const auto sink = std::make_shared<FileSink>(file);
   sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   sink->set_level(spdlog::level::trace);

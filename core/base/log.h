@@ -69,7 +69,8 @@ void set_verbosity(Verbosity verbosity);
 
 // From now on what is logged to `logger` also goes to `file` (appended, every level, with times), each line at once and
 // before the console shows it: a process that is killed leaves all of them. A last line without its end, of a machine
-// that failed, is ended first. A link of that name is refused. Throws Error(cannot_write).
+// that failed, is ended first. A link of that name is refused. A file that the logger has
+// already gets each line once. Throws Error(cannot_write).
 void log_to_file(const std::filesystem::path& file, Logger& logger = log());
 
 }  // namespace llmtrain

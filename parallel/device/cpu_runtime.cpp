@@ -35,6 +35,8 @@ class CpuRuntime final : public DeviceRuntime {
   DeviceMemory memory(const c10::Device&) const override {
     return {static_cast<std::int64_t>(host_memory().total), peak_resident_bytes()};
   }
+  std::int64_t recent_peak(const c10::Device&) const override { return 0; }
+  void restart_peak(const c10::Device&) const override {}
   std::int64_t measuring_size() const override { return 768; }
   double measuring_seconds() const override { return 0.1; }
   std::unique_ptr<CapturedWork> capture(const c10::Device&, const std::function<void()>& work,

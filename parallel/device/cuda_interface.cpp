@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
@@ -55,9 +56,25 @@ void describe(int device, LlmtrainCudaDevice* result) {
   std::copy_n(properties.uuid.bytes, sizeof(result->id), result->id);
 }
 
-std::int64_t peak_allocated_bytes(int device) {
+std::int64_t recent_peak_allocated_bytes(int device) {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
   return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+}
+
+// The peaks before restarts.
+std::int64_t& former_peak(int device) {
+  static std::array<std::int64_t, C10_COMPILE_TIME_MAX_GPUS> peaks{};
+  return peaks.at(static_cast<std::size_t>(device));
+}
+
+std::int64_t peak_allocated_bytes(int device) {
+  return std::max(former_peak(device), recent_peak_allocated_bytes(device));
+}
+
+// Each device has one rank of this process, which alone restarts its peak.
+void restart_peak(int device) {
+  former_peak(device) = peak_allocated_bytes(device);
+  c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(device));
 }
 
 // A product that fills an H100's processors for a millisecond.
@@ -99,6 +116,7 @@ constexpr llmtrain::kernels::KernelTable kernel_table = llmtrain::kernels::all_k
 
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
+  .recent_peak_allocated_bytes = recent_peak_allocated_bytes, .restart_peak = restart_peak,
   .measuring_size = measuring_size, .measuring_seconds = measuring_seconds, .compute_stream = compute_stream,
   .begin_capture = begin_capture, .end_capture = end_capture, .launch_graph = launch_graph,
   .destroy_graph = destroy_graph, .release_cached_memory = release_cached_memory, .kernels = &kernel_table,

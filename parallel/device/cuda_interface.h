@@ -21,10 +21,12 @@ struct LlmtrainCudaDevice {
 struct LlmtrainCudaInterface {
   int (*device_count)();  // 0 also if the driver is missing. Called first, before the device allocates
   void (*describe)(int device, LlmtrainCudaDevice* result);
-  std::int64_t (*peak_allocated_bytes)(int device);  // by LibTorch's caching allocator since the process started
-  std::int64_t (*measuring_size)();                  // as DeviceRuntime::measuring_size()
-  double (*measuring_seconds)();                     // as DeviceRuntime::measuring_seconds()
-  void* (*compute_stream)(int device);               // the cudaStream_t on which the calling thread enqueues its work
+  std::int64_t (*peak_allocated_bytes)(int device);         // by LibTorch's caching allocator since the process started
+  std::int64_t (*recent_peak_allocated_bytes)(int device);  // since the last restart_peak()
+  void (*restart_peak)(int device);
+  std::int64_t (*measuring_size)();     // as DeviceRuntime::measuring_size()
+  double (*measuring_seconds)();        // as DeviceRuntime::measuring_seconds()
+  void* (*compute_stream)(int device);  // the cudaStream_t on which the calling thread enqueues its work
 
   // Captures the calling thread's current stream, which must not be the default one: what is enqueued on it from begin
   // to end becomes a graph, whose memory is also that of `beside`, or without one its own. The caller destroys it, also

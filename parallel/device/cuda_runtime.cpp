@@ -53,6 +53,10 @@ class CudaRuntime final : public DeviceRuntime {
     cuda().describe(device.index(), &properties);
     return {properties.memory_bytes, cuda().peak_allocated_bytes(device.index())};
   }
+  std::int64_t recent_peak(const c10::Device& device) const override {
+    return cuda().recent_peak_allocated_bytes(device.index());
+  }
+  void restart_peak(const c10::Device& device) const override { cuda().restart_peak(device.index()); }
   std::int64_t measuring_size() const override { return cuda().measuring_size(); }
   double measuring_seconds() const override { return cuda().measuring_seconds(); }
   std::unique_ptr<CapturedWork> capture(const c10::Device& device, const std::function<void()>& work,

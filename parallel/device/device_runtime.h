@@ -38,6 +38,10 @@ class DeviceRuntime {
   // The cudaStream_t on which the calling thread enqueues its work; null on a CPU.
   virtual void* native_stream(const c10::Device& device) const = 0;
   virtual DeviceMemory memory(const c10::Device& device) const = 0;
+  // What LibTorch has allocated of a GPU at most since the last restart_peak(), or since the process started. Nothing
+  // of a CPU, whose ranks may be threads (MemoryWatch).
+  virtual std::int64_t recent_peak(const c10::Device& device) const = 0;
+  virtual void restart_peak(const c10::Device& device) const = 0;
   // Rows and columns of a square matrix product that is large enough to reach the device's peak, and small enough to be
   // tried often.
   virtual std::int64_t measuring_size() const = 0;

@@ -49,20 +49,25 @@ class ThreadMemory : public c10::MemoryReportingInfoBase {
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
     now_ += size;
     peak_ = std::max(peak_, now_);
+    recent_peak_ = std::max(recent_peak_, now_);
   }
   bool memoryProfilingEnabled() const override { return true; }
 
   std::int64_t now() const { return now_; }
   std::int64_t peak() const { return peak_; }
+  // Since the last restart_peak().
+  std::int64_t recent_peak() const { return recent_peak_; }
+  void restart_peak() { recent_peak_ = now_; }
 
  private:
-  std::int64_t now_ = 0, peak_ = 0;
+  std::int64_t now_ = 0, peak_ = 0, recent_peak_ = 0;
 };
 
 // Watches the thread that constructs it, for its own lifetime.
 class MemoryWatch {
  public:
   const ThreadMemory& memory() const { return *memory_; }
+  ThreadMemory& memory() { return *memory_; }
 
  private:
   std::shared_ptr<ThreadMemory> memory_ = std::make_shared<ThreadMemory>();

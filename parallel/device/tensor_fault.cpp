@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/device/tensor_fault.h"
 
+#include <ATen/ops/empty.h>
+
 #include <span>
 
 #include "kernels/host_copy.h"
@@ -14,6 +16,12 @@ void tensor_fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, 
   fault_point(place, rank, step, {static_cast<std::byte*>(changed.data_ptr()), changed.nbytes()});
   // The copy may still be read when this returns: LibTorch keeps pinned memory until then.
   if (!tensor.is_cpu()) tensor.copy_(changed, true);
+}
+
+at::Tensor grown_memory(std::int64_t rank, std::int64_t step, const c10::Device& device) {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  if (!has_grown(rank, step)) return {};
+  return at::empty({mebibyte}, at::TensorOptions(device).dtype(at::kByte));
 }
 
 }  // namespace llmtrain

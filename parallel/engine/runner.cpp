@@ -66,6 +66,7 @@ StepResult Runner::step(std::span<const PassInput> micros, std::int64_t step, St
   start_tuners();
   take_schedule();
   Communicator& communicator = model_.groups().communicator();
+  const at::Tensor grown = grown_memory(communicator.rank(), step + 1, model_.device());
   for (const Instruction& instruction : schedule_.instructions) {
     if (observer_) observer_(instruction);
     const std::string text = to_text(instruction);

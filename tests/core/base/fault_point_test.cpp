@@ -68,6 +68,18 @@ TEST_CASE("a fault replaces a number in the memory that it is given") {
   CHECK(first_number("spike:weights:0:3") == "0.250000 0.500000");
 }
 
+TEST_CASE("a rank's memory grows from the step on that is requested") {
+  const std::string grown = test::in_child([]() -> std::string {
+    ::setenv("LLMTRAIN_FAULT", "grow:memory:1:3", 1);
+    std::string steps;
+    for (const std::int64_t rank : {0, 1})
+      for (std::int64_t step = 1; step < 6; ++step) steps += has_grown(rank, step) ? '+' : '-';
+    fault_point(FaultPlace::memory, 1, 3);
+    return steps;
+  });
+  CHECK(grown == "-------+++");
+}
+
 TEST_CASE("a request for a fault that cannot be read is refused") {
   for (const char* request : {"fail", "fail:save:1", "fail:save:1:20:3", "hang:save:1:20", "fail:nowhere:1:20",
                               "fail:save:x:20", "fail:save:1:", "fail:save:1:2x"})

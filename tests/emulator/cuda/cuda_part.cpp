@@ -26,6 +26,10 @@ void describe(int device, LlmtrainCudaDevice* result) {
 
 std::int64_t peak_allocated_bytes(int device) { return counters(device).peak; }
 
+std::int64_t recent_peak_allocated_bytes(int device) { return counters(device).recent_peak; }
+
+void restart_peak(int device) { counters(device).recent_peak = counters(device).allocated; }
+
 // Time means nothing here: as small as shows that the code runs.
 std::int64_t measuring_size() { return 64; }
 // Once, so that tests can count what the host waits for.
@@ -51,6 +55,7 @@ void release_cached_memory(int device) { empty_cache(device); }
 
 constexpr LlmtrainCudaInterface interface {
   .device_count = device_count, .describe = describe, .peak_allocated_bytes = peak_allocated_bytes,
+  .recent_peak_allocated_bytes = recent_peak_allocated_bytes, .restart_peak = restart_peak,
   .measuring_size = measuring_size, .measuring_seconds = measuring_seconds, .compute_stream = compute_stream,
   .begin_capture = begin_capture, .end_capture = end_capture, .launch_graph = launch_graph,
   .destroy_graph = destroy_graph, .release_cached_memory = release_cached_memory, .kernels = &table_of_kernels,

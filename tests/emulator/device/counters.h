@@ -16,6 +16,7 @@ struct Counters {
   std::int64_t synchronisations = 0, item_reads = 0, pageable_copies = 0;
   std::int64_t bytes_to_device = 0, bytes_to_host = 0;
   std::int64_t allocated = 0, peak = 0, reserved = 0;  // bytes, in blocks of 512, without guard zones
+  std::int64_t recent_peak = 0;                        // since it was set back to what is allocated
   std::int64_t races = 0, overruns = 0;
   std::int64_t streams = 0, streams_destroyed = 0;
   std::map<std::string, std::int64_t> waits;  // how often the host waited, by what for

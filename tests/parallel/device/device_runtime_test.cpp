@@ -133,3 +133,21 @@ TEST_CASE("A rate is measured with operands that are not all alike") {
     CHECK(measure_matmul_rate(device, at::kFloat) > 0);
   }
 }
+
+TEST_CASE("A GPU's peak starts again from what is allocated, and that of the process stays") {
+  const c10::Device gpu = device_of(DeviceKind::cuda);
+  const DeviceRuntime& runtime = runtime_of(gpu);
+  constexpr std::int64_t mebibyte = 1 << 20;
+  const auto allocate = [&](std::int64_t bytes) { return at::empty({bytes}, at::TensorOptions(gpu).dtype(at::kByte)); };
+  runtime.restart_peak(gpu);
+  const std::int64_t before = runtime.recent_peak(gpu);
+  const at::Tensor kept = allocate(mebibyte);
+  allocate(2 * mebibyte);
+  CHECK(runtime.recent_peak(gpu) == before + 3 * mebibyte);
+  const std::int64_t most = runtime.memory(gpu).peak;
+  runtime.restart_peak(gpu);
+  CHECK(runtime.recent_peak(gpu) == before + mebibyte);
+  CHECK(runtime.memory(gpu).peak == most);
+  allocate(mebibyte);
+  CHECK(runtime.recent_peak(gpu) == before + 2 * mebibyte);
+}

@@ -133,6 +133,7 @@ void* allocate(int device, std::size_t bytes) {
   block.is_free = false;
   block.stream = stream;
   d.counters.peak = std::max(d.counters.peak, d.counters.allocated);
+  d.counters.recent_peak = std::max(d.counters.recent_peak, d.counters.allocated);
   poison_contents(stream, begin, block);
   return begin;
 }
