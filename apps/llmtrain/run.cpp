@@ -18,6 +18,7 @@
 #include "apps/llmtrain/launch/launch.h"
 #include "apps/llmtrain/launch/network_interfaces.h"
 #include "apps/llmtrain/launch/parent_death.h"
+#include "apps/llmtrain/plan/limited_run.h"
 #include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/plan/plan.h"
 #include "apps/llmtrain/runtime.h"
@@ -93,6 +94,7 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& started_b
   require_fields(request.layout->graph(), recipe.data, options.recipe);
   require_trained_tokens(request.layout->graph(), recipe, options.recipe);
   require_hard_memory(options.recipe, request.layout);
+  request.tensor_limit = tensor_limit_for_run(options.recipe, recipe, request.layout, request.launch);
   request.memory_advice = memory_advice_for_run(request.layout);
   // For errors that only main() names; the runtime is a library of its own and is told, too.
   advise_on_memory(request.memory_advice);

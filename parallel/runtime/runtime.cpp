@@ -26,8 +26,8 @@
 #include "parallel/runtime/parts.h"
 #include "parallel/runtime/rank_devices.h"
 #include "parallel/runtime/rank_threads.h"
-#include "parallel/runtime/run_training.h"
 #include "parallel/runtime/runtime_interface.h"
+#include "parallel/runtime/training/run_training.h"
 
 namespace llmtrain {
 namespace {

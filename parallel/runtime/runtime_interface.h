@@ -52,6 +52,17 @@ struct RunLaunch {
   std::string launcher;  // name of the program that started the processes, for the log
 };
 
+struct RunRequest;
+
+// What memory.limit leaves for the tensors of a rank: a settled recipe has no limit any more.
+struct TensorLimit {
+  std::vector<std::int64_t> bytes;  // by rank of the pipeline
+  // Plans again, so that the fullest rank needs so many bytes less than it was planned to: the request gets another
+  // layout, with the plan, the advice and the limit of that; a plan only where it had one. Throws Error(bad_recipe)
+  // where nothing needs so much less. Several threads may call it, each with a request of its own.
+  std::function<void(RunRequest& request, std::int64_t less)> replan;
+};
+
 struct RunRequest {
   std::shared_ptr<const Layout> layout;  // the one that the plan priced
   Verbosity verbosity = Verbosity::normal;
@@ -61,6 +72,7 @@ struct RunRequest {
   const StopSignals* stop = nullptr;                              // asked once per step; outlives the run
   std::optional<std::chrono::system_clock::time_point> deadline;  // the run ends, with a checkpoint, before it
   MemoryAdvice memory_advice;                                     // where memory runs out
+  std::optional<TensorLimit> tensor_limit;                        // where the recipe has a limit
 
   const Recipe& recipe() const { return layout->recipe(); }  // --run-dir and --resume have already changed it
 };

@@ -22,6 +22,7 @@
 #include "apps/llmtrain/plan/explain.h"
 #include "apps/llmtrain/plan/fp8_products.h"
 #include "apps/llmtrain/plan/inference.h"
+#include "apps/llmtrain/plan/limited_run.h"
 #include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/plan/policies.h"
 #include "apps/llmtrain/plan/price.h"
@@ -37,7 +38,6 @@
 #include "core/machine/processor.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/priced_layout.h"
-#include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/split_prices.h"
@@ -125,18 +125,6 @@ double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   double bytes = report.ranks.front().bytes[MemoryCategory::framework];
   for (const PlannedRank& rank : report.ranks)
     bytes += lanes * (rank.peak_bytes - rank.bytes[MemoryCategory::framework]);
-  return bytes;
-}
-
-// What the first rank copies for a checkpoint, over all of its stages; nothing on a GPU, whose states are copied to the
-// host.
-double copy_bytes_of_first(const Layout& layout, const ClusterProfile& profile) {
-  const Partition& partition = layout.partition();
-  if (compute_device(partition.recipe, profile) != ComputeDevice::cpu) return 0;
-  double bytes = 0;
-  for (std::size_t stage = 0; stage < partition.stages.size();
-       stage += static_cast<std::size_t>(partition.mesh.pipeline))
-    bytes += checkpoint_copy_bytes(partition, stage);
   return bytes;
 }
 
@@ -258,7 +246,7 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
   summary.peak_bytes = fullest_rank(plan.report).peak_bytes;
   summary.process_bytes = process_bytes(plan.report, launch);
   const PlannedRank& first = plan.report.ranks.front();
-  const double not_tensors = first.bytes[MemoryCategory::framework] + copy_bytes_of_first(*plan.layout, profile);
+  const double not_tensors = bytes_beside_tensors(plan, first, profile);
   summary.tensor_bytes = first.peak_bytes - not_tensors;
   summary.most_tensor_bytes = first.fallback_peak_bytes.value_or(first.peak_bytes) - not_tensors;
   summary.json = report_json(plan.report);

@@ -184,6 +184,10 @@ class PieceChooser {
 
 }  // namespace
 
+double limit_of_rank(const Recipe& recipe, const ClusterProfile& cluster, const Mesh& mesh) {
+  return device_limit(recipe.memory.limit.value(), cluster) / share_devices(cluster, mesh).ranks_per_device;
+}
+
 LimitedDevice as_device(const Recipe& recipe, const ClusterProfile& cluster) {
   LimitedDevice limited{without_limit(recipe), cluster};
   if (!recipe.memory.limit) return limited;

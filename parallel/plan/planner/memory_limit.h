@@ -20,6 +20,10 @@ namespace llmtrain {
 // naming what stands in the way, and where the limit is a share of memory that the profile does not state.
 Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node);
 
+// The bytes that memory.limit, which the recipe must have, leaves each rank of the mesh: ranks share their device.
+// Throws Error(bad_recipe) where it is a share of memory that the profile does not state.
+double limit_of_rank(const Recipe& recipe, const ClusterProfile& cluster, const Mesh& mesh);
+
 // What a search visits, which decides itself what is recomputed: the recipe without memory.limit, on devices that have
 // no more memory than that. Errors as those of settle_memory_limit().
 struct LimitedDevice {

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs on GPUs end as docs/faults.md says: asked to, when a rank fails or falls silent, and when memory runs out."""
+import json
 import subprocess
 import time
 import unittest
 
 from emulated import EMULATED, REAL, EmulatedTest, backend_for, emulated_only, main, read_tensors, without_warnings
 from processes import is_running, processes_below
-from program import TEXT, small
+from program import SOURCE, TEXT, small
 
 # Within these all ranks have ended, whatever happened to one of them. A real GPU's libraries take seconds to load.
 SECONDS = 60 if REAL else 15
@@ -102,6 +103,30 @@ class Faults(EmulatedTest):
                 result = self.run_emulated(*under)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(results(policy), whole)
+
+    def test_memory_that_grows(self):
+        """Beyond a limit that the plan had filled: what follows has another layout, of the same numbers."""
+        layout = ("--set", "launch.ranks=2", "--set", f"launch.backend={BACKENDS[0]}", "--set", "parallel.zero_stage=3",
+                  "--set", "model.layers=2", "--set", "model.hidden_size=64", "--set", "model.max_sequence_length=64",
+                  "--set", "batch.micro=16", "--set", "batch.global=32", "--set", "training.steps=2", "--set",
+                  "cluster.profile=h100-sxm-80gb", "--set", "cluster.devices_per_node=2")
+        profiles = {"LLMTRAIN_PROFILES": str(SOURCE / "recipes" / "clusters")}
+        planned = self.run_emulated("plan", "recipe.json", "--json", *layout, "--set", "memory.limit=1e12",
+                                    environment=profiles)
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        most = max(point["peak_bytes"] for point in json.loads(planned.stdout)["limits"])
+        grows = {**profiles, "LLMTRAIN_FAULT": "grow:memory:1:1"}
+        for folder, limit, environment in (("free", None, profiles), ("grows", int(most) + 1, grows)):
+            result = self.run_emulated("run", "recipe.json", "-q", "--run-dir", folder, *layout, "--set",
+                                       f"memory.limit={json.dumps(limit)}", environment=environment)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, r"step 1: the tensors of rank 1 take 1\.0. MiB more than memory.limit leaves")
+        self.assertEqual(result.stderr.count("what follows is planned again"), 1, result.stderr)
+        former, now = (json.loads((self.folder / "grows" / name).read_text(encoding="utf-8"))["memory"]
+                       for name in ("recipe-until-step-00000001.json", "recipe.json"))
+        self.assertNotEqual(former, now)
+        self.assertEqual(self.losses("grows"), self.losses("free"))
+        self.assertEqual(read_tensors(self.newest_checkpoint("grows")), read_tensors(self.newest_checkpoint("free")))
 
     def test_numbers_that_change(self):
         """In a GPU's memory: a gradient that is not finite or a spike, which all ranks leave out, and a flipped bit of a

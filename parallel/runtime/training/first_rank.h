@@ -44,6 +44,8 @@ class FirstRank {
   void show_last_step(const Html& section);
   // At the run's end: `why` it stops, such as "on request"; or after its last step.
   void show_stop(const std::string& why);
+  // Before the rest of the run, which another FirstRank shows.
+  void show_pause(const std::string& why);
   void finish();
 
   bool is_asked_to_stop() const { return stop_file_.exists(); }

@@ -15,9 +15,10 @@
 #include "parallel/engine/trainer.h"
 #include "parallel/run/checkpoint_saver.h"
 #include "parallel/run/time_limit.h"
-#include "parallel/runtime/first_rank.h"
-#include "parallel/runtime/run_trace.h"
 #include "parallel/runtime/runtime_interface.h"
+#include "parallel/runtime/training/first_rank.h"
+#include "parallel/runtime/training/limit_watch.h"
+#include "parallel/runtime/training/run_trace.h"
 
 namespace llmtrain {
 
@@ -25,13 +26,17 @@ namespace llmtrain {
 // stops that it is asked for, which all ranks hear at the same point. All ranks make the same calls; they block.
 class TrainingLoop {
  public:
-  // `first` is null on the ranks that are not the first. `began_from`, of the first rank's: for the checkpoints. All
-  // other arguments outlive this.
-  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, Logger& logger,
+  // `first` is null on the ranks that are not the first. `memory` watches the calling thread. `began_from`, of the
+  // first rank's: for the checkpoints. All other arguments outlive this.
+  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, Logger& logger, ThreadMemory& memory,
                std::string began_from = "");
 
   // Returns done, or stopped once the checkpoint is saved. Throws Error like Trainer, MetricsLog and CheckpointSaver.
   ExitCode run();
+
+  // Why it has stopped where nobody has asked it to: steps need more memory than the run's limit, and others are to
+  // follow within it.
+  const std::optional<MemoryExcess>& excess() const { return found_excess_; }
 
   bool has_trained() const { return !step_seconds_.empty(); }
   // The median over this process's steps without the first, which warms up caches and allocators.
@@ -54,6 +59,7 @@ class TrainingLoop {
   void save(CheckpointSaver::Kind kind = CheckpointSaver::Kind::regular);
   ExitCode stop();
   ExitCode say_stopped();
+  bool is_asked_for_a_stop();
   void end();
 
   const Recipe& recipe_;
@@ -63,6 +69,8 @@ class TrainingLoop {
   FirstRank* first_;
   Logger& logger_;
   std::string began_from_;
+  LimitWatch memory_;
+  std::optional<MemoryExcess> found_excess_;
   CheckpointSaver saver_;
   bool is_due_ = false;  // a regular checkpoint
   std::vector<double> step_seconds_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/runtime/run_trace.h"
+#include "parallel/runtime/training/run_trace.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/runtime/first_rank.h"
+#include "parallel/runtime/training/first_rank.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -256,6 +256,11 @@ void FirstRank::show_stop(const std::string& why) {
   progress_.note(fmt::format("stopped {} after step {}{}; run the same command again to continue", why,
                              trainer_.steps_done(),
                              trainer_.evaluation_is_due() ? ", in the evaluation, which is repeated" : ""));
+}
+
+void FirstRank::show_pause(const std::string& why) {
+  report_.finish(RunState::stopped);
+  progress_.warn(why);
 }
 
 void FirstRank::finish() {

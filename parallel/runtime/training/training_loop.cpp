@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/runtime/training_loop.h"
+#include "parallel/runtime/training/training_loop.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 TrainingLoop::TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, Logger& logger,
-                           std::string began_from)
+                           ThreadMemory& memory, std::string began_from)
     : recipe_(request.recipe()),
       signals_(*request.stop),
       time_limit_(request.deadline),
@@ -34,6 +34,7 @@ TrainingLoop::TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRan
       first_(first),
       logger_(logger),
       began_from_(std::move(began_from)),
+      memory_(request, trainer.model(), memory),
       saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, trainer.model().groups().communicator(),
              [first](const std::string& text) { first->warn(text); }),
       trace_file_(request.trace) {
@@ -117,12 +118,14 @@ std::string TrainingLoop::newest_checkpoint() {
 
 // Returns whether the ranks were asked to stop.
 bool TrainingLoop::train_step() {
-  const bool asked = is_asked_to_stop(longest_step_);
+  const bool asked = is_asked_for_a_stop();
+  memory_.begin_step();
   const auto start = Clock::now();
   const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
   // Before saving and tracing, which are not part of a step.
   step_seconds_.push_back(seconds_since(start));
   longest_step_ = std::max(longest_step_, step_seconds_.back());
+  memory_.end_step();
   // At the same point of the step on all ranks, because it is collective.
   saver_.progress();
   if (trace_) trace_->end_step();
@@ -131,10 +134,13 @@ bool TrainingLoop::train_step() {
   } else {
     logger_.debug("step {}: loss {}, {}", trainer_.steps_done(), result.loss, format_duration(step_seconds_.back()));
   }
-  // A request that came during the step. Several ranks must agree first, which the next step's exchange does.
-  const bool asked_alone = ranks() == 1 && is_asked_to_stop(longest_step_);
-  return result.stop_requested || asked_alone;
+  // A request that came during the step. Several ranks must agree first, which the next step's exchange does; after the
+  // first step at once, which shows what the plan of a limit did not know.
+  const bool agrees = ranks() == 1 || (memory_.has_limit() && step_seconds_.size() == 1);
+  return result.stop_requested || (agrees && any_rank(communicator(), is_asked_for_a_stop()));
 }
+
+bool TrainingLoop::is_asked_for_a_stop() { return is_asked_to_stop(longest_step_) || memory_.excess() > 0; }
 
 // This rank; the next exchange tells the others. `longest`: seconds between two such questions, at most so far. Time is
 // watched by the first rank alone, because clocks differ.
@@ -224,6 +230,16 @@ void TrainingLoop::save(CheckpointSaver::Kind kind) {
 
 ExitCode TrainingLoop::stop() {
   end();
+  if (memory_.has_limit()) {
+    const MemoryExcess excess = largest_excess(communicator(), memory_.excess());
+    // Whoever has asked is answered first; the run finds it again.
+    if (!any_rank(communicator(), is_asked_to_stop(longest_step_)) && excess.bytes > 0) {
+      found_excess_ = excess;
+      if (first_ != nullptr)
+        first_->show_pause(excess_text(trainer_.steps_done(), excess) + ": what follows is planned again");
+      return ExitCode::stopped;
+    }
+  }
   return say_stopped();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/runtime/run_training.h"
+#include "parallel/runtime/training/run_training.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -20,15 +20,16 @@
 #include "core/tokenizer/byte_tokenizer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/device/device.h"
+#include "parallel/device/device_runtime.h"
 #include "parallel/device/profiler_range.h"
 #include "parallel/engine/data/run_data.h"
 #include "parallel/engine/generation/generation.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/layout/connections.h"
 #include "parallel/run/time_limit.h"
-#include "parallel/runtime/first_rank.h"
-#include "parallel/runtime/run_trace.h"
-#include "parallel/runtime/training_loop.h"
+#include "parallel/runtime/training/first_rank.h"
+#include "parallel/runtime/training/run_trace.h"
+#include "parallel/runtime/training/training_loop.h"
 
 namespace llmtrain {
 namespace {
@@ -145,9 +146,16 @@ void write_data_description(const std::filesystem::path& file, const Trainer& tr
   write_file_atomically(file, description.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+// How a part of a run has ended that had one layout.
+struct PartEnd {
+  ExitCode code = ExitCode::done;
+  std::optional<MemoryExcess> excess{};  // the rest is to have another layout
+  std::int64_t steps_done = 0;
+};
+
 // The first rank's training, with everything that it writes and shows.
-ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock& lock, SharedVerification& verification,
-                     const ThreadMemory& memory) {
+PartEnd train_first(const RunRequest& request, Trainer& trainer, RunFolderLock& lock, SharedVerification& verification,
+                    ThreadMemory& memory) {
   const Recipe& recipe = request.recipe();
   RunDirectory directory(recipe, std::move(lock));
   log_to_file(directory.log_file());
@@ -179,14 +187,15 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
   use_exchange_file(directory.path(), trainer.model());
   if (is_finished(recipe, trainer)) {
     show_nothing_to_do(trainer);
-    return ExitCode::done;
+    return {};
   }
   show_changes(directory, trainer);
   const bool is_quiet = request.verbosity == Verbosity::quiet;
   directory.keep_recipe(trainer.steps_done());
   FirstRank first(request, directory, trainer, memory);
-  TrainingLoop loop(request, trainer, &first, log(), began_from);
+  TrainingLoop loop(request, trainer, &first, log(), memory, began_from);
   const ExitCode code = run_observed(loop, communicator.log(), log());
+  if (loop.excess()) return {code, loop.excess(), trainer.steps_done()};
   if (request.plan && loop.has_trained()) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
   if (trainer.arena() != nullptr) show_arena(trainer.arena()->use(), request.launch.ranks > 1);
   // Otherwise whole weights exist only while all ranks take part.
@@ -195,10 +204,11 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
   if (code == ExitCode::done && !is_quiet && has_weights && !stops()) show_sample(recipe, trainer, stops);
   if (request.trace) log().info("the timeline of the last steps for ui.perfetto.dev: {}", *request.trace);
   if (code == ExitCode::done) show_end(directory, recipe);
-  return code;
+  return {code};
 }
 
-ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerification& verification) {
+PartEnd train_other(const RunRequest& request, Trainer& trainer, SharedVerification& verification,
+                    ThreadMemory& memory) {
   verification.run({});
   Communicator& communicator = trainer.model().groups().communicator();
   const std::string checkpoint = share_text(communicator, "");
@@ -213,9 +223,10 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerifica
     exchange_numbers(communicator, 0);  // as train_first() says
   }
   use_exchange_file({}, trainer.model());
-  if (is_finished(request.recipe(), trainer)) return ExitCode::done;
-  TrainingLoop loop(request, trainer, nullptr, logger);
-  return run_observed(loop, communicator.log(), logger);
+  if (is_finished(request.recipe(), trainer)) return {};
+  TrainingLoop loop(request, trainer, nullptr, logger, memory);
+  const ExitCode code = run_observed(loop, communicator.log(), logger);
+  return {code, loop.excess(), trainer.steps_done()};
 }
 
 // Takes the run's folder, on the first rank, before ranks write or read anything in it. Collective.
@@ -227,7 +238,7 @@ void lock_folder(const Recipe& recipe, Communicator& communicator, std::optional
 }
 
 // Before the first step, with everything that may take long.
-ExitCode start_and_train(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
+PartEnd start_and_train(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
   const bool is_first = communicator.rank() == 0;
   const WorkMonitor::Stops stops = stops_of(request, communicator);
   const WorkMonitor monitor(stops, is_first ? WorkMonitor::Lines::in_log : WorkMonitor::Lines::none);
@@ -239,9 +250,9 @@ ExitCode start_and_train(const RunRequest& request, const c10::Device& device, C
     if (is_first) stop_file_of(request.recipe()).remove();
     if (is_first)
       log().info("stopped on request or before its time limit, before training; run the same command again");
-    return ExitCode::stopped;
+    return {ExitCode::stopped};
   }
-  const MemoryWatch watch;
+  MemoryWatch watch;
   std::optional<RunFolderLock> lock;
   lock_folder(request.recipe(), communicator, lock);
   // The folder is locked: whether it has a checkpoint does not change.
@@ -250,17 +261,40 @@ ExitCode start_and_train(const RunRequest& request, const c10::Device& device, C
   Trainer trainer(request.layout, communicator, device, cache, resumes ? FirstWeights::leave : FirstWeights::load,
                   monitor);
   return lock ? train_first(request, trainer, *lock, verification, watch.memory())
-              : train_other(request, trainer, verification);
+              : train_other(request, trainer, verification, watch.memory());
+}
+
+// Gives the rest of a run, which goes on from its newest checkpoint, a layout that needs less memory. Collective.
+void replan(RunRequest& request, const PartEnd& part, const c10::Device& device, Communicator& communicator) {
+  // One rank shows the plan.
+  if (communicator.rank() > 0) request.plan.reset();
+  run_together(communicator, [&] {
+    try {
+      request.tensor_limit->replan(request, part.excess->bytes);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}, and no plan needs so much less; its checkpoint is saved, and the same "
+                                            "command goes on with a higher memory.limit: {}",
+                                            excess_text(part.steps_done, *part.excess), error.what()));
+    }
+  });
+  if (communicator.rank() == 0) advise_on_memory(request.memory_advice);
+  // What the former layout's tensors had, the next one's may have in other sizes.
+  runtime_of(device).release_cached_memory(device);
 }
 
 }  // namespace
 
-ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
+ExitCode run_training(const RunRequest& asked, const c10::Device& device, Communicator& communicator) {
   name_profiler_thread(fmt::format("rank {}", communicator.rank()));
-  if (!device.is_cpu()) allow_tf32(request.recipe().precision.tf32);
-  check_same_recipe(communicator, request.recipe());
+  if (!device.is_cpu()) allow_tf32(asked.recipe().precision.tf32);
+  RunRequest request = asked;
   try {
-    return start_and_train(request, device, communicator);
+    while (true) {
+      check_same_recipe(communicator, request.recipe());
+      const PartEnd part = start_and_train(request, device, communicator);
+      if (!part.excess) return part.code;
+      replan(request, part, device, communicator);
+    }
   } catch (const Error& error) {
     // So that the same command goes on.
     if (error.code() == ExitCode::stopped && communicator.rank() == 0) stop_file_of(request.recipe()).remove();
