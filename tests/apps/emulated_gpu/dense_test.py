@@ -187,6 +187,25 @@ class Dense(EmulatedTest):
         self.refused(2, ["/memory/limit", "the least that a plan needs"], "run", "cuda.json", "-q", "--run-dir", "less",
                      "--set", f"memory.limit={math.floor(least) - 1}", program=EMULATED, environment=self.variables)
 
+    @emulated_only
+    def test_states_of_several_times_the_memory(self):
+        """Under a policy of memory, to the bits of a run on a device that has room for all of them."""
+        self.write("deep.json", recipe(
+            "llama", "bf16", model={"layers": 12, "hidden_size": 128}, batch={"global": 2}, cluster={"device": "cuda"},
+            training={"steps": 2, "clip_norm": 0}, checkpoint={"every": 2, "async": False}, log={"tensorboard": False}))
+
+        def run(folder, mebibytes, policy):
+            return self.run_emulated("run", "deep.json", "-q", "--run-dir", folder, "--set", f"memory.policy={policy}",
+                                     environment={"EMULATED_MEMORY": str(mebibytes)})
+
+        self.assertEqual(run("large", 1024, "none").returncode, 0)
+        self.assertEqual(run("small", 8, "zero_infinity").returncode, 0)
+        files = {folder: {path.name: path.read_bytes() for path in self.newest_checkpoint(folder).glob("*.safetensors")}
+                 for folder in ("large", "small")}
+        self.assertEqual([row["loss"] for row in self.rows("small")], [row["loss"] for row in self.rows("large")])
+        self.assertEqual(files["small"], files["large"])
+        self.assertGreater(sum(map(len, files["small"].values())), 4 * 8 * 2**20)
+
     def test_muon(self):
         training = {"steps": 3, "optimizer": {"name": "muon"}, "learning_rate": {"peak": 0.003}}
         # GPUs orthogonalise in bf16.
