@@ -2,6 +2,8 @@
 #include "apps/llmtrain/launch/rank_watch.h"
 
 #include <poll.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include <utility>
 
 #include "apps/llmtrain/mpirun/child_processes.h"
+#include "core/base/log.h"
 
 namespace llmtrain::app {
 namespace {
@@ -55,6 +58,9 @@ std::optional<std::int64_t> rank_of(pid_t process) {
   return std::nullopt;
 }
 
+// How long a poll waits, in milliseconds: requests to stop are looked for as often.
+constexpr int interval = 50;
+
 class RankWatch {
  public:
   RankWatch(pid_t launcher, std::int64_t ranks)
@@ -73,7 +79,6 @@ class RankWatch {
         watched.push_back({handle.descriptor(), POLLIN, 0});
         ranks.push_back(rank);
       }
-      constexpr int interval = 50;  // milliseconds
       if (::poll(watched.data(), watched.size(), interval) < 0) {
         if (errno != EINTR) break;
         continue;  // what it says of the processes is left as it was
@@ -83,6 +88,27 @@ class RankWatch {
       if (watched.front().revents != 0) break;
     }
     return first;
+  }
+
+  // Until the ranks that were found have ended, too, or the time is over.
+  void wait_for_ranks(const std::function<void()>& look, std::chrono::milliseconds most_time) {
+    const auto end = std::chrono::steady_clock::now() + most_time;
+    while (!found_.empty() && std::chrono::steady_clock::now() < end) {
+      look();
+      std::vector<pollfd> watched;
+      for (const auto& [rank, handle] : found_) watched.push_back({handle.descriptor(), POLLIN, 0});
+      if (::poll(watched.data(), watched.size(), interval) < 0) {
+        if (errno != EINTR) return;
+        continue;
+      }
+      auto each = watched.begin();
+      std::erase_if(found_, [&each](const auto&) { return (each++)->revents != 0; });
+    }
+    if (found_.empty()) return;
+    std::vector<std::int64_t> left;
+    for (const auto& [rank, handle] : found_) left.push_back(rank);
+    log().warn("mpirun has ended, and rank {} not yet: memory and files that it holds may not be free for the next run",
+               fmt::join(left, ", "));
   }
 
  private:
@@ -108,15 +134,18 @@ class RankWatch {
 
 }  // namespace
 
-LauncherEnd wait_for_launcher(pid_t launcher, std::int64_t ranks, const std::function<void()>& look) {
-  constexpr std::chrono::milliseconds interval{50};
+LauncherEnd wait_for_launcher(pid_t launcher, std::int64_t ranks, const std::function<void()>& look,
+                              std::chrono::milliseconds most_time_after) {
+  RankWatch watch(launcher, ranks);
   LauncherEnd end;
-  end.first_ranks = RankWatch(launcher, ranks).wait(look);
+  end.first_ranks = watch.wait(look);
+  // Before the launcher's number becomes free for another process: `look` may send it signals.
+  watch.wait_for_ranks(look, most_time_after);
   while (true) {
     const pid_t ended = ::waitpid(launcher, &end.status, WNOHANG);
     if (ended == launcher || (ended < 0 && errno != EINTR)) break;
     look();
-    std::this_thread::sleep_for(interval);
+    std::this_thread::sleep_for(std::chrono::milliseconds(interval));
   }
   return end;
 }
