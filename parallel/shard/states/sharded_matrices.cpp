@@ -144,7 +144,9 @@ void ShardedMatrices::transform_each(std::span<const std::size_t> matrices, cons
   }
   for (const std::size_t matrix : matrices) {
     const Parts& parts = parts_[parts_of_[matrix]];
-    take(matrix, transform(local(matrix).view({parts.rows, parts.columns})).contiguous().flatten());
+    // What was transformed is released before the result is taken.
+    const at::Tensor result = transform(local(matrix).view({parts.rows, parts.columns})).contiguous().flatten();
+    take(matrix, result);
   }
 }
 
@@ -164,7 +166,7 @@ void ShardedMatrices::transform_batch(std::span<const std::size_t> batch, const 
   at::Tensor parts = at::empty({std::reduce(part_counts.begin(), part_counts.end())}, sent.options());
   splits_->exchange(sent, sent_counts, parts, part_counts);
   // One matrix for each rank: none does the work of another, and all work at the same time.
-  if (position < batch.size()) parts = transformed(batch[position], parts, transform);
+  if (position < batch.size()) transform_parts(batch[position], parts, transform);
   // The results come into the memory of what was sent.
   splits_->exchange(parts, part_counts, sent, sent_counts);
   std::int64_t begin = 0;
@@ -174,22 +176,20 @@ void ShardedMatrices::transform_batch(std::span<const std::size_t> batch, const 
   }
 }
 
-at::Tensor ShardedMatrices::transformed(std::size_t matrix, const at::Tensor& parts, const Transform& transform) const {
+void ShardedMatrices::transform_parts(std::size_t matrix, const at::Tensor& parts, const Transform& transform) const {
   const Parts& split = parts_[parts_of_[matrix]];
   const std::int64_t part = elements(matrix).count();
   at::Tensor whole = at::empty({split.rows, split.columns}, parts.options());
+  const auto part_of = [&](std::size_t i) {
+    const auto begin = static_cast<std::int64_t>(i) * part;
+    return parts.slice(0, begin, begin + part).view({split.boxes[i].rows, split.boxes[i].columns});
+  };
   const auto box_of = [](const at::Tensor& matrix_of_boxes, const Box& box) {
     return matrix_of_boxes.narrow(0, box.row, box.rows).narrow(1, box.column, box.columns);
   };
-  for (std::size_t i = 0; i < split.boxes.size(); ++i) {
-    const Box& box = split.boxes[i];
-    const auto begin = static_cast<std::int64_t>(i) * part;
-    box_of(whole, box).copy_(parts.slice(0, begin, begin + part).view({box.rows, box.columns}));
-  }
-  const at::Tensor result = transform(whole);
-  std::vector<at::Tensor> results;
-  for (const Box& box : split.boxes) results.push_back(box_of(result, box).reshape({part}));
-  return at::cat(results);
+  for (std::size_t i = 0; i < split.boxes.size(); ++i) box_of(whole, split.boxes[i]).copy_(part_of(i));
+  whole = transform(whole);
+  for (std::size_t i = 0; i < split.boxes.size(); ++i) part_of(i).copy_(box_of(whole, split.boxes[i]));
 }
 
 }  // namespace llmtrain

@@ -66,8 +66,8 @@ class ShardedMatrices final : public WholeMatrices {
   void transform_batch(std::span<const std::size_t> batch, const Local& local, const Transform& transform,
                        const Take& take) const;
   // Transforms the whole of a split matrix, whose parts follow each other by position, and cuts it into such parts
-  // again.
-  at::Tensor transformed(std::size_t matrix, const at::Tensor& parts, const Transform& transform) const;
+  // again, in their place.
+  void transform_parts(std::size_t matrix, const at::Tensor& parts, const Transform& transform) const;
 
   DataParallel data_;
   std::int64_t shard_;
