@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/muon.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -27,16 +29,16 @@ void Muon::update(const OptimizerUpdate& update) {
   if (update.elsewhere == nullptr) kernels::muon_mean_(momentum_, update.gradients, how);
   const auto read = [&](std::int64_t begin, std::int64_t end) {
     at::Tensor gradients = update.gradients.slice(0, begin, end);
-    at::Tensor mean;
     if (update.elsewhere == nullptr) {
-      mean = momentum_.slice(0, begin, end);
-    } else {
-      mean = update.elsewhere->fetch(1, begin, end);
-      gradients = gradients.to(mean.device());
-      kernels::muon_mean_(mean, gradients, how);
-      update.elsewhere->store(1, begin, mean);
+      const at::Tensor mean = momentum_.slice(0, begin, end);
+      return muon.nesterov ? kernels::muon_mean_ahead(mean, gradients, how) : mean;
     }
-    return muon.nesterov ? kernels::muon_mean_ahead(mean, gradients, how) : mean;
+    const at::Tensor mean = update.elsewhere->fetch(1, begin, end);
+    gradients = update.elsewhere->bring(gradients);
+    kernels::muon_mean_(mean, gradients, how);
+    at::Tensor ahead = muon.nesterov ? kernels::muon_mean_ahead(mean, gradients, how) : mean.clone();
+    update.elsewhere->store(1, begin, mean);
+    return ahead;
   };
   const auto transform = [&](const at::Tensor& matrix) {
     const at::ScalarType products = matrix.is_cuda() ? at::kBFloat16 : matrix.scalar_type();
@@ -51,10 +53,14 @@ void Muon::update(const OptimizerUpdate& update) {
       return kernels::muon_step_(update.weights.slice(0, begin, end), values, step, compute_weights);
     const at::Tensor weights = update.elsewhere->fetch(0, begin, end);
     // The step rounds to another type, on the device where it is made.
-    const bool rounds = compute_weights && compute_weights->device() == weights.device() &&
-                        compute_weights->scalar_type() != weights.scalar_type();
-    kernels::muon_step_(weights, values, step, rounds ? compute_weights : std::nullopt);
-    if (compute_weights && !rounds) compute_weights->copy_(weights);
+    std::optional<at::Tensor> rounded;
+    if (compute_weights && compute_weights->scalar_type() != weights.scalar_type())
+      rounded = compute_weights->device() == weights.device()
+                    ? *compute_weights
+                    : at::empty(weights.sizes(), weights.options().dtype(compute_weights->scalar_type()));
+    kernels::muon_step_(weights, values, step, rounded);
+    const at::Tensor made = rounded.value_or(weights);
+    if (compute_weights && !made.is_same(*compute_weights)) update.elsewhere->leave(made, *compute_weights);
     update.elsewhere->store(0, begin, weights);
   };
   matrices_.for_each(read, transform, write);

@@ -35,11 +35,15 @@ class ElsewhereStates {
   virtual ~ElsewhereStates() = default;
 
   // The weights, or with `state` 1 and more the states in the order of Optimizer::states(). Elements [begin, end),
-  // flat, where the update computes: to be changed, and then stored.
+  // flat, where the update computes: to be changed, and then stored, after which they are not used.
   virtual at::Tensor fetch(std::size_t state, std::int64_t begin, std::int64_t end) = 0;
   // What was fetched from `begin` on, as it is now. An update stores each element of every state once, the weights
   // last.
   virtual void store(std::size_t state, std::int64_t begin, const at::Tensor& values) = 0;
+  // Flat values of another tensor of the update where it computes, to be read until the next store().
+  virtual at::Tensor bring(const at::Tensor& values) = 0;
+  // Copies what the update has made, and does not use after the next store(), to another tensor of the update.
+  virtual void leave(const at::Tensor& values, const at::Tensor& to) = 0;
 };
 
 // Inputs of one update in addition to the optimizer's own state. All tensors are flat and of the same length.

@@ -73,6 +73,8 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       swapped_update_.emplace(device_);
     else
       host_update_.emplace(device_);
+    if (recipe().training.optimizer.name == OptimizerKind::muon)
+      matrix_copies_.emplace(device_, !recipe().memory.swaps_states());
   }
   if (offload.optimizer == StatesPlace::disk) open_state_disk(offload);
   if (offload.gradients) gradient_eviction_.emplace(device_);
@@ -87,7 +89,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
 // All of it at once, before anything is trained: a disk that is too small is found here.
 void LocalModel::open_state_disk(const OffloadRecipe& offload) {
   state_disk_.emplace(offload.folder.value_or(recipe().log.directory),
-                      state_file(layout_->partition(), groups_.pipeline.position(), device_.is_cuda()));
+                      state_file(layout_->partition(), groups_.pipeline.position(), device_.is_cuda()), device_);
   if (!groups_.is_first()) return;
   const std::string folder = state_disk_->file().folder().string();
   if (state_disk_->file().is_in_memory())
@@ -149,6 +151,7 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 gradient_fallback(),
                                 host_update_ && leaves ? &*host_update_ : nullptr,
                                 swapped_update_ && leaves ? &*swapped_update_ : nullptr,
+                                matrix_copies_ && leaves ? &*matrix_copies_ : nullptr,
                                 weight_fetch_ && leaves ? &*weight_fetch_ : nullptr,
                                 state_disk_ && leaves ? &*state_disk_ : nullptr,
                                 weights_are_lent,

@@ -87,6 +87,9 @@ class LocalModel {
   // What brings the host's optimizer states to the device (memory.policy "naive_swapping"); null: they stay.
   const SwappedUpdate* swapped_update() const { return swapped_update_ ? &*swapped_update_ : nullptr; }
 
+  // What brings Muon's matrices from the host or the disk to the device; null: they stay.
+  const MatrixCopies* matrix_copies() const { return matrix_copies_ ? &*matrix_copies_ : nullptr; }
+
   // The disk that has this rank's optimizer states (memory.offload.optimizer "disk"); null without.
   const StateDisk* state_disk() const { return state_disk_ ? &*state_disk_ : nullptr; }
 
@@ -163,6 +166,7 @@ class LocalModel {
   std::optional<GradientFallback> gradient_fallback_;
   std::optional<HostUpdate> host_update_;        // where the host or the disk has a GPU's optimizer states
   std::optional<SwappedUpdate> swapped_update_;  // in its place, where the device updates what the host has
+  std::optional<MatrixCopies> matrix_copies_;    // where Muon's matrices come from either to the device
   std::optional<GradientEviction> gradient_eviction_;
   std::optional<StateDisk> state_disk_;      // where the disk has them
   std::optional<WeightFetch> weight_fetch_;  // where it has the shards of the weights

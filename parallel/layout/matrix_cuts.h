@@ -12,6 +12,10 @@
 
 namespace llmtrain {
 
+// How many parts of matrices may be on their way from a GPU to the host when another one arrives, where an update has
+// their states there: with two, the momentum of one and the weights of the one before leave while it is orthogonalised.
+inline constexpr std::size_t most_leaving_matrices = 2;
+
 // How many matrices of a parameter one rank holds: one, or of routed experts one per expert.
 std::int64_t local_matrices(const Parameter& parameter, const ShardDegrees& degrees);
 // The matrices of a group's flat memory on one rank, in its order. The group's parameters are matrices.

@@ -6,6 +6,7 @@
 
 #include "parallel/layout/state_pieces.h"
 #include "parallel/plan/cost/muon_matrices.h"
+#include "parallel/plan/cost/offload_cost.h"
 
 namespace llmtrain {
 namespace {
@@ -132,33 +133,64 @@ double piece_bytes(const Partition& partition, const MuonGroups::Group& of, Comp
   return elements * static_cast<double>(std::reduce(pieces.widths.begin(), pieces.widths.end()));
 }
 
-// Elements of states that come to the GPU and go back to the host, whose copies nothing hides.
-double copy_seconds(const PricedLayout& priced, const StateGroup& group) {
-  if (group.stays || !priced.recipe().memory.offload.moves_states()) return 0;
-  if (priced.setting().program.device != ComputeDevice::cuda) return 0;
-  const double weights = group.types.master ? group.types.master_bytes() : group.types.weight_bytes();
-  const double gradients = priced.recipe().memory.offload.gradients ? group.types.gradient_bytes() : 0;
-  const double bytes = 2 * (weights + group.types.moment_bytes()) + gradients;
-  return static_cast<double>(group.shard()) * bytes / priced.profile.device.pcie_bandwidth;
+// Whether a group's states come to the GPU for its update.
+bool is_copied(const Partition& partition, const StateGroup& group, ComputeDevice device) {
+  return device == ComputeDevice::cuda && partition.recipe.memory.offload.moves_states() && !group.stays;
+}
+
+// The copies of one element.
+MuonCopies copied_bytes(const Partition& partition, const StateGroup& group) {
+  const StateTypes& types = group.types;
+  const double states = exact_bytes + types.moment_bytes();
+  const double gradients = evicted_bytes(partition, group) > 0 ? types.gradient_bytes() : 0;
+  const double rounded = partition.recipe.memory.offload.weights && types.master ? types.weight_bytes() : 0;
+  return {states + gradients, states + rounded};
+}
+
+// An update that takes so long without the copies, which go on beside it in both directions, but with naive swapping.
+double with_copies(const PricedLayout& priced, const StateGroup& group, double update) {
+  if (!is_copied(priced.partition, group, priced.setting().program.device)) return update;
+  const MuonCopies bytes = muon_copies(priced.partition, group);
+  const double bandwidth = priced.profile.device.pcie_bandwidth;
+  if (priced.recipe().memory.swaps_states()) return update + (bytes.incoming + bytes.outgoing) / bandwidth;
+  return std::max({update, bytes.incoming / bandwidth, bytes.outgoing / bandwidth});
 }
 
 }  // namespace
+
+MuonCopies muon_copies(const Partition& partition, const StateGroup& group) {
+  const MuonCopies of_element = copied_bytes(partition, group);
+  const auto elements = static_cast<double>(group.flat().shard(0).count());
+  return {of_element.incoming * elements, of_element.outgoing * elements};
+}
+
+double muon_copied_bytes(const Partition& partition, ComputeDevice device, std::int64_t pipeline_rank) {
+  double bytes = 0;
+  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < partition.stages.size();
+       stage += static_cast<std::size_t>(partition.mesh.pipeline))
+    for (const StateGroup& group : partition.groups[stage]) {
+      if (!group.is_muon || !is_copied(partition, group, device)) continue;
+      const MuonCopies of_group = muon_copies(partition, group);
+      bytes += of_group.incoming + of_group.outgoing;
+    }
+  return bytes;
+}
 
 double muon_workspace(const Partition& partition, ComputeDevice device) {
   const double product = device == ComputeDevice::cuda ? element_bytes(ElementType::bfloat16) : exact_bytes;
   double most = 0;
   const MuonGroups groups(partition);
-  const bool fetches = device == ComputeDevice::cuda && partition.recipe.memory.offload.moves_states();
   for (const MuonGroups::Group& of : groups.distinct()) {
     const MuonMatrices& matrices = of.matrices;
     // What is orthogonalised, with tensor ranks also the parts that are sent and received of it; two iterates and the
     // polynomial in the Gram matrix.
     const double copies = matrices.splits() > 1 ? 3 : 1;
+    const bool is_fetched = is_copied(partition, of.group, device);
     const std::vector<double> largest = matrices.largest([&](const MatrixSize& size) {
       const double work =
           copies * exact_bytes * size.whole() + product * (2 * size.whole() + size.shorter() * size.shorter());
       // The mean, the gradients and what is orthogonalised, before any work on it.
-      return fetches && !of.group.stays ? std::max(work, (copies + 2) * exact_bytes * size.whole()) : work;
+      return is_fetched ? std::max(work, (copies + 2) * exact_bytes * size.whole()) : work;
     });
     const double pieces = piece_bytes(partition, of, device);
     // Parts that are sent and received, and of the latter the whole matrices or their results.
@@ -181,7 +213,8 @@ std::vector<double> muon_seconds(const PricedLayout& priced) {
         static_cast<double>(group.shard()) * pass_bytes(group.types, device) * priced.program().traffic.optimizer;
     const std::vector<double> products = matrices.sums(
         [&](const MatrixSize& size) { return roofline.seconds(orthogonalize_work(roofline, size, steps, device)); });
-    const double of_group = most_of(products) + priced.roofline.pass(bytes).seconds + copy_seconds(priced, group);
+    const double update = most_of(products) + priced.roofline.pass(bytes).seconds;
+    const double of_group = with_copies(priced, group, update);
     for (std::size_t rank = 0; rank < groups.ranks(); ++rank)
       seconds[rank] += static_cast<double>(groups.counts(rank)[i]) * of_group;
   }

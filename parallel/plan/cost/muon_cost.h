@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -32,11 +33,21 @@ std::vector<MuonExchange> muon_exchanges(const PricedLayout& priced);
 // The bytes that each rank would hold of an all-to-all of equal parts in which it sends `sent` to the others.
 double all_to_all_bytes(double sent, const RankGroup& ranks);
 
+// Bytes of a group's states, of gradients that have left before and of rounded weights that are the host's, which a
+// rank copies between its GPU and the host for the update of a step (parallel/shard/states/offload/matrix_copies.h).
+struct MuonCopies {
+  double incoming = 0, outgoing = 0;
+};
+MuonCopies muon_copies(const Partition& partition, const StateGroup& group);
+// The same of all groups of a pipeline rank, both ways; 0 where none are copied.
+double muon_copied_bytes(const Partition& partition, ComputeDevice device, std::int64_t pipeline_rank);
+
 // What one rank holds at most during the update beside its states, over all ranks.
 double muon_workspace(const Partition& partition, ComputeDevice device);
 
 // Seconds of the update on each pipeline rank: the passes over its states, the products that orthogonalise the matrices
-// of the shard with most of them, and the traffic, which nothing hides.
+// of the shard with most of them, or what these take to come to a GPU or to leave it where that is longer, and the
+// traffic, which nothing hides.
 std::vector<double> muon_seconds(const PricedLayout& priced);
 
 }  // namespace llmtrain

@@ -13,6 +13,7 @@
 #include "core/recipe/rules/rules.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/plan/cost/disk_cost.h"
+#include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
@@ -102,7 +103,8 @@ std::vector<PlannedRank> planned_ranks(const PricedLayout& priced, const Plan& p
                      .bytes = simulated.high_water,
                      .host_bytes = simulated.host_peak_bytes,
                      .evicted_bytes = evicted_bytes(priced.partition, index),
-                     .swapped_bytes = swapped_states(priced.partition, index).bytes(),
+                     .swapped_bytes = swapped_states(priced.partition, index).bytes() +
+                                      muon_copied_bytes(priced.partition, priced.setting().program.device, index),
                      .disk_bytes = plan.memory.stages[static_cast<std::size_t>(index)].disk,
                      .disk_traffic = disk_traffic(priced, index),
                      .disk_seconds = disk_seconds(priced, index),

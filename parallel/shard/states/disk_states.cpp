@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -26,8 +28,10 @@ at::Tensor make_bytes(std::int64_t bytes) {
 
 }  // namespace
 
-StateDisk::StateDisk(const std::filesystem::path& folder, const StateFile& file)
-    : file_(folder, file.bytes, "/memory/offload/folder"), memory_(make_bytes(file.buffers())) {
+StateDisk::StateDisk(const std::filesystem::path& folder, const StateFile& file, const at::Device& device)
+    : file_(folder, file.bytes, "/memory/offload/folder"),
+      is_pinned_(!device.is_cpu()),
+      memory_(make_bytes(file.buffers())) {
   const std::span<std::byte> all = bytes_of(memory_);
   stream_ = std::make_unique<ScratchStream>(
       file_, ScratchStream::Buffers{all.first(all.size() / 2), all.subspan(all.size() / 2)});
@@ -46,6 +50,29 @@ void StateDisk::add_block(const ScratchBlock& block, bool in_order) {
   next_.emplace_back();
   in_order_.push_back(in_order);
   blocks_.push_back(block);
+  if (!in_order) largest_pinned_ = std::max(largest_pinned_, block.bytes);
+}
+
+// LibTorch takes a power of two of bytes for memory that is pinned, in whole pages.
+at::Tensor StateDisk::take(std::size_t number) {
+  const std::int64_t bytes = block(number).bytes;
+  if (!is_pinned_) return make_bytes(bytes);
+  if (free_.empty()) {
+    ++pinned_pieces_;
+    free_.push_back(at::empty({largest_pinned_}, at::TensorOptions(at::kByte).pinned_memory(true)));
+  }
+  const at::Tensor memory = std::move(free_.back());
+  free_.pop_back();
+  return memory.narrow(0, 0, bytes);
+}
+
+void StateDisk::give(at::Tensor memory) {
+  if (is_pinned_) free_.push_back(memory.as_strided({largest_pinned_}, {1}, 0));
+}
+
+std::int64_t StateDisk::buffers() const {
+  const auto pinned = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(largest_pinned_)));
+  return static_cast<std::int64_t>(memory_.nbytes()) + pinned_pieces_ * pinned;
 }
 
 void StateDisk::set_order(const std::vector<std::size_t>& numbers) {
@@ -73,14 +100,16 @@ std::vector<at::Tensor> DiskStates::states_in(std::byte* bytes, std::int64_t pie
 }
 
 DiskStates::Held DiskStates::read_piece(std::int64_t piece) const {
-  Held held{make_bytes(pieces_.piece_bytes(piece)), {}};
-  disk_.read(first_ + static_cast<std::size_t>(piece), bytes_of(held.bytes));
+  const std::size_t number = first_ + static_cast<std::size_t>(piece);
+  Held held{disk_.take(number), {}};
+  disk_.read(number, bytes_of(held.bytes));
   held.states = states_in(bytes_of(held.bytes).data(), piece);
   return held;
 }
 
-void DiskStates::write_piece(std::int64_t piece, const Held& held) {
+void DiskStates::write_piece(std::int64_t piece, Held held) {
   disk_.write(first_ + static_cast<std::size_t>(piece), bytes_of(held.bytes));
+  disk_.give(std::move(held.bytes));
 }
 
 std::vector<at::Tensor> DiskStates::begin(std::int64_t piece, UpdatePass pass) {

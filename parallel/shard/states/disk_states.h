@@ -23,14 +23,14 @@ namespace llmtrain {
 // is known before, so that the next one, also of another group, is on its way while the processor works on one.
 class StateDisk {
  public:
-  // Throws as ScratchFile does.
-  StateDisk(const std::filesystem::path& folder, const StateFile& file);
+  // Throws as ScratchFile does. `device`: where the model computes.
+  StateDisk(const std::filesystem::path& folder, const StateFile& file, const at::Device& device);
 
   const ScratchFile& file() const { return file_; }
   ScratchStream& stream() { return *stream_; }
   const ScratchStream& stream() const { return *stream_; }
   // Bytes of memory that it takes.
-  std::int64_t buffers() const { return static_cast<std::int64_t>(memory_.nbytes()); }
+  std::int64_t buffers() const;
 
   // Takes the place of a group's pieces; the number of their first. `in_order`: whether begin() is asked for them.
   std::size_t add(const StatePieces& pieces, bool in_order);
@@ -39,7 +39,10 @@ class StateDisk {
   const ScratchBlock& block(std::size_t number) const { return blocks_.at(number); }
   // `next`: what is asked for after it, where that is not the next of the order.
   std::span<std::byte> begin(std::size_t number, std::optional<std::size_t> next = std::nullopt);
-  // A piece that is asked for in no order, whose bytes the caller has; aligned as the file. Block until it is done.
+  // Memory for a piece that is asked for in no order, until give(). Beside a GPU it is pinned, and stays for the next.
+  at::Tensor take(std::size_t number);
+  void give(at::Tensor memory);
+  // Such a piece, whose bytes the caller has; aligned as the file. Block until it is done.
   void read(std::size_t number, std::span<std::byte> to) { stream_->read_block(blocks_.at(number), to); }
   void write(std::size_t number, std::span<const std::byte> from) { stream_->write_block(blocks_.at(number), from); }
   // End what began: a piece that has changed, and one that has been read alone.
@@ -50,7 +53,10 @@ class StateDisk {
   void add_block(const ScratchBlock& block, bool in_order);
 
   ScratchFile file_;
+  bool is_pinned_;
   at::Tensor memory_;
+  std::vector<at::Tensor> free_;  // pinned
+  std::int64_t pinned_pieces_ = 0, largest_pinned_ = 0;
   std::vector<ScratchBlock> blocks_;
   std::vector<std::optional<std::size_t>> next_;  // what is read after each
   std::vector<bool> in_order_;
@@ -70,13 +76,13 @@ class DiskStates {
   // read. Block and fail as ScratchStream's.
   std::vector<at::Tensor> begin(std::int64_t piece, UpdatePass pass);
   void end(UpdatePass pass) { pass == UpdatePass::update ? disk_.end() : disk_.leave(); }
-  // Those of a piece in memory of their own, read from the file, and written there.
+  // Those of a piece in memory of their own (StateDisk::take()), read from the file, and written there.
   struct Held {
     at::Tensor bytes;
     std::vector<at::Tensor> states;
   };
   Held read_piece(std::int64_t piece) const;
-  void write_piece(std::int64_t piece, const Held& held);
+  void write_piece(std::int64_t piece, Held held);
 
   // Elements of a state from `begin` on, as many as the tensor has, which is on the CPU and of the state's type.
   void read(std::size_t state, std::int64_t begin, const at::Tensor& to) const;

@@ -34,6 +34,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       has_master_(options.contents == StateContents::training && group.types.master),
       host_update_(is_trained_ ? options.host_update : nullptr),
       swapped_update_(is_trained_ ? options.swapped_update : nullptr),
+      matrix_copies_(is_trained_ && group.is_muon ? options.matrix_copies : nullptr),
       weight_fetch_(options.weight_fetch),
       weights_are_lent_(options.weights_are_lent),
       frees_gradients_(options.frees_gradients),
@@ -64,7 +65,7 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
     // What is on the disk has its shape here alone.
     if (is_trained_ && options.state_disk != nullptr)
       return at::empty({place_.count()}, at::TensorOptions(scalar_type(type)).device(at::kMeta));
-    if (swapped_update_ != nullptr) return WeightFetch::make_shard(place_.count(), scalar_type(type));
+    if (host_states_are_pinned()) return WeightFetch::make_shard(place_.count(), scalar_type(type));
     return make_flat_memory(place_.count(), scalar_type(type), states_device);
   };
   weights_ = make_weights(group, options.device);
@@ -331,7 +332,7 @@ ShardedParameters::Bytes ShardedParameters::bytes() const {
     return host_has_states() ? bytes.host : on_device;
   };
   const auto size_of_state = [&](const at::Tensor& tensor) {
-    return swapped_update_ != nullptr ? WeightFetch::bytes_of(tensor) : size(tensor);
+    return host_states_are_pinned() && !disk_ ? WeightFetch::bytes_of(tensor) : size(tensor);
   };
   if (has_own_source()) place(bytes.weights) += size_of_state(source_);
   for (const OptimizerState& state : optimizer_states()) place(bytes.moments) += size_of_state(state.values);

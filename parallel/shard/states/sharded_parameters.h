@@ -24,6 +24,7 @@
 #include "parallel/shard/states/joined_experts.h"
 #include "parallel/shard/states/offload/gradient_eviction.h"
 #include "parallel/shard/states/offload/host_update.h"
+#include "parallel/shard/states/offload/matrix_copies.h"
 #include "parallel/shard/states/offload/swapped_update.h"
 #include "parallel/shard/states/shard_gather.h"
 #include "parallel/shard/states/sharded_matrices.h"
@@ -56,6 +57,9 @@ struct ShardingOptions {
   // What updates them on the device instead, to which they come for it (memory.policy "naive_swapping"); null: they do
   // not. Outlives the parameters.
   SwappedUpdate* swapped_update = nullptr;
+  // What copies Muon's matrices between the host, which has their states or the file's pieces, and the device, which
+  // updates them; null: the device or the host has all. Outlives the parameters.
+  MatrixCopies* matrix_copies = nullptr;
   // At stage 3, what brings shards of weights that are in the host's memory (memory.offload.weights), which a host
   // update writes; null: they are the device's. Outlives the parameters.
   WeightFetch* weight_fetch = nullptr;
@@ -201,6 +205,8 @@ class ShardedParameters {
   // Whether source_ has its own memory, else it is a part of weights_.
   bool has_own_source() const { return has_master_ || (host_has_states() && weight_fetch_ == nullptr); }
   bool host_has_states() const { return host_update_ != nullptr || swapped_update_ != nullptr; }
+  // Those that are copied to the device and back.
+  bool host_states_are_pinned() const { return swapped_update_ != nullptr || matrix_copies_ != nullptr; }
   void update_matrices(OptimizerUpdate update);
   void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
   std::vector<OptimizerSegment> owned_segments() const;
@@ -229,6 +235,7 @@ class ShardedParameters {
   bool has_master_;                // in another type than the modules' weights
   HostUpdate* host_update_;        // null where the host updates nothing
   SwappedUpdate* swapped_update_;  // null where the device updates nothing that the host has
+  MatrixCopies* matrix_copies_;    // null where no matrices come to the device
   WeightFetch* weight_fetch_;      // null where it has the weights
   bool weights_are_lent_;          // and on the Meta device while they are not there
   bool frees_gradients_;

@@ -57,16 +57,17 @@ void ShardedParameters::load_state(std::size_t index, const std::function<void(c
 
 // Their weights and states come to where the model computes.
 void ShardedParameters::update_matrices(OptimizerUpdate update) {
-  const at::Device device = gradient_options_.device();
   std::unique_ptr<ElsewhereStates> states;
   if (disk_) {
-    states = std::make_unique<DiskMatrixStates>(*disk_, source_, owned().count(), device);
+    states = std::make_unique<DiskMatrixStates>(*disk_, source_, owned().count(), matrix_copies_);
   } else {
-    states =
-        std::make_unique<HostMatrixStates>(std::vector<at::Tensor>{source_, optimizer_states().front().values}, device);
+    states = std::make_unique<HostMatrixStates>(std::vector<at::Tensor>{source_, optimizer_states().front().values},
+                                                *matrix_copies_);
   }
   update.elsewhere = states.get();
+  if (matrix_copies_ != nullptr) matrix_copies_->begin();
   optimizer_->update(update);
+  if (matrix_copies_ != nullptr) matrix_copies_->finish();
 }
 
 void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
@@ -75,7 +76,7 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
   if (has_own_source()) update.compute_weights = owned_weights();
   DiskStates* const disk = disk_ ? &*disk_ : nullptr;
   if (!scales_) {
-    if (matrices_ && (host_has_states() || disk != nullptr)) return update_matrices(std::move(update));
+    if (matrices_ && (matrix_copies_ != nullptr || disk != nullptr)) return update_matrices(std::move(update));
     if (host_update_ != nullptr) return host_update_->run(*optimizer_, update, disk);
     if (swapped_update_ != nullptr)
       return swapped_update_->run(*optimizer_, update, UpdatePass::update,

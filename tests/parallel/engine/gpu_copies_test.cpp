@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include "parallel/engine/data/batch_prefetch.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/shard/states/offload/host_update.h"
+#include "parallel/shard/states/offload/matrix_copies.h"
 #include "tests/emulator/device/runtime.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/training_setting.h"
@@ -153,6 +155,52 @@ TEST_CASE("the host updates a GPU's weights as it would its own, whatever their 
         CHECK(at::equal(got.second, expected.second));
       }
     }
+  CHECK(emulated::counters(0).races == 0);
+}
+
+TEST_CASE("a matrix arrives and another one leaves while the device computes") {
+  MatrixCopies copies(gpu, true);
+  // That on which they arrive: LibTorch gives its 32 streams in turn.
+  c10::Stream incoming = kernels::copy_stream(gpu);
+  for (int i = 0; i < 30; ++i) incoming = kernels::copy_stream(gpu);
+  const auto pinned = [](double value) {
+    return at::full({1000}, value, at::TensorOptions(at::kFloat).pinned_memory(true));
+  };
+  const at::Tensor first = pinned(1), second = pinned(2);
+  copies.begin();
+  at::Tensor here = copies.bring({first.slice(0, 0, 300), first.slice(0, 300)}).mul_(3);
+  bool has_left = false;
+  copies.leave({{std::exchange(here, {}), {first.slice(0, 0, 700), first.slice(0, 700)}}}, [&] { has_left = true; });
+  std::promise<void> ends;
+  std::future<void> end = ends.get_future();
+  std::atomic<bool> is_late = false;
+  const auto product = [&] { is_late = end.wait_for(std::chrono::seconds(2)) != std::future_status::ready; };
+  emulated::enqueue(emulated::current_stream(0), {"a long product", {}, product});
+  const at::Tensor next = copies.bring({second});
+  incoming.synchronize();
+  copies.finish();
+  CHECK(has_left);
+  ends.set_value();
+  CHECK(at::equal((next * 2).cpu(), at::full({1000}, 4.0)));
+  CHECK_FALSE(is_late);
+  CHECK(at::equal(first, at::full({1000}, 3.0)));
+  CHECK(copies.bytes() == 3 * 4000);
+  CHECK(emulated::counters(0).races == 0);
+}
+
+TEST_CASE("the host waits for what leaves for the third time") {
+  MatrixCopies copies(gpu, true);
+  const at::Tensor host = at::zeros({4, 100}, at::TensorOptions(at::kFloat).pinned_memory(true));
+  std::vector<int> left;
+  copies.begin();
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor here = copies.bring({host[i]}).add_(i);
+    copies.leave({{here, {host[i]}}}, [&, i] { left.push_back(i); });
+    CHECK(left.size() == static_cast<std::size_t>(std::max(0, i - 1)));
+  }
+  copies.finish();
+  CHECK((left == std::vector<int>{0, 1, 2, 3}));
+  CHECK(at::equal(host, at::arange(4, at::kFloat).view({4, 1}).expand({4, 100})));
   CHECK(emulated::counters(0).races == 0);
 }
 

@@ -84,7 +84,10 @@ RankRun run_rank(const Plan& plan, Communicator& communicator, const std::functi
   GradientEviction* const eviction = trainer.model().gradient_eviction();
   const auto evicted = [&] { return eviction == nullptr ? 0 : eviction->bytes(); };
   const SwappedUpdate* const swap = trainer.model().swapped_update();
-  const auto swapped = [&] { return swap == nullptr ? 0 : swap->bytes(); };
+  const MatrixCopies* const copies = trainer.model().matrix_copies();
+  const auto swapped = [&] {
+    return (swap == nullptr ? 0 : swap->bytes()) + (copies == nullptr ? 0 : copies->bytes());
+  };
   for (int step = 0; step < 2; ++step) {
     communicator.log().reset_counts();
     const std::int64_t before = moved(), evicted_before = evicted(), swapped_before = swapped();
