@@ -2,9 +2,7 @@
 #include "parallel/plan/cost/muon_cost.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "parallel/layout/state_pieces.h"
 #include "parallel/plan/cost/muon_matrices.h"
 #include "parallel/plan/cost/offload_cost.h"
 
@@ -121,18 +119,6 @@ double all_to_all_bytes(double sent, const RankGroup& ranks) {
 
 namespace {
 
-// Bytes of pieces that are in memory at once (parallel/shard/states/offload/matrix_states.h): those of one matrix, and
-// with cut ones of the first and the last, too. Those beside a GPU are in the host's memory.
-double piece_bytes(const Partition& partition, const MuonGroups::Group& of, ComputeDevice device) {
-  const OffloadRecipe& offload = partition.recipe.memory.offload;
-  if (offload.optimizer != StatesPlace::disk || device == ComputeDevice::cuda) return 0;
-  const StatePieces pieces = state_pieces(of.group, file_has_master(of.group, offload, false));
-  const double matrix = most_of(of.matrices.largest([](const MatrixSize& size) { return size.local; }));
-  const double matrices = of.matrices.shards() > 1 ? 3 : 1, ends = 2 * static_cast<double>(StatePieces::most);
-  const double elements = std::min(static_cast<double>(pieces.elements), matrices * (matrix + ends));
-  return elements * static_cast<double>(std::reduce(pieces.widths.begin(), pieces.widths.end()));
-}
-
 // Whether a group's states come to the GPU for its update.
 bool is_copied(const Partition& partition, const StateGroup& group, ComputeDevice device) {
   return device == ComputeDevice::cuda && partition.recipe.memory.offload.moves_states() && !group.stays;
@@ -192,10 +178,13 @@ double muon_workspace(const Partition& partition, ComputeDevice device) {
       // The mean, the gradients and what is orthogonalised, before any work on it.
       return is_fetched ? std::max(work, (copies + 2) * exact_bytes * size.whole()) : work;
     });
-    const double pieces = piece_bytes(partition, of, device);
+    // Beside a GPU they are in the host's memory.
+    std::vector<HeldPieces> pieces(matrices.shards());
+    if (device == ComputeDevice::cpu) pieces = held_pieces(partition, of.group, false);
     // Parts that are sent and received, and of the latter the whole matrices or their results.
     for (std::size_t shard = 0; shard < matrices.shards(); ++shard)
-      most = std::max(most, pieces + 2 * matrices.cut_bytes()[shard] + largest[shard]);
+      most =
+          std::max(most, static_cast<double>(pieces[shard].bytes) + 2 * matrices.cut_bytes()[shard] + largest[shard]);
   }
   return most;
 }

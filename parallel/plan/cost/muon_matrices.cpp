@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/cost/muon_matrices.h"
 
+#include <deque>
 #include <numeric>
+#include <utility>
 
 #include "core/graph/sharding.h"
+#include "parallel/layout/state_pieces.h"
 
 namespace llmtrain {
 namespace {
@@ -137,6 +140,142 @@ std::size_t MuonGroups::index_of(const Partition& partition, const StateGroup& g
   const auto index = static_cast<std::size_t>(known - distinct_.begin());
   if (known == distinct_.end()) distinct_.push_back({group, MuonMatrices(partition, group)});
   return index;
+}
+
+namespace {
+
+// What ShardedMatrices reads and writes on a rank, and what that leaves in memory.
+class PieceWalk {
+ public:
+  // `owned` of the flat memory; `behind`: how many reads and writes are under way when the next one begins.
+  PieceWalk(const StatePieces& pieces, const FlatInterval& owned, std::size_t behind)
+      : pieces_(pieces), owned_(owned), behind_(behind), states_(static_cast<std::size_t>(pieces.count())) {
+    for (std::int64_t i = 0; i < pieces.count(); ++i)
+      state(i).left = intersection(pieces.piece(i), {0, owned.count()}).count();
+  }
+
+  void read(const FlatInterval& elements) {
+    for_pieces(elements, [&](std::int64_t i, const FlatInterval&) {
+      if (std::exchange(state(i).is_held, true)) return;
+      ++held_.count;
+      held_.bytes += pieces_.piece_bytes(i);
+    });
+    most_.join(held_);
+    end({});
+  }
+
+  void write(const FlatInterval& elements) {
+    std::vector<std::int64_t> completed;
+    for_pieces(elements, [&](std::int64_t i, const FlatInterval& part) {
+      if ((state(i).left -= part.count()) == 0) completed.push_back(i);
+    });
+    end(std::move(completed));
+  }
+
+  const HeldPieces& most() const { return most_; }
+
+ private:
+  struct State {
+    std::int64_t left = 0;
+    bool is_held = false;
+  };
+
+  State& state(std::int64_t piece) { return states_[static_cast<std::size_t>(piece)]; }
+  template <class Visit>
+  void for_pieces(const FlatInterval& elements, Visit visit) {
+    const FlatInterval own = intersection(elements, owned_);
+    const FlatInterval all{own.begin - owned_.begin, own.end - owned_.begin};
+    for (std::int64_t i = all.begin / StatePieces::most; i * StatePieces::most < all.end; ++i)
+      visit(i, intersection(pieces_.piece(i), all));
+  }
+  void end(std::vector<std::int64_t> completed) {
+    under_way_.push_back(std::move(completed));
+    for (; under_way_.size() > behind_; under_way_.pop_front()) {
+      for (const std::int64_t piece : under_way_.front()) {
+        --held_.count;
+        held_.bytes -= pieces_.piece_bytes(piece);
+      }
+    }
+  }
+
+  const StatePieces& pieces_;
+  FlatInterval owned_;
+  std::size_t behind_;
+  std::vector<State> states_;
+  std::deque<std::vector<std::int64_t>> under_way_;
+  HeldPieces held_, most_;
+};
+
+// The matrices of which a shard has elements.
+std::span<const FlatInterval> matrices_in(const MatrixCuts& cuts, const FlatInterval& place) {
+  const std::vector<FlatInterval>& all = cuts.matrices();
+  const auto first = std::ranges::partition_point(all, [&](const FlatInterval& it) { return it.end <= place.begin; });
+  const auto last = std::ranges::partition_point(all, [&](const FlatInterval& it) { return it.begin < place.end; });
+  return first < last ? std::span(first, last) : std::span<const FlatInterval>();
+}
+
+// In the order of ShardedMatrices::for_each(). `batch`: matrices that tensor ranks take at once.
+void walk(const MatrixCuts& cuts, std::int64_t shard, const FlatInterval& owned, std::size_t batch, PieceWalk& pieces) {
+  const std::span<const FlatInterval> matrices = matrices_in(cuts, owned);
+  std::vector<FlatInterval> whole, here;
+  if (cuts.has_cuts()) pieces.read({owned.begin, owned.begin});
+  for (const FlatInterval& matrix : matrices) {
+    const auto index = static_cast<std::size_t>(&matrix - cuts.matrices().data());
+    if (cuts.home(index) != shard)
+      pieces.read(matrix);
+    else
+      (cuts.is_cut(index) ? here : whole).push_back(matrix);
+  }
+  for (std::size_t first = 0; first < whole.size(); first += batch) {
+    const std::span<const FlatInterval> at_once =
+        std::span(whole).subspan(first, std::min(batch, whole.size() - first));
+    for (const FlatInterval& matrix : at_once) pieces.read(matrix);
+    for (const FlatInterval& matrix : at_once) pieces.write(matrix);
+  }
+  // Results are written after all of them.
+  for (const FlatInterval& matrix : here) pieces.read(matrix);
+}
+
+StatePieces pieces_of(const Partition& partition, const StateGroup& group, bool is_gpu) {
+  return state_pieces(group, file_has_master(group, partition.recipe.memory.offload, is_gpu));
+}
+
+}  // namespace
+
+std::vector<HeldPieces> held_pieces(const Partition& partition, const StateGroup& group, bool is_gpu) {
+  const FlatShards flat = group.flat();
+  std::vector<HeldPieces> held(static_cast<std::size_t>(flat.ranks));
+  if (!group.is_muon || partition.recipe.memory.offload.optimizer != StatesPlace::disk) return held;
+  const ShardDegrees degrees = shard_degrees(partition.mesh);
+  const MatrixCuts cuts(matrices_of(*partition.graph, group, degrees), flat);
+  const StatePieces pieces = pieces_of(partition, group, is_gpu);
+  if (pieces.count() == 0) return held;
+  const bool is_of_experts = group.kind == StateGroup::Kind::experts;
+  const auto batch = static_cast<std::size_t>(is_of_experts ? degrees.expert_tensor : degrees.tensor);
+  for (std::int64_t shard = 0; shard < flat.ranks; ++shard) {
+    PieceWalk of_shard(pieces, flat.shard(shard), is_gpu ? most_leaving_matrices : 0);
+    walk(cuts, shard, flat.shard(shard), batch, of_shard);
+    held[static_cast<std::size_t>(shard)] = of_shard.most();
+  }
+  return held;
+}
+
+PieceMemory piece_memory(const Partition& partition, std::int64_t pipeline_rank) {
+  PieceMemory memory;
+  const StateGroup* last = nullptr;
+  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < partition.stages.size();
+       stage += static_cast<std::size_t>(partition.mesh.pipeline))
+    for (const StateGroup& group : partition.groups[stage]) {
+      if (!group.is_muon || group.stays) continue;
+      // Most stages have equal ones.
+      if (last != nullptr && last->kind == group.kind && last->sizes == group.sizes) continue;
+      last = &group;
+      const StatePieces pieces = pieces_of(partition, group, true);
+      if (pieces.count() > 0) memory.bytes = std::max(memory.bytes, pieces.piece_bytes(0));
+      for (const HeldPieces& held : held_pieces(partition, group, true))
+        memory.count = std::max(memory.count, held.count);
+    }
+  return memory;
 }
 
 }  // namespace llmtrain

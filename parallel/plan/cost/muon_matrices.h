@@ -87,4 +87,28 @@ class MuonGroups {
   std::vector<std::vector<std::size_t>> counts_;
 };
 
+// Pieces of the file of a rank's states (parallel/layout/state_pieces.h) that are in memory at once while Muon updates
+// matrices (parallel/shard/states/offload/matrix_states.h).
+struct HeldPieces {
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+
+  void join(const HeldPieces& other) {
+    count = std::max(count, other.count);
+    bytes = std::max(bytes, other.bytes);
+  }
+};
+
+// The most of a group's, by shard. `is_gpu`: whether matrices go to a GPU, from which those before the one at work are
+// still on their way to their pieces.
+std::vector<HeldPieces> held_pieces(const Partition& partition, const StateGroup& group, bool is_gpu);
+
+// Memory of the host for pieces beside a GPU: for as many as any group of a pipeline rank has at once, each as large as
+// the largest.
+struct PieceMemory {
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;  // of each
+};
+PieceMemory piece_memory(const Partition& partition, std::int64_t pipeline_rank);
+
 }  // namespace llmtrain

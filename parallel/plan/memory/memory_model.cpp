@@ -13,6 +13,7 @@
 #include "core/graph/rope_frequencies.h"
 #include "parallel/layout/state_pieces.h"
 #include "parallel/plan/cost/muon_cost.h"
+#include "parallel/plan/cost/muon_matrices.h"
 #include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/memory/activation_memory.h"
@@ -126,17 +127,21 @@ double held_share(const Stage& stage, BlockMemories& blocks) {
   return all > 0 ? std::min(1.0, largest_in_motion(stage, blocks) / all) : 1;
 }
 
+// LibTorch takes a power of two of bytes for memory that is pinned.
+double pinned_bytes(double bytes) {
+  return bytes > 0 ? static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(bytes))) : 0;
+}
+
 // What updates read and write piece by piece: in memory are the pieces that pass alone, once for all stages of a rank.
 void hold_disk(const Partition& partition, std::size_t index, bool is_cpu, StageMemory& stage) {
   if (std::cmp_greater_equal(index, partition.mesh.pipeline)) return;
   const StateFile file = state_file(partition, static_cast<std::int64_t>(index), !is_cpu);
   stage.disk = static_cast<double>(file.bytes);
   (is_cpu ? stage.resident : stage.host_resident)[Category::buffers] += static_cast<double>(file.buffers());
-}
-
-// LibTorch takes a power of two of bytes for memory that is pinned.
-double pinned_bytes(double bytes) {
-  return bytes > 0 ? static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(bytes))) : 0;
+  if (is_cpu) return;
+  const PieceMemory pieces = piece_memory(partition, static_cast<std::int64_t>(index));
+  stage.host_resident[Category::buffers] +=
+      static_cast<double>(pieces.count) * pinned_bytes(static_cast<double>(pieces.bytes));
 }
 
 // What a group has elsewhere leaves the device.
@@ -145,11 +150,16 @@ void offload_group(const Partition& partition, const StateGroup& group, StageMem
   const OffloadRecipe& wanted = partition.recipe.memory.offload;
   const StateTypes& types = group.types;
   const double owned = owned_elements(group);
-  const bool is_host = wanted.optimizer == StatesPlace::host, is_swapped = partition.recipe.memory.swaps_states();
+  const bool is_host = wanted.optimizer == StatesPlace::host;
+  // What is copied to the device for the update.
+  const bool is_pinned = partition.recipe.memory.swaps_states() || group.is_muon;
+  const auto add_to_host = [&](Category category, double bytes) {
+    if (is_host) stage.host_resident[category] += is_pinned ? pinned_bytes(bytes) : bytes;
+  };
   const auto move = [&](Category category, double bytes_of_element) {
     const double bytes = bytes_of_element * owned;
     stage.resident[category] -= bytes;
-    if (is_host) stage.host_resident[category] += is_swapped ? pinned_bytes(bytes) : bytes;
+    add_to_host(category, bytes);
   };
   // The update then runs on the host: neither master weights nor moments are needed on the device.
   if (wanted.moves_states()) {
@@ -159,8 +169,8 @@ void offload_group(const Partition& partition, const StateGroup& group, StageMem
     if (types.is_trained && types.second_moment) move(Category::optimizer, element_bytes(*types.second_moment));
   }
   // Weights that are their own master have one there all the same, unless they are there themselves.
-  if (is_host && types.is_trained && !types.master && !wanted.weights)
-    stage.host_resident[Category::master_weights] += types.weight_bytes() * owned;
+  if (types.is_trained && !types.master && !wanted.weights)
+    add_to_host(Category::master_weights, types.weight_bytes() * owned);
   stage.host_resident[Category::gradients] += pinned_bytes(evicted_bytes(partition, group));
   if (!wanted.weights) return;
   const double shard = types.weight_bytes() * static_cast<double>(group.shard());

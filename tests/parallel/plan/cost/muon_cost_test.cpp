@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
+#include "parallel/plan/cost/muon_matrices.h"
 #include "tests/support/source_folder.h"
 
 namespace llmtrain {
@@ -119,6 +120,38 @@ TEST_CASE("Muon's workspace is that of the largest matrix") {
   CHECK(muon_workspace(uneven_partition({}), ComputeDevice::cuda) == (4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
   CHECK(muon_workspace(uneven_partition({"parallel.tensor=2"}), ComputeDevice::cuda) ==
         (3 * 4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
+}
+
+// A piece has as many elements as one of the four small matrices of a layer, and a quarter of a large one. On four
+// tensor ranks a layer is a piece of small matrices and two of a large one each; the first of two shards of three
+// layers ends in the middle of the second layer's first large matrix, half of which it sends away.
+TEST_CASE("pieces of a file are in memory from the first read of their matrices until these have left") {
+  const auto pieces_of = [](const std::vector<std::string>& more, ComputeDevice device) {
+    std::vector<std::string> overrides{"memory.offload.optimizer=\"disk\""};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const Partition partition = uneven_partition(overrides);
+    HeldPieces most;
+    for (const auto& groups : partition.groups)
+      for (const StateGroup& group : groups)
+        for (const HeldPieces& held : held_pieces(partition, group, device == ComputeDevice::cuda)) most.join(held);
+    return most;
+  };
+  constexpr std::int64_t piece = 8 << 20;
+  // One matrix at a time, of four pieces.
+  CHECK(pieces_of({}, ComputeDevice::cpu).count == 4);
+  CHECK(pieces_of({}, ComputeDevice::cpu).bytes == 4 * piece);
+  // Beside a GPU the first is still leaving when the second one arrives.
+  CHECK(pieces_of({}, ComputeDevice::cuda).bytes == 8 * piece);
+  const std::vector<std::string> two{"parallel.tensor=4", "parallel.zero_stage=1"};
+  // That half, a layer's two large matrices, and the next one's first two small ones, which the ranks take at once.
+  CHECK(pieces_of(two, ComputeDevice::cpu).count == 4);
+  CHECK(pieces_of(two, ComputeDevice::cpu).bytes == 3 * piece + piece / 2);
+  // Each rank of the pipeline has as many as any of its stages.
+  const Partition partition = uneven_partition({"memory.offload.optimizer=\"disk\""});
+  for (const std::int64_t rank : {0, 1}) {
+    CHECK(piece_memory(partition, rank).count == 8);
+    CHECK(piece_memory(partition, rank).bytes == piece);
+  }
 }
 
 }  // namespace llmtrain
