@@ -215,8 +215,8 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
     keys.integer(
         {"resident_stages",
          "With `optimizer`: stages of each pipeline rank, its last ones, whose optimizer states, gradients and "
-         "weights stay on the device; fewer than pipeline.loops. memory.limit raises it to the most that have "
-         "room, where the host has the others' and that is faster."},
+         "weights stay on the device; fewer than pipeline.loops. memory.limit and plan --search raise it to the "
+         "most that have room, where the host has the others' and that is faster."},
         memory.offload.resident_stages, {0, 1'000'000});
     keys.nullable_text(
         {"folder",

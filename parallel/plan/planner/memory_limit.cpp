@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/page/text_layout.h"
+#include "parallel/plan/planner/kept_stages.h"
 #include "parallel/plan/planner/limit_chooser.h"
 #include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
@@ -61,12 +62,12 @@ class HostChooser {
   LimitChooser& here() { return here_; }
   std::optional<Recipe> within(double limit) {
     if (std::optional<Recipe> best = here_.within(limit)) return keeping_more(*std::move(best), limit).recipe;
-    std::optional<Priced> best;
+    std::optional<KeptStages> best;
     for (LimitChooser& chooser : there()) {
       if (best && chooser.least_seconds() >= best->seconds) continue;
       std::optional<Recipe> chosen = chooser.within(limit);
       if (!chosen) continue;
-      Priced priced = keeping_more(*std::move(chosen), limit);
+      KeptStages priced = keeping_more(*std::move(chosen), limit);
       if (!best || priced.seconds < best->seconds) best = std::move(priced);
     }
     return best ? std::optional(std::move(best->recipe)) : std::nullopt;
@@ -87,32 +88,15 @@ class HostChooser {
   }
 
  private:
-  struct Priced {
-    Recipe recipe;
-    double seconds = 0;
-  };
-
-  // The recipe, which is within the limit, with the most stages whose states stay on the device that have room there,
-  // where its step is shorter with them.
-  Priced keeping_more(Recipe recipe, double limit) {
+  // The recipe, which is within the limit, with the most stages on the device that have room there.
+  KeptStages keeping_more(Recipe recipe, double limit) {
     const Plan plan = here_.planned(recipe);
-    Priced best{std::move(recipe), plan.report.step.seconds};
-    if (best.recipe.memory.offload.optimizer != StatesPlace::host) return best;
-    Recipe staged = in_stages(best.recipe, plan.layout->mesh());
-    std::int64_t enough = staged.memory.offload.resident_stages, most = staged.pipeline.loops - 1;
-    while (enough < most) {
-      const std::int64_t middle = enough + (most - enough + 1) / 2;
-      staged.memory.offload.resident_stages = middle;
-      if (!keeps_rules(staged)) break;
-      const Plan tried = here_.planned(staged);
-      if (fullest_rank(tried.report).peak_bytes > limit) {
-        most = middle - 1;
-        continue;
-      }
-      enough = middle;
-      if (tried.report.step.seconds < best.seconds) best = {staged, tried.report.step.seconds};
-    }
-    return best;
+    return keep_more_stages(std::move(recipe), plan.report.step.seconds, plan.layout->mesh(),
+                            [&](const Recipe& staged) -> std::optional<double> {
+                              const PlanReport report = here_.planned(staged).report;
+                              if (fullest_rank(report).peak_bytes > limit) return std::nullopt;
+                              return report.step.seconds;
+                            });
   }
 
   // Made when they are first needed.

@@ -122,17 +122,40 @@ class Estimation {
 
   void estimate(const LayoutChoice& choice) {
     try {
-      const Partition partition = partition_for(space_.recipe(choice), profile_, devices_per_node_, graph_);
-      ++result_.estimated;
-      const PricedLayout priced(partition, profile_);
-      const double bytes = estimate_bytes(partition, make_pass_memory(priced));
-      if (!fits(bytes)) return;
-      const double seconds = estimate_seconds(partition.shape, make_step_costs(priced));
-      front_.add(seconds, bytes);
-      result_.layouts.push_back({choice, seconds, bytes});
+      Recipe layout = space_.recipe(choice);
+      const LayoutBound with_more = add(choice, layout);
+      const bool may_keep = space_.may_keep_stages() && fits(with_more.bytes) && !front_.is_beyond(with_more);
+      if (may_keep) add_most_kept(choice, std::move(layout), with_more.bytes);
     } catch (const Error&) {
       // The space does not know every rule of recipes and meshes; what they refuse is not a layout.
     }
+  }
+
+  // With the states of as many stages on the device as have room, where all of them take as much.
+  void add_most_kept(const LayoutChoice& choice, Recipe layout, double bytes) {
+    std::int64_t& stay = layout.memory.offload.resident_stages;
+    const std::int64_t own = stay, most = choice.stages.loops - 1;
+    if (most <= own) return;
+    stay = most;
+    const double needed = add(choice, layout).bytes;
+    if (fits(needed)) return;
+    const double share = (profile_.device.memory_bytes - bytes) / (needed - bytes);
+    stay = own + static_cast<std::int64_t>(share * static_cast<double>(most - own));
+    if (stay > own) add(choice, layout);
+  }
+
+  // Adds a layout with its stages that stay, where it fits. Returns about what it takes at the least with more of them.
+  LayoutBound add(const LayoutChoice& choice, const Recipe& layout) {
+    const Partition partition = partition_for(layout, profile_, devices_per_node_, graph_);
+    ++result_.estimated;
+    const PricedLayout priced(partition, profile_);
+    const double bytes = estimate_bytes(partition, make_pass_memory(priced));
+    if (!fits(bytes)) return {0, bytes};
+    const StepCosts costs = make_step_costs(priced);
+    const double seconds = estimate_seconds(partition.shape, costs);
+    front_.add(seconds, bytes);
+    result_.layouts.push_back({choice, seconds, bytes});
+    return {seconds - *std::ranges::max_element(costs.optimizer_seconds), bytes};
   }
 
   const LayoutSpace& space_;

@@ -14,7 +14,8 @@ namespace llmtrain {
 // How much slower than the fastest a layout may be for its little memory.
 inline constexpr double slowest_of_front = 4;
 
-// By layout_estimates.h.
+// By layout_estimates.h. One with optimizer states on the host also as if as many of its stages stayed on the device as
+// have room.
 struct EstimatedLayout {
   LayoutChoice choice;
   double seconds = 0, bytes = 0;

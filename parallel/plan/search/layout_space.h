@@ -59,6 +59,8 @@ class LayoutSpace {
   std::int64_t units() const { return units_; }
   bool overlaps() const { return recipe_.parallel.overlap; }
   bool brings_weights() const { return recipe_.memory.offload.weights; }
+  // Whether optimizer states leave for the host by stages, of which some may stay (memory.offload.resident_stages).
+  bool may_keep_stages() const { return recipe_.memory.offload.optimizer == StatesPlace::host; }
   // The recipe with the layout.
   Recipe recipe(const LayoutChoice& choice) const;
 

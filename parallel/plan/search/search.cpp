@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "parallel/plan/planner/kept_stages.h"
 #include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/offload_choices.h"
@@ -76,6 +77,7 @@ class Search {
     simulate(recipe_);
     simulate_fastest();
     if (std::isinf(to_beat_)) simulate_smallest();
+    keep_stages();
     keep_front(result_, cluster_.accuracy);
     for (int round = 0; round < most_rounds && try_neighbours(); ++round) {
     }
@@ -92,6 +94,7 @@ class Search {
       if (of_family[{degrees.tensor, degrees.context, degrees.pipeline}]++ >= most_of_family) continue;
       ++count;
       simulate(space_.recipe(estimate.choice));
+      keep_stages();
     }
   }
 
@@ -107,19 +110,23 @@ class Search {
     }
   }
 
-  // From the fastest layout and from the best. Returns whether one of these is a better one now.
+  // From the fastest layout and from the best. Returns whether one of these is another one now.
   bool try_neighbours() {
     if (result_.front.empty()) return false;
     const SearchCandidate fastest = result_.front.front(), best = result_.front[*result_.best];
-    for (const SearchCandidate& from : {fastest, best}) {
-      for (const Recipe& other : neighbours(from.recipe, partition_of(from.recipe).mesh))
+    for (const SearchCandidate& candidate : {fastest, best}) {
+      // As many stages as have room stay with each of them in turn.
+      Recipe from = candidate.recipe;
+      from.memory.offload.resident_stages = recipe_.memory.offload.resident_stages;
+      for (const Recipe& other : neighbours(from, partition_of(from).mesh))
         // What the search leaves as it is.
         if (other.kernels == recipe_.kernels && other.parallel.overlap == recipe_.parallel.overlap) simulate(other);
-      try_room_on_host(from.recipe);
+      try_room_on_host(from);
     }
+    keep_stages();
     keep_front(result_, cluster_.accuracy);
     return result_.front.front().step_seconds < fastest.step_seconds ||
-           result_.front[*result_.best].step_seconds < best.step_seconds;
+           result_.front[*result_.best].recipe != best.recipe;
   }
 
   // What is on the host takes time, which is worth its room where that spares more of recomputing.
@@ -135,19 +142,64 @@ class Search {
     }
   }
 
-  void simulate(const Recipe& layout) {
-    if (std::ranges::find(simulated_, layout) != simulated_.end()) return;
-    simulated_.push_back(layout);
+  struct Outcome {
+    MemoryVerdict verdict = MemoryVerdict::does_not_fit;
+    double seconds = 0;
+  };
+
+  Outcome simulate(const Recipe& layout) {
+    const auto known = std::ranges::find(simulated_, layout, &std::pair<Recipe, Outcome>::first);
+    if (known != simulated_.end()) return known->second;
+    Outcome outcome;
     try {
       const PlanReport report = make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_).report;
       ++result_.simulated;
-      if (!report.fits || report.mesh.world() != start_.mesh.world() || report.step.seconds >= to_beat_) return;
-      fastest_ = std::min(fastest_, report.step.seconds);
-      result_.front.push_back(
-          {layout, report.step.seconds, fullest_rank(report).peak_bytes, verdict_of(report) == MemoryVerdict::tight});
+      if (report.fits && report.mesh.world() == start_.mesh.world()) outcome = add_candidate(layout, report);
     } catch (const Error&) {
       // A neighbour that breaks a rule of recipes or cannot be laid out.
     }
+    simulated_.emplace_back(layout, outcome);
+    return outcome;
+  }
+
+  Outcome add_candidate(const Recipe& layout, const PlanReport& report) {
+    const PlannedStep& step = report.step;
+    const bool is_tight = verdict_of(report) == MemoryVerdict::tight;
+    if (layout.memory.offload.optimizer == StatesPlace::host) {
+      const double waits = step.exposed_communication_seconds - step.tensor_communication_seconds;
+      with_host_.push_back({layout, step.seconds, step.seconds - step.optimizer_seconds - waits});
+    }
+    if (step.seconds < to_beat_) {
+      fastest_ = std::min(fastest_, step.seconds);
+      result_.front.push_back({layout, step.seconds, fullest_rank(report).peak_bytes, is_tight});
+    }
+    return {is_tight ? MemoryVerdict::tight : MemoryVerdict::fits, step.seconds};
+  }
+
+  // A layout that fits with optimizer states on the host.
+  struct WithHost {
+    Recipe layout;
+    double seconds = 0;
+    double least_seconds = 0;  // about what is left without updates and without waiting for copies
+  };
+
+  // Stages whose states stay shorten the step: with as many as have room, layouts of little memory may be the fastest.
+  // Also with as many as leave room for the error of plans.
+  void keep_stages() {
+    std::vector<WithHost> candidates = std::exchange(with_host_, {});
+    std::ranges::stable_sort(candidates, {}, &WithHost::least_seconds);
+    for (const WithHost& candidate : candidates) {
+      if (candidate.least_seconds >= fastest_) break;
+      const Mesh mesh = partition_of(candidate.layout).mesh;
+      for (const bool takes_tight : {true, false})
+        keep_more_stages(candidate.layout, candidate.seconds, mesh, [&](const Recipe& staged) -> std::optional<double> {
+          const auto [verdict, seconds] = simulate(staged);
+          const bool has_room = verdict == MemoryVerdict::fits || (takes_tight && verdict == MemoryVerdict::tight);
+          return has_room ? std::optional(seconds) : std::nullopt;
+        });
+    }
+    // Those with more stages that stay.
+    with_host_.clear();
   }
 
   // All layouts share the model, so the graph is built once; the ranks per node stay those of the recipe.
@@ -162,7 +214,8 @@ class Search {
   const std::shared_ptr<const Graph> graph_;
   const LayoutSpace space_;
   std::vector<EstimatedLayout> estimates_;
-  std::vector<Recipe> simulated_;
+  std::vector<std::pair<Recipe, Outcome>> simulated_;
+  std::vector<WithHost> with_host_;  // of which it is open whether more of their stages should stay
   double fastest_ = std::numeric_limits<double>::infinity(), to_beat_ = fastest_;
   SearchResult result_;
 };

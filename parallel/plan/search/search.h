@@ -36,9 +36,9 @@ struct SearchResult {
 // are. Bounds of time and memory rule out most of them (layout_bounds.h); the others are estimated
 // (layout_estimates.h), and those that may be the fastest or of little memory simulated, with the recipe itself. From
 // the best one it goes on to neighbours as long as one of these is better. More is on the host than the recipe says
-// (more_on_host()) where nothing fits otherwise, or where the best one then recomputes less and is faster; likewise
-// memory.chunks of bodies, the fewest of 2, 4 and so on up to 64 that fit, or those that are faster. Throws
-// Error(bad_recipe) as make_mesh() does.
+// (more_on_host()) where nothing fits otherwise, or where the best one then recomputes less and is faster, of the
+// stages that leave as many staying as have room (keep_more_stages()); likewise memory.chunks of bodies, the fewest of
+// 2, 4 and so on up to 64 that fit, or those that are faster. Throws Error(bad_recipe) as make_mesh() does.
 SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile);
 
 }  // namespace llmtrain

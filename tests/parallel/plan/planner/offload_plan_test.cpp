@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "all_layouts.h"
+#include "core/base/error.h"
+#include "parallel/plan/planner/offload_choices.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/search/search.h"
 #include "planner_case.h"
 
 namespace llmtrain::test {
@@ -124,6 +131,112 @@ TEST_CASE("the host's update takes as long as the slowest of what it moves, besi
   // Those that stay on the host are only written there.
   const std::vector<Override> stay = {"parallel.zero_stage=3", "memory.offload.weights=true"};
   CHECK(seconds(1e9, 1e18, stay) - seconds(0, 1e18, stay) == Approx(weights * (24 + 8 + 2) / 1e9).epsilon(1e-3));
+}
+
+// A model whose states fit on no layout's devices beside its activations, but, with the rest on the host, in part: of
+// what all of them take, `share`.
+struct RoomForSome {
+  RoomForSome(int devices, double share, const std::string& optimizer = "adamw")
+      : recipe(small_gpt({"cluster.profile=h100-sxm-80gb", "cluster.devices_per_node=" + std::to_string(devices),
+                          "precision.compute=bf16", "model.layers=8", "model.hidden_size=4096", "model.heads=32",
+                          "kernels.attention=flash", "batch.global=8", "training.optimizer.name=" + optimizer,
+                          "memory.offload.optimizer=true"})),
+        cluster(profile_of(recipe)) {
+    cluster.accuracy.memory.reset();
+    const double there = least_of(recipe);
+    Recipe here = recipe;
+    here.memory.offload = {};
+    cluster.device.memory_bytes = std::ceil(there + share * (least_of(here) - there));
+  }
+
+  double least_of(const Recipe& of) const {
+    ClusterProfile roomy = cluster;
+    roomy.device.memory_bytes *= 1000;
+    double least = std::numeric_limits<double>::infinity();
+    for (const SearchCandidate& one : simulate_all(of, roomy).fitting) least = std::min(least, one.peak_bytes);
+    return least;
+  }
+
+  PlanReport with(Recipe other, std::int64_t stay) const {
+    other.memory.offload.resident_stages = stay;
+    return make_plan(other, cluster).report;
+  }
+
+  Recipe recipe;
+  ClusterProfile cluster;
+};
+
+// The fastest step of all layouts, as they are and with a layer in each stage, with every number of stages that stay.
+double fastest_of_all(const RoomForSome& room, bool takes_tight) {
+  double fastest = std::numeric_limits<double>::infinity();
+  const auto visit = [&](const Recipe& layout) {
+    for (std::int64_t stay = 0; stay < layout.pipeline.loops; ++stay) {
+      try {
+        const PlanReport report = room.with(layout, stay);
+        const bool has_room = report.fits && (takes_tight || verdict_of(report) == MemoryVerdict::fits);
+        if (has_room) fastest = std::min(fastest, report.step.seconds);
+      } catch (const Error&) {
+        // Not every enumerated layout is legal.
+        return;
+      }
+    }
+  };
+  const Mesh mesh = mesh_of(room.recipe);
+  for_each_layout(room.recipe, mesh, [&](const Recipe& layout) {
+    visit(layout);
+    const Recipe staged = layout.parallel.pipeline == 1 ? in_stages(layout, mesh_of(layout)) : layout;
+    if (staged != layout) visit(staged);
+  });
+  return fastest;
+}
+
+// A step is shorter with more of them, so that the most that have room stay.
+void check_kept(const RoomForSome& room, const Recipe& found, double seconds, bool takes_tight) {
+  const std::int64_t stay = found.memory.offload.resident_stages, loops = found.pipeline.loops;
+  INFO(stay << " of " << loops << " stages stay");
+  CHECK(stay > 0);
+  const Recipe written = parse_recipe(to_json(found).dump(), "found", "/");
+  const PlanReport report = make_plan(written, room.cluster).report;
+  CHECK(report.fits);
+  CHECK(report.step.seconds == seconds);
+  CHECK(seconds < room.with(found, 0).step.seconds);
+  CHECK(seconds < room.with(found, stay - 1).step.seconds);
+  if (stay + 1 == loops) return;
+  const PlanReport more = room.with(found, stay + 1);
+  CHECK((!more.fits || (!takes_tight && verdict_of(more) == MemoryVerdict::tight)));
+}
+
+TEST_CASE("a search keeps the states of as many stages on the device as have room", "[limit]") {
+  const auto [devices, share, optimizer] = GENERATE(std::tuple(1, 0.3, "adamw"), std::tuple(1, 0.75, "adamw"),
+                                                    std::tuple(2, 0.4, "adamw"), std::tuple(2, 0.9, "muon"));
+  const RoomForSome room(devices, share, optimizer);
+  const SearchResult result = search_layouts(room.recipe, room.cluster);
+  REQUIRE_FALSE(result.front.empty());
+  const SearchCandidate& fastest = result.front.front();
+  check_kept(room, fastest.recipe, fastest.step_seconds, true);
+  CHECK(fastest.step_seconds <= fastest_of_all(room, true) * (1 + 1e-9));
+}
+
+TEST_CASE("a search recommends no stages that stay within the error of plans", "[limit]") {
+  RoomForSome room(1, GENERATE(0.7, 0.8, 0.9));
+  room.cluster.accuracy.memory = PlanError{.error = 0.2, .rows = 15, .program = "llmtrain", .devices = 2};
+  room.cluster.accuracy.step = PlanError{.error = 0.5, .rows = 15, .program = "llmtrain", .devices = 2};
+  const SearchResult result = search_layouts(room.recipe, room.cluster);
+  REQUIRE(result.best);
+  CHECK(result.front.front().is_tight);
+  const SearchCandidate& best = result.front[*result.best];
+  CHECK_FALSE(best.is_tight);
+  check_kept(room, best.recipe, best.step_seconds, false);
+  CHECK(best.step_seconds <= fastest_of_all(room, false) * (1 + 1e-9));
+}
+
+TEST_CASE("a search keeps stages where nothing but the host has room for the recipe's states", "[limit]") {
+  RoomForSome room(1, 0.6);
+  room.recipe.memory.offload = {};
+  const SearchResult result = search_layouts(room.recipe, room.cluster);
+  REQUIRE_FALSE(result.front.empty());
+  const SearchCandidate& fastest = result.front.front();
+  check_kept(room, fastest.recipe, fastest.step_seconds, true);
 }
 
 }  // namespace
