@@ -142,6 +142,18 @@ double with_copies(const PricedLayout& priced, const StateGroup& group, double u
   return std::max({update, bytes.incoming / bandwidth, bytes.outgoing / bandwidth});
 }
 
+// Bytes of the work on a matrix with what is copied for it: the weights of the one before and its own momentum, which
+// are still leaving, each with what else came or leaves with it. Before the work the momentum and what is to be
+// orthogonalised are there, and after it the weights and the result.
+double with_copied(const Partition& partition, const StateGroup& group, const MatrixSize& size, double work) {
+  const MuonCopies of_element = copied_bytes(partition, group);
+  const double states = group.types.moment_bytes() + exact_bytes;
+  const double gradients = of_element.incoming - states, rounded = of_element.outgoing - states;
+  const double leaving = partition.recipe.memory.swaps_states() ? 0 : states + gradients + rounded;
+  return leaving * size.local +
+         std::max(work, 2 * exact_bytes * size.whole() + std::max(gradients, rounded) * size.local);
+}
+
 }  // namespace
 
 MuonCopies muon_copies(const Partition& partition, const StateGroup& group) {
@@ -169,14 +181,14 @@ double muon_workspace(const Partition& partition, ComputeDevice device) {
   for (const MuonGroups::Group& of : groups.distinct()) {
     const MuonMatrices& matrices = of.matrices;
     // What is orthogonalised, with tensor ranks also the parts that are sent and received of it; two iterates and the
-    // polynomial in the Gram matrix.
+    // polynomial in the Gram matrix, or the last iterate and the result, where that is of another type.
     const double copies = matrices.splits() > 1 ? 3 : 1;
     const bool is_fetched = is_copied(partition, of.group, device);
     const std::vector<double> largest = matrices.largest([&](const MatrixSize& size) {
-      const double work =
-          copies * exact_bytes * size.whole() + product * (2 * size.whole() + size.shorter() * size.shorter());
-      // The mean, the gradients and what is orthogonalised, before any work on it.
-      return is_fetched ? std::max(work, (copies + 2) * exact_bytes * size.whole()) : work;
+      const double iterates = product * (2 * size.whole() + size.shorter() * size.shorter());
+      const double result = product < exact_bytes ? (product + exact_bytes) * size.whole() : 0;
+      const double work = copies * exact_bytes * size.whole() + std::max(iterates, result);
+      return is_fetched ? with_copied(partition, of.group, size, work) : work;
     });
     // Beside a GPU they are in the host's memory.
     std::vector<HeldPieces> pieces(matrices.shards());

@@ -111,6 +111,25 @@ TEST_CASE("ranks with GPUs move the planned bytes of their gradients to the host
     check_layout(setting, {layout.ranks, gpu + with_gradients_on_host(layout.overrides)});
 }
 
+// Matrices are a good part of all that the GPU has; of those on a disk some end within a piece.
+TEST_CASE("GPUs to which Muon's matrices come need the planned memory, and move the planned bytes") {
+  const TrainingSetting setting;
+  const Overrides muon{"training.optimizer.name=\"muon\"", "training.optimizer.muon.steps=1", "model.layers=2",
+                       "model.ffn_hidden_size=512", "batch.global=2"};
+  const Overrides on_host{"memory.offload.optimizer=true"};
+  const Overrides on_disk{"memory.offload.optimizer=\"disk\"",
+                          "memory.offload.folder=\"" + setting.directory().path().string() + "\""};
+  for (const RankCase& layout : std::vector<RankCase>{
+           {1, on_host},
+           {1, on_disk + Overrides{bf16, "model.layers=1", "model.hidden_size=256", "model.ffn_hidden_size=1536"}},
+           {1, {"memory.policy=\"zero_infinity\"", bf16}},
+           {1, {"memory.policy=\"naive_swapping\"", bf16}},
+           {2, {"memory.policy=\"patrickstar\"", bf16, zero(3), "memory.offload.resident_stages=1"}},
+           {2, on_disk + Overrides{zero(1)}},
+           {2, on_host + Overrides{bf16, "parallel.tensor=2"}}})
+    check_layout(setting, {layout.ranks, gpu + muon + layout.overrides});
+}
+
 // Their gradients are sums of what ranks send each other, which a plan counts as reductions.
 TEST_CASE("ranks with GPUs whose FP8 gradients leave for the host need the planned memory") {
   const TrainingSetting setting;

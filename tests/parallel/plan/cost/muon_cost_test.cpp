@@ -115,11 +115,14 @@ TEST_CASE("matrices of stages that stay on the device are not copied") {
   CHECK(some[1] - none[1] == Approx((all[1] - none[1]) * 2 / 5));
 }
 
-// The polynomial takes bf16: two iterates of four times hidden², and their Gram matrix.
+// The polynomial takes bf16: the last iterate is of four times hidden², and the result in fp32.
 TEST_CASE("Muon's workspace is that of the largest matrix") {
-  CHECK(muon_workspace(uneven_partition({}), ComputeDevice::cuda) == (4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
+  CHECK(muon_workspace(uneven_partition({}), ComputeDevice::cuda) == (4 * 4 + (2 + 4) * 4) * hidden * hidden);
   CHECK(muon_workspace(uneven_partition({"parallel.tensor=2"}), ComputeDevice::cuda) ==
-        (3 * 4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
+        (3 * 4 * 4 + (2 + 4) * 4) * hidden * hidden);
+  // A momentum and weights are on their way to the host.
+  CHECK(muon_workspace(uneven_partition({"memory.offload.optimizer=true"}), ComputeDevice::cuda) ==
+        (2 * 4 * 4 + 4 * 4 + (2 + 4) * 4) * hidden * hidden);
 }
 
 // A piece has as many elements as one of the four small matrices of a layer, and a quarter of a large one. On four
