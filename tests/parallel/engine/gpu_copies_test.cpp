@@ -177,7 +177,9 @@ TEST_CASE("a matrix arrives and another one leaves while the device computes") {
   const auto product = [&] { is_late = end.wait_for(std::chrono::seconds(2)) != std::future_status::ready; };
   emulated::enqueue(emulated::current_stream(0), {"a long product", {}, product});
   const at::Tensor next = copies.bring({second});
+  // Pinned memory may be written again once its copy has been waited for.
   incoming.synchronize();
+  second.fill_(9);
   copies.finish();
   CHECK(has_left);
   ends.set_value();
