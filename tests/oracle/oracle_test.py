@@ -154,16 +154,17 @@ class OracleTest(TrainingChecks):
         model = ReferenceModel(case.recipe["model"])
         model.load_state_dict(case.weights)
         model.eval()
-        for length in (model.config.max_sequence_length, 7):
-            tokens = torch.arange(length) * 7 % model.config.vocab_size
-            output = case.folder / "logits.bin"
-            command = [os.environ["LLMTRAIN_LOGITS_TOOL"], case.recipe_path, output, *map(str, tokens.tolist())]
-            subprocess.run(command, check=True)
-            actual = torch.frombuffer(bytearray(output.read_bytes()), dtype=torch.float32).view(length, -1)
-            with torch.no_grad():
-                expected = model(tokens[None])[0]
-            self.assertEqual(actual.shape, expected.shape)
-            self.assertLessEqual((actual - expected).abs().max() / expected.abs().max(), LOGITS)
+        sequences = [torch.arange(length) * 7 % model.config.vocab_size
+                     for length in (model.config.max_sequence_length, 7)]
+        first, second = ([str(token) for token in tokens.tolist()] for tokens in sequences)
+        output = case.folder / "logits.bin"
+        subprocess.run([os.environ["LLMTRAIN_LOGITS_TOOL"], case.recipe_path, output, *first, ",", *second], check=True)
+        with torch.no_grad():
+            expected = [model(tokens[None])[0] for tokens in sequences]
+        actual = torch.frombuffer(bytearray(output.read_bytes()), dtype=torch.float32)
+        self.assertEqual(actual.numel(), sum(logits.numel() for logits in expected))
+        for logits, found in zip(expected, actual.split([logits.numel() for logits in expected]), strict=True):
+            self.assertLessEqual((found.view_as(logits) - logits).abs().max() / logits.abs().max(), LOGITS)
 
     def test_logits_equal_pytorch(self):
         self.for_each(VARIANTS, self.check_logits)
