@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where threads of a block and lanes of a warp wait for each other.
+#include <cstring>
 #include <string>
 
 #include "tests/cuda_on_host/machine/launch.h"
@@ -30,8 +31,7 @@ unsigned existing_lanes() {
   return threads - first >= 32 ? 0xffffffffU : (1U << (threads - first)) - 1;
 }
 
-WarpOperation& operation_of(unsigned mask) {
-  Warp& warp = own_warp();
+WarpOperation& operation_of(Warp& warp, unsigned mask) {
   for (auto& each : warp.operations)
     if (each->mask == mask) return *each;
   warp.operations.push_back(std::make_unique<WarpOperation>());
@@ -39,19 +39,23 @@ WarpOperation& operation_of(unsigned mask) {
   return *warp.operations.back();
 }
 
+bool is_same(const char* what, const char* other) { return what == other || std::strcmp(what, other) == 0; }
+
 // The operation that the calling lane joins; fails where not all lanes of the mask can.
 WarpOperation& join(unsigned mask, const char* what, std::size_t bytes, const Place& place) {
-  const std::string name = what;
-  if ((mask & 1U << lane()) == 0) fail(name + ": the calling lane is not in its mask", place);
-  if ((mask & ~existing_lanes()) != 0) fail(name + ": its mask has lanes that the block has not", place);
-  if ((mask & own_warp().ended) != 0) fail(name + ": its mask has lanes that have ended", place);
-  WarpOperation& operation = operation_of(mask);
+  // Every lane comes here at every exchange: texts are made only where one fails.
+  const auto refuse = [&](const char* why) { fail(std::string(what) + why, place); };
+  Warp& warp = own_warp();
+  if ((mask & 1U << lane()) == 0) refuse(": the calling lane is not in its mask");
+  if ((mask & ~existing_lanes()) != 0) refuse(": its mask has lanes that the block has not");
+  if ((mask & warp.ended) != 0) refuse(": its mask has lanes that have ended");
+  WarpOperation& operation = operation_of(warp, mask);
   if (operation.arrived == 0) {
     operation.what = what;
     operation.place = place;
     operation.bytes = bytes;
-  } else if (operation.place.line != place.line || name != operation.what || operation.bytes != bytes) {
-    fail(name + " meets " + operation.what + " of " + text_of(operation.place), place);
+  } else if (operation.place.line != place.line || !is_same(what, operation.what) || operation.bytes != bytes) {
+    fail(std::string(what) + " meets " + operation.what + " of " + text_of(operation.place), place);
   }
   return operation;
 }

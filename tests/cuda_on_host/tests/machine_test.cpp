@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -137,6 +138,34 @@ TEST_CASE("After a launch that has failed the next one runs") {
     });
     CHECK(threads == 128);
   }
+}
+
+TEST_CASE("Lanes that cannot do an operation together are told why") {
+  const auto refused = [](unsigned threads, const std::function<void()>& thread, const std::string& words) {
+    CHECK_THROWS_WITH(launch(1, threads, 0, thread), Catch::Contains(words));
+  };
+  options.seed = 0;
+  refused(
+      32, [] { __syncwarp(2); }, "thread 0 of block 0: __syncwarp: the calling lane is not in its mask");
+  refused(
+      16, [] { __syncwarp(); }, "__syncwarp: its mask has lanes that the block has not");
+  const auto end_or_wait = [] {
+    if (thread_index.x >= 10) __syncwarp();
+  };
+  refused(32, end_or_wait, "__syncwarp: its mask has lanes that have ended");
+  // On one line, and of as many bytes.
+  const auto sum_or_largest = [] {
+    thread_index.x < 10 ? __reduce_add_sync(0xffffffffU, 1U) : __reduce_max_sync(0xffffffffU, 1U);
+  };
+  refused(32, sum_or_largest, "__reduce_max_sync meets __reduce_add_sync of ");
+  const auto wait_elsewhere = [] {
+    if (thread_index.x < 10)
+      __syncwarp();
+    else
+      __syncwarp();
+  };
+  refused(32, wait_elsewhere, "__syncwarp meets __syncwarp of ");
+  options.seed = 1;
 }
 
 TEST_CASE("A deadlock names who waits where") {
