@@ -135,24 +135,29 @@ std::vector<std::string> unnamed_reads(const Json& resolved, std::set<std::strin
   std::vector<std::string> expected;
   for (const Rule& rule : all_rules()) expected.push_back(text_of(rule.check(before.recipe, known)));
   std::vector<std::string> found;
+  // One document for all of them: copies took a sixth of the time.
+  Document changed{resolved, {}};
   const Json leaves = resolved.flatten();
   for (const auto& [pointer, value] : leaves.items()) {
+    Json& place = changed.root[Json::json_pointer(pointer)];
+    const Json whole = place;  // an empty list is null among the leaves
     for (const Json& other : other_values(value)) {
       const std::string setting = pointer + ": " + other.dump();
       if (refused.contains(setting)) continue;
-      Json changed = resolved;
-      changed[Json::json_pointer(pointer)] = other;
-      const Read after(std::move(changed));
-      if (!after.problems.empty()) {
+      place = other;
+      Problems problems(changed);
+      const Recipe after = read_keys(changed, before.folder, problems);
+      if (!problems.empty()) {
         refused.insert(setting);
         continue;
       }
       for (std::size_t i = 0; i < all_rules().size(); ++i) {
         const Rule& rule = all_rules()[i];
-        if (!is_named(rule, pointer) && text_of(rule.check(after.recipe, known)) != expected[i])
+        if (!is_named(rule, pointer) && text_of(rule.check(after, known)) != expected[i])
           found.push_back("the rule of " + std::string(rule.refuses) + " reads " + setting);
       }
     }
+    place = whole;
   }
   return found;
 }
