@@ -18,6 +18,7 @@
 #include "parallel/plan/planner/kept_stages.h"
 #include "parallel/plan/planner/limit_chooser.h"
 #include "parallel/plan/planner/offload_choices.h"
+#include "parallel/plan/planner/piece_counts.h"
 #include "parallel/plan/planner/planner.h"
 
 namespace llmtrain {
@@ -124,11 +125,8 @@ class HostChooser {
 class PieceChooser {
  public:
   PieceChooser(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node)
-      : recipe_(recipe), cluster_(cluster), devices_per_node_(devices_per_node) {
-    const bool chooses = recipe.memory.chunks == 1 && has_bodies(recipe.model.architecture);
-    for (std::int64_t pieces = recipe.memory.chunks; pieces <= (chooses ? most_pieces : recipe.memory.chunks);
-         pieces *= 2)
-      pieces_.push_back(pieces);
+      : recipe_(recipe), cluster_(cluster), devices_per_node_(devices_per_node), pieces_{recipe.memory.chunks} {
+    for (const std::int64_t count : more_pieces(recipe)) pieces_.push_back(count);
   }
 
   LimitChooser& whole() { return chooser(pieces_.front()).here(); }
@@ -147,9 +145,6 @@ class PieceChooser {
   }
 
  private:
-  // Small batches have no more tokens, and pieces of single rows are slow.
-  static constexpr std::int64_t most_pieces = 64;
-
   // Made when it is first needed.
   HostChooser& chooser(std::int64_t pieces) {
     const auto known = choosers_.find(pieces);

@@ -15,6 +15,7 @@
 #include "parallel/plan/planner/memory_limit.h"
 #include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/offload_choices.h"
+#include "parallel/plan/planner/piece_counts.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/planner/uniform_recompute.h"
 #include "parallel/plan/report/plan.h"
@@ -30,7 +31,6 @@ constexpr std::size_t most_of_family = 40;   // of them, with the same degrees: 
 constexpr std::size_t most_by_memory = 100;  // on the front of the estimates
 constexpr double optimism = 1.03;            // steps are faster than their estimates by no more than this
 constexpr int most_rounds = 20;              // from a layout to its neighbours
-constexpr std::int64_t most_pieces = 64;     // of memory.chunks, as memory.limit chooses them
 
 // That of layouts whose layers all recompute the same, as all that a search visits but perhaps the recipe's own.
 std::shared_ptr<const Graph> unmarked_graph(const Partition& start, const ClusterProfile& cluster) {
@@ -244,14 +244,6 @@ SearchResult search_hosts(const Recipe& recipe, const ClusterProfile& cluster) {
   for (const OffloadRecipe& offload : more_on_host(recipe, cluster))
     add_search(with_host(recipe, offload), cluster, result);
   return result;
-}
-
-// memory.chunks other than the recipe's, in the order in which they are tried.
-std::vector<std::int64_t> more_pieces(const Recipe& recipe) {
-  if (recipe.memory.chunks != 1 || !has_bodies(recipe.model.architecture)) return {};
-  std::vector<std::int64_t> pieces;
-  for (std::int64_t count = 2; count <= most_pieces; count *= 2) pieces.push_back(count);
-  return pieces;
 }
 
 // With optimizer states on the host, or blocks in pieces, there may be room for other degrees that recompute less.
