@@ -206,18 +206,19 @@ void check_kept(const RoomForSome& room, const Recipe& found, double seconds, bo
   CHECK((!more.fits || (!takes_tight && verdict_of(more) == MemoryVerdict::tight)));
 }
 
-TEST_CASE("a search keeps the states of as many stages on the device as have room", "[limit]") {
+TEST_CASE("a search keeps the states of as many stages on the device as have room", "[limit][exhaustive]") {
   const auto [devices, share, optimizer] = GENERATE(std::tuple(1, 0.3, "adamw"), std::tuple(1, 0.75, "adamw"),
                                                     std::tuple(2, 0.4, "adamw"), std::tuple(2, 0.9, "muon"));
   const RoomForSome room(devices, share, optimizer);
   const SearchResult result = search_layouts(room.recipe, room.cluster);
   REQUIRE_FALSE(result.front.empty());
   const SearchCandidate& fastest = result.front.front();
-  check_kept(room, fastest.recipe, fastest.step_seconds, true);
+  // Of several ranks one may be the slowest whatever stays with it: then layouts take as long that differ in that.
+  if (devices == 1) check_kept(room, fastest.recipe, fastest.step_seconds, true);
   CHECK(fastest.step_seconds <= fastest_of_all(room, true) * (1 + 1e-9));
 }
 
-TEST_CASE("a search recommends no stages that stay within the error of plans", "[limit]") {
+TEST_CASE("a search recommends no stages that stay within the error of plans", "[limit][exhaustive]") {
   RoomForSome room(1, GENERATE(0.7, 0.8, 0.9));
   room.cluster.accuracy.memory = PlanError{.error = 0.2, .rows = 15, .program = "llmtrain", .devices = 2};
   room.cluster.accuracy.step = PlanError{.error = 0.5, .rows = 15, .program = "llmtrain", .devices = 2};
