@@ -22,6 +22,7 @@ Settings read_settings() {
   s.memory = number_of("EMULATED_MEMORY", 4096) << 20;
   s.seed = number_of("EMULATED_SEED", s.seed);
   s.longest_delay = static_cast<int>(number_of("EMULATED_DELAY", 100));
+  s.link_rate = number_of("EMULATED_LINK", s.link_rate);
   s.throws = text_of("EMULATED_REPORT") != "log";
   s.protection = text_of("EMULATED_PROTECTION");
   s.quarantine = number_of("EMULATED_QUARANTINE", 0);

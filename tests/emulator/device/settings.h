@@ -13,6 +13,7 @@ struct Settings {
   std::size_t memory = std::size_t{4} << 30;  // EMULATED_MEMORY, given in MiB: bytes of each device
   std::uint64_t seed = 1;                     // EMULATED_SEED of the random delays
   int longest_delay = 100;                    // EMULATED_DELAY: of work on a stream, in µs
+  std::uint64_t link_rate = 0;                // EMULATED_LINK: bytes a second each way to the host; 0: no time
   bool throws = true;                         // EMULATED_REPORT: "log" prints races and overruns and goes on
   std::string protection;                     // EMULATED_PROTECTION: "keys", "alias" or "none"; else the best
   std::size_t quarantine = 0;                 // EMULATED_QUARANTINE: freed blocks of a size that wait for reuse
