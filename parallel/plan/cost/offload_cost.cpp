@@ -99,7 +99,7 @@ SwappedStates swapped_states(const Partition& partition, std::int64_t pipeline_r
   return swapped;
 }
 
-void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost) {
+void add_offload(const PricedLayout& priced, std::size_t stage, double kept, double update_before, StageCost& cost) {
   const OffloadRecipe& offload = priced.recipe().memory.offload;
   const double bandwidth = priced.profile.device.pcie_bandwidth;
   const double weights = offload.weights ? weight_bytes(priced.partition, stage) : 0;
@@ -115,8 +115,9 @@ void add_offload(const PricedLayout& priced, std::size_t stage, double kept, Sta
   for (const StateGroup& group : priced.partition.groups[stage])
     cost.evict_seconds += evicted_bytes(priced.partition, group) / bandwidth;
   // PCIe is full duplex: in the forward weights arrive while activations leave. In the backward both arrive, and
-  // activations of a micro-batch wait for its share of the weights of the next stage.
-  const double share = weights / priced.partition.shape.gather_group();
+  // activations of a micro-batch wait for its share of the weights of the next stage, of which a part has come.
+  const double left = std::max(0.0, weights - update_before * bandwidth);
+  const double share = left / priced.partition.shape.gather_group();
   cost.forward.seconds = std::max(cost.forward.seconds, activations / bandwidth);
   if (activations > 0) cost.backward.seconds = std::max(cost.backward.seconds, (share + activations) / bandwidth);
 }

@@ -37,7 +37,8 @@ SwappedStates swapped_states(const Partition& partition, std::int64_t pipeline_r
 // What memory.offload moves over PCIe for the passes of a stage, of which each micro-batch keeps `kept` bytes: weights
 // arrive before each gather, which takes so much longer; activations leave in the forward and return in the backward,
 // so that a pass takes the longer of its own time and that of either direction. Gradients leave beside the passes that
-// follow.
-void add_offload(const PricedLayout& priced, std::size_t stage, double kept, StageCost& cost);
+// follow. The stage's backward comes after an update of `update_before` seconds, beside which weights arrive; 0: after
+// another backward.
+void add_offload(const PricedLayout& priced, std::size_t stage, double kept, double update_before, StageCost& cost);
 
 }  // namespace llmtrain

@@ -115,6 +115,13 @@ void add_transfers(const PricedLayout& priced, StepCosts& costs) {
   }
 }
 
+// Seconds of the update of the stage whose backward comes before on the same rank; 0 where stages are not updated one
+// by one.
+double update_before(const StepCosts& costs, const Partition& partition, std::size_t stage) {
+  const std::size_t before = stage + static_cast<std::size_t>(partition.mesh.pipeline);
+  return before < costs.stages.size() ? costs.stages[before].update_seconds : 0;
+}
+
 }  // namespace
 
 StepCosts make_step_costs(const PricedLayout& priced) {
@@ -124,8 +131,11 @@ StepCosts make_step_costs(const PricedLayout& priced) {
   // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
   BlockCache<PricedBlock> blocks(graph);
   StepCosts costs;
+  costs.optimizer_seconds = optimizer_seconds(priced);
+  costs.stages.resize(partition.stages.size());
+  if (partition.shape.updates_by_stage) divide_updates(partition, costs);
   for (std::size_t index = 0; index < partition.stages.size(); ++index) {
-    StageCost cost;
+    StageCost& cost = costs.stages[index];
     double saved = 0;
     const Stage& stage = partition.stages[index];
     for (const std::size_t block : stage.blocks) {
@@ -144,14 +154,12 @@ StepCosts make_step_costs(const PricedLayout& priced) {
     add_emulated_layers(priced, stage, cost);
     add_gradient_sums(priced, index, cost);
     // After all that a pass computes, beside which these transfers run.
-    add_offload(priced, index, kept_bytes(partition, priced.operators, index, saved), cost);
+    add_offload(priced, index, kept_bytes(partition, priced.operators, index, saved),
+                update_before(costs, partition, index), cost);
     add_data_parallel(priced, index, cost);
-    costs.stages.push_back(cost);
   }
   if (profile.program.stages.even && partition.shape.frozen_stages == 0) make_even(costs.stages);
   add_transfers(priced, costs);
-  costs.optimizer_seconds = optimizer_seconds(priced);
-  if (partition.shape.updates_by_stage) divide_updates(partition, costs);
   costs.step_overhead_seconds = profile.host.step_seconds;
   const double slowdown = profile.program.overlap.slowdown;
   costs.compute_slowdown = slowdown > 0 ? slowdown : profile.compute_slowdown;

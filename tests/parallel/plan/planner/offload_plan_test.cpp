@@ -98,6 +98,24 @@ TEST_CASE("weights come before each gather, and share the way to the device with
   CHECK(passes(plan({weights, keeps}, slow / 2)) > 1.8 * passes(there));
 }
 
+// Gradients of four bytes an element leave for the host's update while weights of two arrive.
+TEST_CASE("weights that come beside the update of the stage before leave the way to activations") {
+  constexpr double slow = 1e7;
+  const std::vector<Override> updated = {
+      "parallel.zero_stage=3",           "memory.offload.optimizer=true",    "pipeline.loops=2",
+      "pipeline.schedule=breadth_first", "training.update_in_backward=true", "training.clip_norm=0"};
+  std::vector<Override> with_weights = updated;
+  with_weights.emplace_back("memory.offload.weights=true");
+  const Plan here = plan_with(updated, slow), there = plan_with(with_weights, slow);
+  REQUIRE(there.costs.stages.size() == 2);
+  CHECK(there.costs.stages[1].update_seconds > 0);
+  CHECK(there.costs.stages[0].backward.seconds == here.costs.stages[0].backward.seconds);
+  // The first backward follows another pass.
+  double bytes = 0;
+  for (const StateGroup& group : there.layout->partition().groups[1]) bytes += 2 * static_cast<double>(group.shard());
+  CHECK(there.costs.stages[1].backward.seconds - here.costs.stages[1].backward.seconds == Approx(bytes / slow / 4));
+}
+
 TEST_CASE("host memory holds the activations of micro-batches that wait for their backward, not of all") {
   const auto host_bytes = [](const char* schedule) {
     const Plan plan = plan_with({std::string("pipeline.schedule=") + schedule}, 5e10);
@@ -213,7 +231,7 @@ TEST_CASE("a search keeps the states of as many stages on the device as have roo
   const SearchResult result = search_layouts(room.recipe, room.cluster);
   REQUIRE_FALSE(result.front.empty());
   const SearchCandidate& fastest = result.front.front();
-  // Of several ranks one may be the slowest whatever stays with it: then layouts take as long that differ in that.
+  // With several ranks one may be the slowest whatever stays with it: then layouts take as long that differ in that.
   if (devices == 1) check_kept(room, fastest.recipe, fastest.step_seconds, true);
   CHECK(fastest.step_seconds <= fastest_of_all(room, true) * (1 + 1e-9));
 }
