@@ -94,7 +94,6 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& started_b
   require_fields(request.layout->graph(), recipe.data, options.recipe);
   require_trained_tokens(request.layout->graph(), recipe, options.recipe);
   require_hard_memory(options.recipe, request.layout);
-  request.tensor_limit = tensor_limit_for_run(options.recipe, recipe, request.layout, request.launch);
   request.memory_advice = memory_advice_for_run(request.layout);
   // For errors that only main() names; the runtime is a library of its own and is told, too.
   advise_on_memory(request.memory_advice);
@@ -108,6 +107,7 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& started_b
   if (launcher && launcher->rank == 0) stop.answer(latest, StopSignals::StartedBy::launcher);
   if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks, stop, latest);
   set_verbosity(request.verbosity);
+  request.tensor_limit = tensor_limit_for_run(options.recipe, recipe, request.layout, request.launch);
   // One rank plans and speaks for all: every rank would get the same.
   if (!launcher || launcher->rank == 0) {
     for (const std::string& warning : recipe_warnings(recipe)) log().warn("{}: {}", options.recipe, warning);

@@ -178,8 +178,8 @@ LimitedDevice as_device(const Recipe& recipe, const ClusterProfile& cluster) {
 Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node) {
   if (!recipe.memory.limit) return recipe;
   PieceChooser chooser(without_limit(recipe), cluster, devices_per_node);
-  const double sharing = share_devices(cluster, chooser.whole().largest().layout->mesh()).ranks_per_device;
-  const double limit = device_limit(*recipe.memory.limit, cluster) / sharing;
+  const Mesh& mesh = chooser.whole().largest().layout->mesh();
+  const double limit = limit_of_rank(recipe, cluster, mesh);
   if (std::optional<Recipe> chosen = chooser.within(limit)) return *std::move(chosen);
   const Plan smallest = chooser.smallest();
   throw Error(
@@ -187,7 +187,8 @@ Recipe settle_memory_limit(const Recipe& recipe, const ClusterProfile& cluster, 
       fmt::format("/memory/limit: {} is {} for each rank, and the least that a plan needs is {} ({:.0f} bytes of a "
                   "device): {}; use a smaller batch.micro, more ranks that share the model, or a higher limit",
                   *recipe.memory.limit, bytes_text(limit), bytes_text(fullest_rank(smallest.report).peak_bytes),
-                  std::ceil(fullest_rank(smallest.report).peak_bytes * sharing), buffers_text(smallest)));
+                  std::ceil(fullest_rank(smallest.report).peak_bytes * share_devices(cluster, mesh).ranks_per_device),
+                  buffers_text(smallest)));
 }
 
 std::vector<LimitPoint> limit_curve(const Recipe& recipe, const ClusterProfile& cluster,
